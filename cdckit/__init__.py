@@ -1,0 +1,29 @@
+"""
+cdckit: any change feed into one trustworthy history.
+
+The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
+of which turns records into changes (`cdckit.replicate`); `merge`, from changes to a history; and
+the questions that a history answers.
+"""
+
+from cdckit.changes import Priority, with_priorities
+from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.history import as_of, current
+from cdckit.merge import merge
+from cdckit.rejects import drop_rejects, rejects
+from cdckit.sessions import session
+
+__all__ = [
+    "CdcError",
+    "InvalidArgument",
+    "MissingColumns",
+    "Priority",
+    "WrongColumnType",
+    "as_of",
+    "current",
+    "drop_rejects",
+    "merge",
+    "rejects",
+    "session",
+    "with_priorities",
+]

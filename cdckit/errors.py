@@ -1,0 +1,49 @@
+"""What a caller did wrong, as exceptions that carry the facts.
+
+Bad *data* never raises: it becomes a reject (see `cdckit.rejects`).  What raises is a call that
+cannot mean anything: a column that is not there, an argument that is not of the needed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class CdcError(Exception):
+    """The base of every error that cdckit raises itself."""
+
+
+class MissingColumns(CdcError, ValueError):
+    """A DataFrame lacks columns that the called function reads."""
+
+    def __init__(self, function: str, missing: Iterable[str], found: Iterable[str]) -> None:
+        self.function, self.missing, self.found = function, tuple(missing), tuple(found)
+        super().__init__(function, self.missing, self.found)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}() needs the columns {', '.join(self.missing)}; "
+            f"the DataFrame has {', '.join(self.found) or 'none'}."
+        )
+
+
+class WrongColumnType(CdcError, TypeError):
+    """A column is there, but is not of the type that the called function reads."""
+
+    def __init__(self, function: str, column: str, needed: str, found: str) -> None:
+        self.function, self.column, self.needed, self.found = function, column, needed, found
+        super().__init__(function, column, needed, found)
+
+    def __str__(self) -> str:
+        return f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
+
+
+class InvalidArgument(CdcError, ValueError):
+    """An argument is not of the form that the called function needs."""
+
+    def __init__(self, function: str, argument: str, needed: str, found: object) -> None:
+        self.function, self.argument, self.needed, self.found = function, argument, needed, found
+        super().__init__(function, argument, needed, found)
+
+    def __str__(self) -> str:
+        return f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."

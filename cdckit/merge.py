@@ -1,0 +1,197 @@
+"""The merge: from a set of changes to the history that processing them one by one would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import DELETE, ORDER, UPSERT, require_changes
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    SOURCE_MESSAGE,
+    STANDARD_COLUMNS,
+    VALID_FROM,
+    VALID_TO,
+    provenance_type,
+)
+from cdckit.identifiers import guid
+from cdckit.schemas import require_struct, require_type
+from cdckit.versions import GUID, Layout, carried_column, priority_column, value_column, versions
+
+_KEY_TYPES = (
+    T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
+    T.LongType, T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType,
+)  # fmt: skip
+
+
+def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
+    """
+    The history of every entity that *changes* speak of.
+
+    A pure function of the set of changes: order, partitioning, batching and repeats do not matter.
+    The result is what processing the changes of each key one by one would give, in the order of
+    `effective_timestamp`, `sequence`, `arrival`, `message_id`:
+
+    - an upsert sets each field it carries if the field was never set, or if the change's priority
+      for that field is at least the one that the field has; an equal value at an equal priority
+      changes nothing, its provenance included;
+    - a delete takes effect if its priority is at least the row's (greater, if the row is deleted
+      already): every other field than the keys that was ever set becomes null;
+    - an upsert of a deleted entity brings it back if its priority is at least the row's; fields
+      that it does not carry stay null;
+    - a version begins wherever values, deletion or provenance change; of several changes at one
+      instant only the last state counts.
+
+    Args:
+        changes: One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The same `message_id` and
+            `arrival.record_number` twice for one entity is one change.
+        entity: The name of the kind of entity, part of the guid.
+        keys: The fields of `data` that are its key.  Null is a value like any other here.  Where
+            *changes* have the column `guid`, that is the identity instead, and key fields may
+            change their values.
+
+    Returns:
+        One row per version: `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null
+        while it is current), `deleted_indicator`, the fields of `data`, `source_message` (which
+        changed the state last, at the instant at which the version begins) and `field_provenance`
+        (per field, and for the row itself under `guid`: the message `m` and priority `p` that it
+        has its value from; null where the field was never set).  Rows have no order.
+
+    Raises:
+        MissingColumns, WrongColumnType: *changes* is not a table of changes, or a key is of a type
+            that has no exact text: float, double, or nested.
+        InvalidArgument: *keys* is empty or names no field of `data`; or a field of `data` has the
+            name of a standard column of a history.
+        InvalidChanges: When the result is computed: a change lacks its effective timestamp,
+            message, priority or record number, or its operation is neither upsert nor delete.
+
+    Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
+    A single entity's changes are held in memory together; nothing else is.
+
+    Source:
+        Data hub, sections on updates, deletes, out-of-sequence records and priority.
+
+    >>> history = merge(changes, entity="product", keys=["number"])
+    >>> history.orderBy("number", "valid_from_timestamp").select(
+    ...     "number", "name", "valid_from_timestamp", "deleted_indicator", "source_message"
+    ... ).show()
+    +------+------+--------------------+-----------------+--------------+
+    |number|  name|valid_from_timestamp|deleted_indicator|source_message|
+    +------+------+--------------------+-----------------+--------------+
+    |     1|kettle| 2024-01-01 09:00:00|            false|            m1|
+    |     1|teapot| 2024-01-01 10:00:00|            false|            m2|
+    |     2|   mug| 2024-01-01 09:00:00|            false|            m1|
+    |     2|  NULL| 2024-01-01 11:00:00|             true|            m3|
+    +------+------+--------------------+-----------------+--------------+
+    <BLANKLINE>
+    """
+    data = _checked_fields(changes, keys)
+    names = data.fieldNames()
+    by_guid = GUID in changes.columns
+    priorities = _fields_with_priority(changes, names)
+    layout = Layout(
+        identity=(GUID,) if by_guid else tuple(value_column(names.index(key)) for key in keys),
+        fields=len(names),
+        keys=frozenset(names.index(key) for key in keys),
+        field_priorities=frozenset(names.index(name) for name in priorities),
+    )
+    flat = changes.select(*([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities))
+    ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
+    schema = _version_schema(data, by_guid)
+    made = ordered.drop("sequence", "arrival").mapInArrow(
+        partial(_versions_of, layout=layout, names=schema.fieldNames()), schema
+    )
+    by_key = {key: F.col(value_column(names.index(key))) for key in keys}
+    identifier = F.col(GUID) if by_guid else guid(entity, by_key)
+    return made.select(identifier.alias(GUID), *_history_columns(names))
+
+
+def _checked_fields(changes: DataFrame, keys: Sequence[str]) -> T.StructType:
+    require_changes(changes, function="merge")
+    data = require_struct(changes, "data", function="merge")
+    names = data.fieldNames()
+    if isinstance(keys, str) or not keys or set(keys) - set(names) or len(set(keys)) != len(keys):
+        raise InvalidArgument("merge", "keys", f"a list of distinct fields among {', '.join(names)}", keys)
+    taken = [name for name in names if name.lower() in STANDARD_COLUMNS]
+    if taken:
+        needed = "free of the names of a history's own columns: rename these fields first"
+        raise InvalidArgument("merge", "data", needed, taken)
+    if GUID in changes.columns:
+        require_type(changes, GUID, T.StringType(), function="merge")
+    for key in keys:
+        found = data[key].dataType
+        if not isinstance(found, _KEY_TYPES):
+            raise WrongColumnType(
+                "merge", f"data.{key}", "a type with an exact text, being a key", found.simpleString()
+            )
+    return data
+
+
+def _fields_with_priority(changes: DataFrame, names: Sequence[str]) -> list[str]:
+    if "field_priorities" not in changes.columns:
+        return []
+    stated = require_struct(changes, "field_priorities", function="merge")
+    for field in stated.fields:
+        if not isinstance(field.dataType, T.IntegerType):
+            raise WrongColumnType(
+                "merge", f"field_priorities.{field.name}", "int", field.dataType.simpleString()
+            )
+    return [name for name in names if name in stated.fieldNames()]
+
+
+def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Column]:
+    operation = F.col("operation")
+    is_delete = F.when(operation == DELETE, True).when(operation == UPSERT, False)
+    columns = [
+        is_delete.alias("is_delete"),
+        F.col("priority"),
+        F.col("arrival.record_number").alias("record_number"),
+    ]
+    for index, name in enumerate(names):
+        columns.append(F.col("data").getField(name).alias(value_column(index)))
+        columns.append(F.col("carried").getField(name).alias(carried_column(index)))
+        if name in priorities:
+            columns.append(F.col("field_priorities").getField(name).alias(priority_column(index)))
+    return columns
+
+
+def _version_schema(data: T.StructType, by_guid: bool) -> T.StructType:
+    """What leaves the workers: fields named by position, so that no name can collide on the way."""
+    provenance = T.StructType(
+        [T.StructField(f"p{i}", provenance_type()) for i in range(len(data.fields) + 1)]
+    )
+    return T.StructType(
+        [
+            *([T.StructField(GUID, T.StringType())] if by_guid else []),
+            T.StructField(VALID_FROM, T.TimestampType()),
+            T.StructField(VALID_TO, T.TimestampType()),
+            T.StructField(DELETED, T.BooleanType()),
+            *(T.StructField(value_column(i), field.dataType) for i, field in enumerate(data.fields)),
+            T.StructField(SOURCE_MESSAGE, T.StringType()),
+            T.StructField(FIELD_PROVENANCE, provenance),
+        ]
+    )
+
+
+def _versions_of(
+    batches: Iterator[pa.RecordBatch], *, layout: Layout, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    return versions(batches, layout, names)
+
+
+def _history_columns(names: Sequence[str]) -> list[Column]:
+    entries = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *names)])
+    return [
+        *(F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)),
+        *(F.col(value_column(index)).alias(name) for index, name in enumerate(names)),
+        F.col(SOURCE_MESSAGE),
+        # A cast between structs goes by position and only renames: the values stay where they are.
+        F.col(FIELD_PROVENANCE).cast(entries).alias(FIELD_PROVENANCE),
+    ]

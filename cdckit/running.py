@@ -1,0 +1,69 @@
+"""Running aggregates over sorted rows, restarting where a new segment begins (NumPy).
+
+A segment is the run of rows of one entity.  Positions grow along the rows, so a running maximum of
+positions needs no restart: what it carries over from an earlier segment is known by being smaller
+than the position at which the segment starts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+NOWHERE = -1
+
+_PRIORITY_BITS = 32
+_PRIORITY_OFFSET = 1 << 31
+
+
+class Segments(NamedTuple):
+    """Which rows begin a segment, and for every row the position and the number of its segment."""
+
+    first: Bools
+    start: Ints
+    number: Ints
+
+
+def segments(first: Bools) -> Segments:
+    """The segments whose first rows are marked; row 0 must be one of them."""
+    positions = np.arange(len(first))
+    return Segments(first, np.maximum.accumulate(np.where(first, positions, 0)), np.cumsum(first))
+
+
+def last_where(marked: Bools, of: Segments) -> Ints:
+    """For every row the position of the last marked row of its segment so far, itself included."""
+    found = np.maximum.accumulate(np.where(marked, np.arange(len(marked)), NOWHERE))
+    return np.where(found >= of.start, found, NOWHERE)
+
+
+def row_before(values: Ints, of: Segments) -> Ints:
+    """Every row's value moved down by one row, `NOWHERE` at the start of a segment."""
+    moved = np.empty_like(values)
+    moved[1:] = values[:-1]
+    moved[of.first] = NOWHERE
+    return moved
+
+
+def greatest_before(priority: Ints, of: Segments) -> Ints:
+    """The greatest 32-bit *priority* of the rows before, within the segment; the row's own at its start."""
+    packed = (of.number << _PRIORITY_BITS) + (priority + _PRIORITY_OFFSET)
+    running = np.maximum.accumulate(packed)
+    greatest = (running & ((1 << _PRIORITY_BITS) - 1)) - _PRIORITY_OFFSET
+    moved = np.empty_like(greatest)
+    moved[1:] = greatest[:-1]
+    return np.where(of.first, priority, moved)
+
+
+def ranked(level: Ints, priority: Ints) -> Ints:
+    """
+    One integer that compares like (*level*, *priority*): 31 bits of level over 32 of priority.
+
+    Rows of one call number less than 2^31 (an Arrow batch holds no more), and a level grows by at
+    most one a row, so this cannot overflow.
+    """
+    return (level << _PRIORITY_BITS) + (priority + _PRIORITY_OFFSET)

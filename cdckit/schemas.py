@@ -1,0 +1,41 @@
+"""What a function needs of a DataFrame's schema, checked when it is called: no job is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.errors import MissingColumns, WrongColumnType
+
+
+def require_columns(frame: DataFrame, columns: Iterable[str], *, function: str) -> None:
+    """Raise `MissingColumns` unless *frame* has all of *columns*."""
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise MissingColumns(function, missing, frame.columns)
+
+
+def require_types(frame: DataFrame, needed: T.StructType, *, function: str) -> None:
+    """Raise unless *frame* has the columns of *needed* in their types, nullable or not."""
+    require_columns(frame, needed.fieldNames(), function=function)
+    for field in needed.fields:
+        require_type(frame, field.name, field.dataType, function=function)
+
+
+def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str) -> None:
+    """Raise `WrongColumnType` unless *column* has the type *needed*, nullable or not."""
+    found = frame.schema[column].dataType
+    # simpleString leaves nullability out: a source that promises more than is needed is welcome.
+    if found.simpleString() != needed.simpleString():
+        raise WrongColumnType(function, column, needed.simpleString(), found.simpleString())
+
+
+def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructType:
+    """The struct type of *column*; raises `MissingColumns` or `WrongColumnType` without one."""
+    require_columns(frame, [column], function=function)
+    found = frame.schema[column].dataType
+    if not isinstance(found, T.StructType):
+        raise WrongColumnType(function, column, "a struct", found.simpleString())
+    return found

@@ -1,0 +1,62 @@
+"""What the examples in docstrings may use without saying where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import cdckit
+
+CHANGES = """
+    'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
+    'upsert' 2024-01-01T09:00:00Z m1 2 2 mug
+    'upsert' 2024-01-01T10:00:00Z m2 1 1 teapot
+    'delete' 2024-01-01T11:00:00Z m3 1 2 -
+"""
+
+
+@pytest.fixture(autouse=True)
+def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRequest) -> None:
+    """Two products of one shop: `changes` of them, and their `history`."""
+    if not isinstance(request.node, pytest.DoctestItem if hasattr(pytest, "DoctestItem") else ()):
+        return
+    changes = example_changes()
+    doctest_namespace.update(
+        session=cdckit.session,
+        F=F,
+        changes=changes,
+        history=cdckit.merge(changes, entity="product", keys=["number"]),
+    )
+
+
+def example_changes() -> DataFrame:
+    """Three messages of a shop about two products."""
+    rows = [line.split() for line in CHANGES.strip().splitlines()]
+    listed = [
+        (op.strip("'"), at, m, int(record), int(number), None if name == "-" else name)
+        for op, at, m, record, number, name in rows
+    ]
+    frame = cdckit.session().createDataFrame(
+        listed, "operation string, at string, m string, record int, number int, name string"
+    )
+    at = F.to_timestamp("at")
+    return frame.select(
+        "operation",
+        at.alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        F.struct(
+            at.alias("timestamp"),
+            F.lit("shop").alias("topic"),
+            F.lit(0).alias("partition"),
+            F.substring("m", 2, 1).cast("long").alias("offset"),
+            F.col("record").alias("record_number"),
+        ).alias("arrival"),
+        F.col("m").alias("message_id"),
+        F.lit("shop").alias("source"),
+        F.lit(0).alias("priority"),
+        F.struct("number", "name").alias("data"),
+        F.struct(F.lit(True).alias("number"), F.col("name").isNotNull().alias("name")).alias("carried"),
+    )
