@@ -302,7 +302,7 @@ class _Entities:
         return last_where(wins, of)
 
     def _differs(self, left: Ints, right: Ints, priority: Ints, index: int | None = None) -> Bools:
-        """Whether the states that the changes at *left* and *right* put there (of the row, of a field) differ."""
+        """Whether the states (of the row, of a field) that the changes at *left* and *right* made differ."""
         differs: Bools = left != right
         # One message can say the same twice, in two of its records: two positions, one state.
         pairs = differs & (left != NOWHERE) & (right != NOWHERE)

@@ -1,0 +1,198 @@
+"""Datums to Arrow, whatever the datums are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.avro.arrow import Shaper
+from cdckit.avro.native import MARK, Unreadable, read, sound_rows
+from cdckit.avro.schema import AvroSchema
+from cdckit.avro.strict import find_fault
+from cdckit.avro.types import Node
+
+MAX_BYTES = 1 << 25
+"""The most bytes that are framed and read at once (a single longer datum is read alone)."""
+
+MAX_ROWS = 1 << 17
+"""The most datums that are framed and read at once."""
+
+_PROBED = 8192  # datums that the native reader is shown at once when a wrong one is looked for
+_SINGLY = 512  # datums that are then walked through one by one before it is asked again
+
+Rows = npt.NDArray[np.int64]
+
+
+class Decoded(NamedTuple):
+    """What became of some datums.
+
+    Attributes:
+        values: One value for each datum, of the schema's `arrow_type`; null where there is an error.
+        errors: For each datum null, or one sentence that says why it could not be decoded.
+    """
+
+    values: pa.Array
+    errors: pa.StringArray
+
+
+def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
+    """
+    Decode Avro datums that were all written with *schema*.
+
+    Nothing in the data raises: a datum that is wrong costs its own value and no other. A datum must
+    be used up to its last byte. A null datum is an error too.
+
+    Args:
+        datums: Binary; one datum each.
+        schema: The writers' schema.
+
+    Returns:
+        Values and errors, both as long as *datums*. The value of a datum without an error may be null
+        as well, if the schema is a union with null.
+
+    Cost: about a tenth of decoding each datum by itself, if few are wrong. Memory is bounded by
+    the bytes given, times what the schema's own types can make of a byte. Batches of 10,000 and
+    more are good; with a hundred the fixed cost of about a millisecond is most of it.
+
+    >>> from cdckit.avro.schema import parse_schema
+    >>> schema = parse_schema('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}')
+    >>> decoded = decode(pa.array([b"\\x02x", b"\\x04x", None]), schema)
+    >>> decoded.values.to_pylist()
+    [{'a': 'x'}, None, None]
+    >>> decoded.errors.to_pylist()
+    [None, 'The datum is not of its schema: in a, byte 1: string of 2 bytes, 1 remain.', 'There is no datum.']
+    """
+    datums = datums.cast(pa.binary())
+    errors = dict.fromkeys(np.flatnonzero(datums.is_null()).tolist(), "There is no datum.")
+    pieces: list[_Piece] = []
+    for rows in _portions(datums):
+        taken = datums if len(rows) == len(datums) else datums.take(pa.array(rows))
+        pieces += _decode(taken, rows, schema.root, errors)
+    return Decoded(_values(pieces, errors, len(datums), schema.arrow_type), _texts(errors, len(datums)))
+
+
+class _Piece(NamedTuple):
+    rows: Rows
+    values: pa.Array
+
+
+def _portions(datums: pa.BinaryArray) -> Iterator[Rows]:
+    """The rows that have a datum, in portions of a size that can be framed and read at once."""
+    rows = np.flatnonzero(datums.is_valid())
+    ends = np.cumsum(
+        pc.binary_length(datums).drop_null().to_numpy(zero_copy_only=False).astype(np.int64) + MARK
+    )
+    start = 0
+    while start < len(rows):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + MAX_BYTES, side="right")))
+        stop = min(stop, start + MAX_ROWS)
+        yield rows[start:stop]
+        start = stop
+
+
+def _decode(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Iterator[_Piece]:
+    """Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out."""
+    try:
+        arrays = read(datums, root)
+    except Unreadable:
+        wrong = _wrong(datums, root)
+        errors.update(
+            {int(rows[i]): f"The datum is not of its schema: {reason}." for i, reason in wrong.items()}
+        )
+        right = np.delete(np.arange(len(rows)), list(wrong))
+        yield from _decode_checked(datums.take(pa.array(right)), rows[right], root, errors)
+        return
+    start = 0
+    for array in arrays:
+        yield _shaped(array, rows[start : start + len(array)], root, errors)
+        start += len(array)
+
+
+def _decode_checked(
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]
+) -> Iterator[_Piece]:
+    """
+    Decode datums that passed every check of ours.
+
+    That the reader still refuses one is not known to happen. If it does, halving finds it.
+    """
+    if len(rows) == 0:
+        return
+    try:
+        arrays = read(datums, root)
+    except Unreadable as refusal:
+        if len(rows) == 1:
+            errors[int(rows[0])] = f"The datum could not be read: {refusal}."
+            return
+        half = len(rows) // 2
+        yield from _decode_checked(datums.slice(0, half), rows[:half], root, errors)
+        yield from _decode_checked(datums.slice(half), rows[half:], root, errors)
+        return
+    start = 0
+    for array in arrays:
+        yield _shaped(array, rows[start : start + len(array)], root, errors)
+        start += len(array)
+
+
+def _wrong(datums: pa.BinaryArray, root: Node) -> dict[int, str]:
+    """Which of *datums* are wrong, and why."""
+    wrong: dict[int, str] = {}
+    at = 0
+    while at < len(datums):
+        probed = datums.slice(at, _PROBED)
+        sound = sound_rows(probed, root)
+        at += sound
+        if sound == len(probed):
+            continue
+        for i in range(at, min(at + _SINGLY, len(datums))):
+            reason = find_fault(datums[i].as_py(), root)
+            at = i + 1
+            if reason is not None:
+                wrong[i] = reason
+                if sound > _SINGLY:  # wrong ones are rare here: on to the next
+                    break
+    return wrong
+
+
+def _shaped(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:
+    shaper = Shaper()
+    values = shaper.shape(array, root, lambda positions: positions)
+    errors.update(
+        {int(rows[i]): f"The datum cannot be held: {reason}." for i, reason in shaper.faults.items()}
+    )
+    return _Piece(rows, values)
+
+
+def _values(pieces: list[_Piece], errors: dict[int, str], length: int, kind: pa.DataType) -> pa.Array:
+    """The values of all pieces at their rows, null at the rows with an error."""
+    values = (
+        pieces[0].values
+        if len(pieces) == 1
+        else pa.concat_arrays([pa.nulls(0, kind), *(p.values for p in pieces)])
+    )
+    if not errors:
+        return values
+    places = np.full(length, -1, np.int64)
+    places[np.concatenate([np.empty(0, np.int64), *(piece.rows for piece in pieces)])] = np.arange(
+        len(values)
+    )
+    places[list(errors)] = -1
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _texts(errors: dict[int, str], length: int) -> pa.StringArray:
+    texts = pa.nulls(length, pa.string())
+    if not errors:
+        return texts
+    rows = np.array(sorted(errors), np.int64)
+    places = np.zeros(length, np.int64)
+    places[rows] = np.arange(len(rows))
+    there = np.zeros(length, bool)
+    there[rows] = True
+    return pa.array([errors[row] for row in rows.tolist()], pa.string()).take(pa.array(places, mask=~there))

@@ -1,0 +1,25 @@
+"""
+The Replicate door: Qlik Replicate's message envelope.
+
+    decoded = replicate.decode(records)                    every record, its envelope open
+    said = replicate.metadata(decoded)                     every metadata message
+    zone = replicate.schema_zone(said)                     what each schema id stands for
+    flights = zone.where("task = 'schedule' and table = 'FLIGHTS'")
+    rows = replicate.data(records, flights)                that table's messages, typed
+    changes = replicate.changes(rows, keys=replicate.keys(flights))
+    waiting = replicate.delayed(decoded, zone, now=...)    data that came before its metadata
+
+Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
+error; a data message in the rows of its table, good or in error; or it is waiting.
+`cdckit.rejects` takes what is in error out of any of these tables.
+"""
+
+from cdckit.replicate.changes import changes
+from cdckit.replicate.data import data
+from cdckit.replicate.delayed import delayed
+from cdckit.replicate.envelope import decode
+from cdckit.replicate.metadata import metadata, schema_zone
+from cdckit.replicate.tables import keys
+from cdckit.replicate.violations import Violation
+
+__all__ = ["Violation", "changes", "data", "decode", "delayed", "keys", "metadata", "schema_zone"]

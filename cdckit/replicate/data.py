@@ -1,0 +1,298 @@
+"""Data messages: the rows of one table, typed, across the table's versions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit import avro
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.rejects import ERROR_FIELDS
+from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
+from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS
+from cdckit.replicate.json_form import json_rows
+from cdckit.replicate.masks import read_masks
+from cdckit.replicate.tables import Table, row_fields, table_of
+from cdckit.replicate.violations import Violation
+from cdckit.running import Bools
+
+Findings = dict[int, tuple[Violation, str]]
+
+
+def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = ()) -> DataFrame:
+    """
+    The data messages of one table, as typed rows.
+
+    Args:
+        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), of any topics.
+        zone: The part of the schema zone that is about one table:
+            `zone.where("task = 'orders' and table = 'ITEMS'")`.
+        json_topics:
+            The topics whose messages in JSON form are of this table: unlike those in Avro form,
+            they do not say so themselves.
+
+    Returns:
+        One row per message of type DT that is of this table: in Avro form, by its schema id; in
+        JSON form, by its topic.  Every other record has its row elsewhere (`decode`, `metadata`,
+        `delayed`, another table).
+
+        - the columns of the record; `key`, `value` and `headers` only where there is an error;
+        - `schema_id`, `task`, `schema`, `table`, `table_version`;
+        - `operation` (INSERT, UPDATE, DELETE, REFRESH), `change_sequence`, `change_timestamp`,
+          `stream_position`, `transaction_id`, `transaction_event_counter`, `transaction_last_event`;
+        - `data`: a struct of the columns of all versions, the newest version's first.  On a DELETE
+          it is the deleted row, whichever of the two places it was sent in;
+        - `before`: the row as it was, null where it was not sent;
+        - `sent`: a struct of booleans: whether the message held that column (from columnMask;
+          without a mask, every column of the message's version).  `data` says nothing of the rest;
+        - `changed`: likewise, whether the value changed (from changeMask; null without one);
+        - `error_code`, `error_description`: null where all is well.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
+        InvalidArgument: *zone* is empty or about several tables.
+
+    Cost: one pass through Python in Arrow batches, no shuffle.  Collects *zone* when called.
+
+    Source:
+        Replicate, "Decoding a message by referenced schema ID".
+    """
+    require_records(records, function="data")
+    table = table_of(zone, function="data")
+    made = (
+        records.where(_may_be_of(table))
+        .select(*RECORD_COLUMNS)
+        .mapInArrow(partial(_rows_of_batches, table=table), _worker_schema(table))
+    )
+    rows = with_table_columns(made, table)
+    if json_topics:
+        rows = rows.unionByName(with_table_columns(json_rows(records, table, json_topics), table))
+    return rows
+
+
+def data_schema(table: Table) -> T.StructType:
+    """The columns of `data` for *table*."""
+    return T.StructType(
+        [
+            *RECORD_SCHEMA.fields,
+            T.StructField("schema_id", T.StringType()),
+            T.StructField("task", T.StringType()),
+            T.StructField("schema", T.StringType()),
+            T.StructField("table", T.StringType()),
+            T.StructField("table_version", T.IntegerType()),
+            *HEADER_FIELDS,
+            *row_fields(table),
+            *ERROR_FIELDS,
+        ]
+    )
+
+
+def with_table_columns(rows: DataFrame, table: Table) -> DataFrame:
+    """Replace `version`, the place of a version in *table*, by what that version is called."""
+
+    def of_version(values: Iterable[Any]) -> Column:
+        return F.element_at(F.array(*map(F.lit, values)), F.col("version") + 1)
+
+    named = rows.withColumns(
+        {
+            "schema_id": of_version(version.schema_id for version in table.versions),
+            "table_version": of_version(version.number for version in table.versions),
+            "task": F.lit(table.task),
+            "schema": F.lit(table.schema),
+            "table": F.lit(table.name),
+        }
+    )
+    return named.select(*data_schema(table).fieldNames())
+
+
+def _may_be_of(table: Table) -> Column:
+    """
+    False for the values that are surely of another table: it saves them the way through Python.
+
+    A data message without application headers begins with the magic, its type, no headers, and a
+    schema id of 32 bytes; what begins otherwise is left for the real reader to judge.
+    """
+    plain = F.substring("value", 1, 11) == F.lit(b"atMSG\x04DT\x00\x02\x40")
+    other = ~F.substring("value", 12, 32).isin([version.schema_id.encode() for version in table.versions])
+    return F.coalesce(~(plain & other), F.lit(True))
+
+
+def _worker_schema(table: Table) -> T.StructType:
+    version = T.StructField("version", T.IntegerType())
+    return T.StructType([*RECORD_SCHEMA.fields, version, *HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
+
+
+def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:
+    names = _worker_schema(table).fieldNames()
+    for batch in batches:
+        opened = open_envelopes(batch.column("value"))
+        usable = np.ones(batch.num_rows, dtype=bool)
+        usable[list(opened.findings)] = False
+        is_data = _flags(pc.equal(opened.type, DATA)) & _flags(pc.equal(opened.form, "avro")) & usable
+        for place, version in enumerate(table.versions):
+            chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
+            if chosen.any():
+                which = pa.array(chosen)
+                columns = _Rows(table, place, opened.message.filter(which)).columns(batch.filter(which))
+                yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+class _Rows:
+    """The messages of one table version in a batch."""
+
+    def __init__(self, table: Table, place: int, messages: pa.Array) -> None:
+        self.table, self.place, self.version = table, place, table.versions[place]
+        self.decoded = avro.decode(messages, avro.parse_schema(self.version.data_schema))
+        self.count = len(messages)
+        self.headers = {name: self._header(name, kind) for name, kind in HEADER_TYPES.items()}
+        self.findings: Findings = {}
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        instants, bad_instants = parse_instants(self.headers["timestamp"])
+        row, before, no_row = self._images()
+        sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
+        changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())
+        is_sent = self._sent(sent.bits)
+        self._find(_flags(self.decoded.errors.is_valid()), Violation.MESSAGE_UNREADABLE, self.decoded.errors)
+        known = pc.is_in(self.headers["operation"], pa.array(OPERATIONS))
+        self._find(~_flags(known), Violation.UNKNOWN_OPERATION, self.headers["operation"])
+        self._find(bad_instants, Violation.TIMESTAMP_INVALID, self.headers["timestamp"])
+        self._find(no_row, Violation.NO_ROW)
+        self._find(sent.stray | changed.stray, Violation.MASK_INVALID)
+        for name in self.table.keys:
+            self._find(~is_sent[name], Violation.KEY_NOT_SENT, f"It is {name}.")
+        codes, descriptions = error_columns(self.findings, self.count)
+        return [
+            *record_columns(batch, codes),
+            pa.array(np.full(self.count, self.place, dtype=np.int32)),
+            self.headers["operation"],
+            self.headers["changeSequence"],
+            instants,
+            self.headers["streamPosition"],
+            self.headers["transactionId"],
+            self.headers["transactionEventCounter"],
+            self.headers["transactionLastEvent"],
+            row,
+            before,
+            self._flag_struct(is_sent),
+            self._changed(changed.bits),
+            codes,
+            descriptions,
+        ]
+
+    def _header(self, name: str, kind: pa.DataType) -> pa.Array:
+        headers = self.decoded.values.type.field("headers").type
+        if headers.get_field_index(name) < 0:
+            return pa.nulls(self.count, kind)
+        return pc.struct_field(self.decoded.values, ["headers", name]).cast(kind)
+
+    def _images(self) -> tuple[pa.Array, pa.Array, Bools]:
+        """The row, the row as it was, and whether there is neither."""
+        values = self.decoded.values
+        row = pc.struct_field(values, "data")
+        before = pa.nulls(self.count, row.type)
+        if values.type.get_field_index("beforeData") >= 0:
+            before = pc.struct_field(values, "beforeData")
+        if row.null_count and before.null_count < self.count:
+            is_delete = pc.equal(self.headers["operation"], "DELETE")
+            only_before = pc.fill_null(pc.and_(is_delete, row.is_null()), False)
+            row = pc.if_else(only_before, before, row)
+        return self._shaped(row), self._shaped(before), _flags(row.is_null())
+
+    def _shaped(self, row: pa.Array) -> pa.Array:
+        """A row of this version in the columns of all versions."""
+        if row.null_count == len(row):
+            return pa.nulls(len(row), self.table.fields)
+        columns = []
+        for field in self.table.fields:
+            if row.type.get_field_index(field.name) < 0:
+                columns.append(pa.nulls(len(row), field.type))
+            else:
+                columns.append(pc.struct_field(row, field.name).cast(field.type))
+        mask = row.is_null() if row.null_count else None
+        return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
+
+    def _sent(self, bits: Bools) -> dict[str, Bools]:
+        masked = _flags(self.headers["columnMask"].is_valid())
+        here = {field.name for field in self.decoded.values.type.field("data").type}
+        sent = {}
+        for field in self.table.fields:
+            if field.name not in here:
+                sent[field.name] = np.zeros(self.count, dtype=bool)
+            elif field.name in self.version.ordinals:
+                sent[field.name] = ~masked | bits[:, self.version.ordinals[field.name] - 1]
+            else:
+                # Not a column of the source, so no mask speaks of it: the task's own addition.
+                sent[field.name] = np.ones(self.count, dtype=bool)
+        return sent
+
+    def _changed(self, bits: Bools) -> pa.Array:
+        masked = self.headers["changeMask"].is_valid()
+        if not pc.any(masked).as_py():
+            return pa.nulls(self.count, pa.struct([(field.name, pa.bool_()) for field in self.table.fields]))
+        none = np.zeros(self.count, dtype=bool)
+        ordinals = self.version.ordinals
+        changed = {
+            field.name: bits[:, ordinals[field.name] - 1] if field.name in ordinals else none
+            for field in self.table.fields
+        }
+        return self._flag_struct(changed, mask=pc.invert(masked))
+
+    def _flag_struct(self, flags: dict[str, Bools], mask: pa.Array | None = None) -> pa.Array:
+        return pa.StructArray.from_arrays(
+            [pa.array(flag) for flag in flags.values()], names=list(flags), mask=mask
+        )
+
+    def _find(self, found: Bools, violation: Violation, shown: pa.Array | str = "") -> None:
+        for row in np.flatnonzero(found).tolist():
+            finding = shown if isinstance(shown, str) else f"It says: {shown[row].as_py()!s:.200}"
+            self.findings.setdefault(row, (violation, finding))
+
+
+def record_columns(batch: pa.RecordBatch, codes: pa.Array) -> list[pa.Array]:
+    """The record's columns; its bytes only where there is an error."""
+    wrong = codes.is_valid()
+    kept = []
+    for name in RECORD_COLUMNS:
+        column = batch.column(name)
+        if name in ("key", "value", "headers"):
+            column = (
+                pc.if_else(wrong, column, pa.nulls(len(column), column.type))
+                if pc.any(wrong).as_py()
+                else pa.nulls(len(column), column.type)
+            )
+        kept.append(column)
+    return kept
+
+
+def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:
+    """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
+    kind = pa.timestamp("us", "UTC")
+    try:
+        return texts.cast(pa.timestamp("us")).cast(kind), _flags(texts.is_null())
+    except pa.ArrowInvalid:
+        # One text that is not of the common form: look at each.
+        instants = [_instant(text) for text in texts.to_pylist()]
+        return pa.array(instants, kind), np.array([instant is None for instant in instants], dtype=bool)
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(text or "")
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _flags(array: pa.Array) -> Bools:
+    flags: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return flags

@@ -1,0 +1,98 @@
+"""Data before its metadata: messages that have to wait, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.replicate.envelope import DATA, ENVELOPE_SCHEMA
+from cdckit.replicate.metadata import ZONE_SCHEMA
+from cdckit.replicate.violations import Violation
+from cdckit.schemas import require_types
+
+Policy = Literal["keep", "reject", "fail"]
+
+_OVERDUE = Violation.METADATA_MISSING
+
+
+def delayed(
+    decoded: DataFrame,
+    zone: DataFrame,
+    *,
+    now: datetime,
+    wait: timedelta = timedelta(seconds=10),
+    overdue: Policy = "keep",
+    json_topics: Collection[str] = (),
+) -> DataFrame:
+    """
+    The data messages whose schema is not known yet.
+
+    Save their record columns, and feed them again together with what has come since: rows, rejects
+    and history are then what the right order would have given, since nothing here depends on when
+    a message is read.
+
+    Args:
+        decoded: What `decode` returned.
+        zone: The whole schema zone, of all tables.
+        now: The instant at which waiting is measured, aware: time comes from the caller, not a clock.
+        wait: How long a message may wait for its metadata, from its record's `timestamp` on.
+        overdue: The policy for messages that have waited longer: `keep` them as delayed; `reject`
+            them, with the code METADATA_MISSING; or `fail` the computation when it meets one.
+        json_topics: The topics whose messages in JSON form `data` is told the table of.  Those of
+            other topics wait: they name no schema.
+
+    Returns:
+        One row per delayed message: the record's columns, `schema_id`, `waited` (interval),
+        `is_overdue`, `error_code` and `error_description` (null but for the rejected).
+
+    Raises:
+        InvalidArgument: *now* is naive, or *overdue* is no policy.
+        MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
+
+    Cost: *decoded*, and a broadcast of the zone's ids; no shuffle.
+
+    Source:
+        Replicate, "wait a reasonable amount of time … activate the planned error policy".
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="delayed")
+    require_types(zone, ZONE_SCHEMA, function="delayed")
+    if now.utcoffset() is None:
+        raise InvalidArgument("delayed", "now", "an aware datetime", now)
+    if overdue not in ("keep", "reject", "fail"):
+        raise InvalidArgument("delayed", "overdue", "'keep', 'reject' or 'fail'", overdue)
+    has_table = (F.col("form") == "json") & F.col("topic").isin(list(json_topics))
+    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull() & ~has_table)
+    waiting = data.join(F.broadcast(zone.select("schema_id")), on="schema_id", how="left_anti")
+    waited = waiting.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
+        "is_overdue", F.col("waited") > F.lit(wait)
+    )
+    refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    described = waited.withColumns(
+        {
+            ERROR_CODE: F.when(refused, F.lit(_OVERDUE.value)),
+            ERROR_DESCRIPTION: F.when(refused, F.concat(F.lit(_OVERDUE.sentence), _finding())),
+        }
+    )
+    if overdue == "fail":
+        failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
+        described = described.withColumn(ERROR_CODE, F.when(F.col("is_overdue"), failure.cast("string")))
+    return described.select(
+        *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
+    )
+
+
+def _finding() -> Column:
+    return F.format_string(
+        " Schema id %s, in %s/%d at %d.",
+        F.coalesce("schema_id", F.lit("none")),
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
+    )

@@ -1,0 +1,168 @@
+"""Data messages in JSON form: the same rows, read by Spark's own JSON functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.replicate.envelope import DATA, decode
+from cdckit.replicate.headers import HEADER_TYPES, OPERATIONS
+from cdckit.replicate.tables import Table, row_fields, row_type
+from cdckit.replicate.violations import Violation
+
+_TEXTS = T.MapType(T.StringType(), T.StringType())
+_MESSAGE = T.StructType(
+    [
+        T.StructField("data", _TEXTS),
+        T.StructField("beforeData", _TEXTS),
+        T.StructField(
+            "headers", T.StructType([T.StructField(name, T.StringType()) for name in HEADER_TYPES])
+        ),
+    ]
+)
+
+
+def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> DataFrame:
+    """
+    The data messages in JSON form of *topics*, in the columns that the Avro road's workers give.
+
+    A message names no version: it is read as one of the newest, whose columns and ordinals hold
+    those of the older ones.  A column was sent if its mask says so or, without a mask, if the
+    object has it.
+    """
+    opened = decode(records.where(F.col("topic").isin(list(topics))), skip_metadata=True)
+    of_table = opened.where((F.col("form") == "json") & (F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
+    read = of_table.withColumn("m", F.from_json(F.decode("message", "UTF-8"), _MESSAGE))
+    header = {name: F.col("m.headers").getField(name) for name in HEADER_TYPES}
+    is_delete = header["operation"] == "DELETE"
+    rows = read.withColumns(
+        {
+            "old": F.col("m.beforeData"),
+            "new": F.when(is_delete, F.coalesce("m.data", "m.beforeData")).otherwise(F.col("m.data")),
+            "instant": header["timestamp"].try_cast("timestamp"),
+        }
+    )
+    found = _violations(table, header)
+    wrong = F.coalesce(*(F.when(condition, F.lit(violation.value)) for violation, condition, _ in found))
+    described = F.coalesce(
+        *(
+            F.when(condition, F.concat(F.lit(violation.sentence), shown))
+            for violation, condition, shown in found
+        )
+    )
+    return rows.withColumns({ERROR_CODE: wrong, ERROR_DESCRIPTION: described}).select(
+        *(_kept(name) for name in RECORD_COLUMNS),
+        F.lit(len(table.versions) - 1).alias("version"),
+        header["operation"].alias("operation"),
+        header["changeSequence"].alias("change_sequence"),
+        F.col("instant").alias("change_timestamp"),
+        header["streamPosition"].alias("stream_position"),
+        header["transactionId"].alias("transaction_id"),
+        header["transactionEventCounter"].try_cast("long").alias("transaction_event_counter"),
+        header["transactionLastEvent"].try_cast("boolean").alias("transaction_last_event"),
+        *(
+            column.alias(field.name)
+            for field, column in zip(row_fields(table), _images(table, header), strict=True)
+        ),
+        ERROR_CODE,
+        ERROR_DESCRIPTION,
+    )
+
+
+def _kept(name: str) -> Column:
+    if name in ("key", "value", "headers"):
+        return F.when(F.col(ERROR_CODE).isNotNull(), F.col(name)).alias(name)
+    return F.col(name)
+
+
+def _images(table: Table, header: dict[str, Column]) -> list[Column]:
+    """`data`, `before`, `sent` and `changed`."""
+    fields = row_type(table)
+    changed = F.struct(
+        *(_marked(header["changeMask"], table, name).alias(name) for name in fields.fieldNames())
+    )
+    return [
+        _row(F.col("new"), fields),
+        _row(F.col("old"), fields),
+        F.struct(*(_sent(table, header, name).alias(name) for name in fields.fieldNames())),
+        F.when(header["changeMask"].isNotNull(), changed),
+    ]
+
+
+def _row(texts: Column, fields: T.StructType) -> Column:
+    typed = [_typed(texts.getItem(field.name), field.dataType).alias(field.name) for field in fields]
+    return F.when(texts.isNotNull(), F.struct(*typed))
+
+
+def _typed(text: Column, kind: T.DataType) -> Column:
+    if isinstance(kind, T.BinaryType):
+        return F.try_to_binary(text, F.lit("hex"))
+    if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
+        return F.from_json(text, kind.json())
+    return text.try_cast(kind)
+
+
+def _sent(table: Table, header: dict[str, Column], name: str) -> Column:
+    named = F.coalesce(F.map_contains_key("new", name), F.lit(False))
+    if name not in table.versions[-1].ordinals:
+        return named
+    mask = header["columnMask"]
+    return F.when(mask.isNotNull(), _marked(mask, table, name)).otherwise(named)
+
+
+def _marked(mask: Column, table: Table, name: str) -> Column:
+    """Whether a mask in hex text marks a column; a shorter mask goes on with zeros."""
+    ordinal = table.versions[-1].ordinals.get(name)
+    return F.lit(False) if ordinal is None else _bit(mask, ordinal)
+
+
+def _bit(mask: Column, ordinal: int) -> Column:
+    byte, bit = divmod(ordinal - 1, 8)
+    number = F.conv(F.substring(mask, 2 * byte + 1, 2), 16, 10).try_cast("int")
+    return F.coalesce(F.getbit(number, F.lit(bit)) == 1, F.lit(False))
+
+
+def _stray(mask: Column, table: Table) -> Column:
+    """Whether a mask is not hex text, or marks a column that the table does not have."""
+    known = set(table.versions[-1].ordinals.values())
+    width = -(-max(known) // 8)
+    strays = [_bit(mask, ordinal) for ordinal in range(1, 8 * width + 1) if ordinal not in known]
+    beyond = mask.rlike(f"^.{{{2 * width}}}.*[^0]")
+    misshapen = ~mask.rlike("^([0-9A-Fa-f]{2})*$")
+    found = misshapen | beyond
+    for stray in strays:
+        found = found | stray
+    return F.coalesce(found, F.lit(False))
+
+
+def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation, Column, Column]]:
+    """What may be wrong with a message, in the order of looking: the code, when, and what to show."""
+
+    def says(shown: Column) -> Column:
+        return F.concat(F.lit(" It says: "), F.coalesce(F.substring(shown, 1, 200), F.lit("nothing")))
+
+    nothing = F.lit("")
+    unread = F.col("m.headers").isNull()
+    known = F.coalesce(header["operation"].isin(*OPERATIONS), F.lit(False))
+    stray = _stray(header["columnMask"], table) | _stray(header["changeMask"], table)
+    found = [
+        (Violation.MESSAGE_UNREADABLE, unread, F.lit(" The message has no headers.")),
+        (Violation.UNKNOWN_OPERATION, ~known, says(header["operation"])),
+        (Violation.TIMESTAMP_INVALID, F.col("instant").isNull(), says(header["timestamp"])),
+        (Violation.NO_ROW, F.col("new").isNull(), nothing),
+        (Violation.MASK_INVALID, stray, nothing),
+    ]
+    for field in row_type(table):
+        for texts in ("new", "old"):
+            text = F.col(texts).getItem(field.name)
+            bad = text.isNotNull() & _typed(text, field.dataType).isNull()
+            found.append((Violation.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
+    for name in table.keys:
+        not_sent = ~_sent(table, header, name)
+        found.append((Violation.KEY_NOT_SENT, not_sent, F.lit(f" It is {name}.")))
+    return found

@@ -1,0 +1,284 @@
+"""The schema zone: which table, version and columns a schema id stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from cdckit import avro
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.replicate.envelope import ENVELOPE_SCHEMA, METADATA, SCHEMA_ID_BYTES, error_columns
+from cdckit.replicate.headers import misfit_headers
+from cdckit.replicate.violations import Violation
+from cdckit.schemas import require_types
+
+COLUMN_TYPE = T.StructType(
+    [
+        T.StructField("name", T.StringType()),
+        T.StructField("ordinal", T.IntegerType()),
+        T.StructField("type", T.StringType()),
+        T.StructField("length", T.IntegerType()),
+        T.StructField("precision", T.IntegerType()),
+        T.StructField("scale", T.IntegerType()),
+        T.StructField("key_position", T.IntegerType()),
+    ]
+)
+"""One column of a source table; `key_position` counts from 1, 0 = not in the key."""
+
+_TABLE_FIELDS = [
+    T.StructField("schema_id", T.StringType()),
+    T.StructField("server", T.StringType()),
+    T.StructField("task", T.StringType()),
+    T.StructField("schema", T.StringType()),
+    T.StructField("table", T.StringType()),
+    T.StructField("table_version", T.IntegerType()),
+    T.StructField("lineage_timestamp", T.StringType()),
+    T.StructField("columns", T.ArrayType(COLUMN_TYPE)),
+    T.StructField("data_schema", T.StringType()),
+]
+METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_TABLE_FIELDS, *ERROR_FIELDS])
+"""One row is one metadata message: its record, and the table version that it describes."""
+
+ZONE_SCHEMA = T.StructType(
+    [
+        *_TABLE_FIELDS,
+        *(RECORD_SCHEMA[name] for name in ("topic", "partition", "offset", "timestamp")),
+    ]
+)
+"""One row is one schema id, what it stands for, and where and when that was first said."""
+
+_PLACE = ("timestamp", "topic", "partition", "offset")
+# What must not change under one id.  The version may: a task that reloads counts on with the same schema.
+_MEANING = ("task", "schema", "table", "columns", "data_schema")
+
+
+def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    Read the metadata messages: the evidence for the schema zone.
+
+    Args:
+        decoded: What `decode` returned; rows that are not MD, or have an error already, are passed over.
+        known: A schema zone from earlier, against which conflicts are found as well.
+
+    Returns:
+        One row per metadata message (`METADATA_SCHEMA`): the record's columns, `schema_id`, the
+        lineage (`server`, `task`, `schema`, `table`, `table_version`, `lineage_timestamp`),
+        `columns`, `data_schema` (Avro, as JSON text), `error_code` and `error_description`.  Where
+        two messages give one id another table or schema, the first to arrive stands and the others
+        are in error; said again unchanged it is no error.
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returns.
+
+    Cost: one pass through Python over the metadata messages, one small shuffle by schema id.
+
+    Source:
+        Replicate, "Decoding a self-describing message" and "Typical consumer logic".
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
+    messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+    read = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message").mapInArrow(
+        _read_batches, METADATA_SCHEMA
+    )
+    return _with_conflicts(read, known)
+
+
+def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    What each schema id stands for: the first word on it.
+
+    Args:
+        metadata: What `metadata` returned (with the same *known*).
+        known: The zone as it was before; its entries stay as they are.  A zone is a small table:
+            save and load it like any other.
+
+    Returns:
+        One row per schema id (`ZONE_SCHEMA`).
+
+    Raises:
+        MissingColumns, WrongColumnType: *metadata* or *known* has other columns.
+
+    Cost: one small shuffle by schema id.
+
+    Source:
+        Replicate, "save the data schemas … in a customer defined zone".
+    """
+    require_types(metadata, METADATA_SCHEMA, function="schema_zone")
+    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*ZONE_SCHEMA.fieldNames())
+    if known is not None:
+        require_types(known, ZONE_SCHEMA, function="schema_zone")
+        evidence = evidence.unionByName(known.select(*ZONE_SCHEMA.fieldNames()))
+    columns = [F.col(name) for name in ZONE_SCHEMA.fieldNames()]
+    first = F.min_by(F.struct(*columns), F.struct(*_PLACE)).alias("first")
+    return evidence.groupBy("schema_id").agg(first).select("first.*")
+
+
+def _with_conflicts(read: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Put an error on every message that contradicts the first word on its schema id."""
+    usable = F.col(ERROR_CODE).isNull()
+    said = F.when(usable, F.struct(*_MEANING))
+    in_order = Window.partitionBy("schema_id").orderBy(*_PLACE)
+    first = F.first(said, ignorenulls=True).over(
+        in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    if known is not None:
+        require_types(known, ZONE_SCHEMA, function="metadata")
+        earlier = known.select(F.col("schema_id"), F.struct(*_MEANING).alias("known"))
+        read = read.join(F.broadcast(earlier), on="schema_id", how="left")
+        first = F.coalesce(F.col("known"), first)
+    contradicts = usable & ~said.eqNullSafe(F.col("first_word"))
+    return (
+        read.withColumn("first_word", first)
+        .withColumn(
+            ERROR_DESCRIPTION, F.when(contradicts, _conflict_text()).otherwise(F.col(ERROR_DESCRIPTION))
+        )
+        .withColumn(
+            ERROR_CODE, F.when(contradicts, Violation.SCHEMA_CONFLICT.value).otherwise(F.col(ERROR_CODE))
+        )
+        .select(*METADATA_SCHEMA.fieldNames())
+    )
+
+
+def _conflict_text() -> Column:
+    def table(prefix: str) -> list[Column]:
+        return [F.coalesce(F.col(f"{prefix}{name}"), F.lit("?")) for name in ("task", "schema", "table")]
+
+    return F.format_string(
+        f"{Violation.SCHEMA_CONFLICT.sentence} Here it is %s %s.%s, before it was %s %s.%s.",
+        *table(""),
+        *table("first_word."),
+    )
+
+
+def _read_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One message at a time: there is one of them for ten thousand data messages."""
+    for batch in batches:
+        tables: list[dict[str, Any]] = []
+        findings: dict[int, tuple[Violation, str]] = {}
+        for row, (form, schema, message) in enumerate(
+            zip(
+                *(batch.column(name).to_pylist() for name in ("form", "message_schema", "message")),
+                strict=True,
+            )
+        ):
+            try:
+                tables.append(_table(_message(form, schema, message)))
+            except _Unusable as unusable:
+                tables.append({})
+                findings[row] = (unusable.violation, unusable.finding)
+        columns = [
+            pa.array([table.get(name) for table in tables], kind) for name, kind in _ARROW_TYPES.items()
+        ]
+        record = [batch.column(name) for name in RECORD_COLUMNS]
+        yield pa.RecordBatch.from_arrays(
+            [*record, *columns, *error_columns(findings, len(tables))], names=METADATA_SCHEMA.fieldNames()
+        )
+
+
+_ARROW_TYPES = {field.name: to_arrow_type(field.dataType) for field in _TABLE_FIELDS}
+
+
+class _Unusable(Exception):
+    def __init__(self, violation: Violation, finding: str = "") -> None:
+        self.violation, self.finding = violation, finding
+        super().__init__(violation, finding)
+
+
+def _message(form: str, schema: str | None, message: bytes) -> Any:
+    if form == "json":
+        return json.loads(message)
+    try:
+        parsed = avro.parse_schema(schema or "")
+    except avro.SchemaRefused as refused:
+        raise _Unusable(Violation.METADATA_SCHEMA_INVALID, str(refused)) from refused
+    decoded = avro.decode(pa.array([message], pa.binary()), parsed)
+    if decoded.errors[0].is_valid:
+        raise _Unusable(Violation.METADATA_UNREADABLE, decoded.errors[0].as_py())
+    return decoded.values[0].as_py()
+
+
+def _table(message: Any) -> dict[str, Any]:
+    """The columns of `METADATA_SCHEMA` behind those of the record, or `_Unusable`."""
+    try:
+        lineage, structure = message["lineage"], message["tableStructure"]["tableColumns"]
+        table: dict[str, Any] = {
+            "schema_id": _text(message["schemaId"]),
+            "server": _text(lineage["server"]),
+            "task": _text(lineage["task"]),
+            "schema": _text(lineage["schema"]),
+            "table": _text(lineage["table"]),
+            "table_version": _int(lineage["tableVersion"]),
+            "lineage_timestamp": _text(lineage["timestamp"]),
+            # A map is a list of pairs when it comes from Avro, an object when it comes from JSON.
+            "columns": sorted(map(_column, dict(structure).items()), key=lambda column: column["ordinal"]),
+            "data_schema": _schema_text(message["dataSchema"]),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise _Unusable(Violation.METADATA_INCOMPLETE, f"{type(error).__name__}: {error}.") from error
+    _check_columns(table["columns"])
+    if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
+        raise _Unusable(Violation.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
+    _check_data_schema(table["data_schema"])
+    return table
+
+
+def _column(entry: tuple[str, Any]) -> dict[str, Any]:
+    name, facts = entry
+    numbers = {fact: _int(facts[fact]) for fact in ("ordinal", "length", "precision", "scale")}
+    return {
+        "name": name,
+        "type": _text(facts["type"]),
+        "key_position": _int(facts["primaryKeyPosition"]),
+        **numbers,
+    }
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is not text")
+    return value
+
+
+def _int(value: object) -> int:
+    """A number that fits in 32 bits; JSON form may write it as text."""
+    number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if number is None or not -(2**31) <= number < 2**31:
+        raise ValueError(f"{value!r:.80} is not a number of 32 bits")
+    return number
+
+
+def _schema_text(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else _text(value)
+
+
+def _check_columns(columns: list[dict[str, Any]]) -> None:
+    ordinals = [column["ordinal"] for column in columns]
+    if not columns or min(ordinals) < 1 or len(set(ordinals)) < len(ordinals):
+        raise _Unusable(
+            Violation.METADATA_INCOMPLETE, f"The ordinals must be distinct and from 1; they are {ordinals}."
+        )
+
+
+def _check_data_schema(text: str) -> None:
+    try:
+        record = avro.parse_schema(text).arrow_type
+    except avro.SchemaRefused as refused:
+        raise _Unusable(Violation.DATA_SCHEMA_INVALID, str(refused)) from refused
+    for name in ("data", "headers"):
+        if not pa.types.is_struct(record) or record.get_field_index(name) < 0:
+            raise _Unusable(Violation.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
+        if not pa.types.is_struct(record.field(name).type):
+            raise _Unusable(Violation.DATA_SCHEMA_INVALID, f"Its field {name} is not a record.")
+    misfits = misfit_headers(record.field("headers").type)
+    if misfits:
+        raise _Unusable(
+            Violation.DATA_SCHEMA_INVALID, f"Its headers are not as a data message has them: {misfits}."
+        )

@@ -1,0 +1,139 @@
+"""One table across its versions: what the schema zone says of it, as a value that travels to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_type
+
+from cdckit import avro
+from cdckit.errors import InvalidArgument
+from cdckit.replicate.metadata import ZONE_SCHEMA
+from cdckit.schemas import require_types
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """What one schema id stands for."""
+
+    schema_id: str
+    number: int
+    data_schema: str
+    ordinals: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source table: where it lives, its versions by age, its columns over all of them, its keys."""
+
+    task: str
+    schema: str
+    name: str
+    versions: tuple[TableVersion, ...]
+    fields: pa.StructType
+    keys: tuple[str, ...]
+
+
+def table_of(zone: DataFrame, *, function: str) -> Table:
+    """
+    The one table that *zone* speaks of.
+
+    This is the one place where cdckit collects: schemas, one to ten thousand messages of data.
+    """
+    require_types(zone, ZONE_SCHEMA, function=function)
+    rows = sorted(zone.collect(), key=lambda row: (row["table_version"], row["timestamp"], row["schema_id"]))
+    tables = sorted({(row["task"], row["schema"], row["table"]) for row in rows})
+    if len(tables) != 1:
+        found = ", ".join(f"{task} {schema}.{table}" for task, schema, table in tables) or "none"
+        raise InvalidArgument(
+            function, "zone", "the schema zone of one table (filter it by task and table)", found
+        )
+    task, schema, name = tables[0]
+    versions = tuple(map(_version, rows))
+    return Table(task, schema, name, versions, _fields(versions), _keys(rows[-1]))
+
+
+def keys(zone: DataFrame) -> list[str]:
+    """
+    The key columns of the one table that *zone* speaks of, by their position in the key.
+
+    Args:
+        zone: The part of a schema zone (`ZONE_SCHEMA`) that is about one table; its newest version counts.
+
+    Returns:
+        Column names; empty for a table without a key, whose key the caller has to name.
+
+    Raises:
+        InvalidArgument: *zone* is empty or about several tables.
+        MissingColumns, WrongColumnType: *zone* is not a schema zone.
+
+    Cost: collects the zone's rows.
+
+    Source:
+        Replicate, primaryKeyPosition (0 = not in the key).
+    """
+    return list(table_of(zone, function="keys").keys)
+
+
+def _version(row: Row) -> TableVersion:
+    ordinals = {column["name"]: column["ordinal"] for column in row["columns"]}
+    return TableVersion(row["schema_id"], row["table_version"], row["data_schema"], ordinals)
+
+
+def _keys(row: Row) -> tuple[str, ...]:
+    in_key = [column for column in row["columns"] if column["key_position"] > 0]
+    return tuple(column["name"] for column in sorted(in_key, key=lambda column: column["key_position"]))
+
+
+def _fields(versions: Sequence[TableVersion]) -> pa.StructType:
+    """The columns of all versions, the newest's first, each in a type that holds what any of them sent."""
+    found: dict[str, pa.DataType] = {}
+    for version in reversed(versions):
+        for field in avro.parse_schema(version.data_schema).arrow_type.field("data").type:
+            found[field.name] = common_type(found.get(field.name, field.type), field.type)
+    return pa.struct(list(found.items()))
+
+
+def row_type(table: Table) -> T.StructType:
+    """A row of *table*, in the columns of all its versions."""
+    return T.StructType([T.StructField(field.name, from_arrow_type(field.type)) for field in table.fields])
+
+
+def row_fields(table: Table) -> list[T.StructField]:
+    """`data`, `before`, `sent` and `changed` for *table*."""
+    row = row_type(table)
+    flags = T.StructType([T.StructField(name, T.BooleanType()) for name in row.fieldNames()])
+    return [
+        T.StructField("data", row),
+        T.StructField("before", row),
+        T.StructField("sent", flags),
+        T.StructField("changed", flags),
+    ]
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """
+    The type that a column has when two versions of its table disagree.
+
+    Numbers widen where that loses nothing; anything else becomes text.  Decision: no specification
+    says what a consumer should do here.
+
+    >>> common_type(pa.int32(), pa.int64()), common_type(pa.int64(), pa.date32())
+    (DataType(int64), DataType(string))
+    """
+    if left == right:
+        return left
+    kinds = (left, right)
+    if all(map(pa.types.is_integer, kinds)):
+        return pa.int64()
+    if all(pa.types.is_floating(kind) or kind == pa.int32() for kind in kinds):
+        return pa.float64()
+    if all(map(pa.types.is_decimal, kinds)):
+        scale = max(left.scale, right.scale)
+        digits = max(left.precision - left.scale, right.precision - right.scale) + scale
+        return pa.decimal128(digits, scale) if digits <= 38 else pa.string()
+    return pa.string()
