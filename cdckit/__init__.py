@@ -6,7 +6,8 @@ of which turns records into changes (`cdckit.replicate`); `merge`, from changes 
 the questions that a history answers.
 """
 
-from cdckit.changes import Priority, with_priorities
+from cdckit import replicate
+from cdckit.changes import Priority, union_changes, with_priorities
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.history import as_of, current
 from cdckit.merge import merge
@@ -24,6 +25,8 @@ __all__ = [
     "drop_rejects",
     "merge",
     "rejects",
+    "replicate",
     "session",
+    "union_changes",
     "with_priorities",
 ]

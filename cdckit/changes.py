@@ -128,6 +128,71 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     return changes.withColumns({"priority": entity, "field_priorities": named})
 
 
+def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
+    """
+    The changes of several sources that speak of one kind of entity.
+
+    Args:
+        first: One row per change.
+        more: Further tables of changes.  Their `data` may have other fields, but a field that two
+            of them have must be of one type.
+
+    Returns:
+        All rows of all tables, repeats included.  `data` has the fields of all, in the order in
+        which they first appear; a field that a source does not have is null and not carried.
+        `guid` and `field_priorities` are there if *first* has them, and then all must.
+
+    Raises:
+        MissingColumns, WrongColumnType: One of the tables is not a table of changes, or two
+            disagree on the type of a field.
+
+    Cost: a projection of each, no shuffle.
+
+    >>> renamed = changes.withColumn("data", F.struct("data.number", F.lit(2.5).alias("price")))
+    >>> renamed = renamed.withColumn("carried", F.struct("carried.number", F.lit(True).alias("price")))
+    >>> both = union_changes(changes, renamed)
+    >>> both.select("data.*", "carried.*").where("data.number = 1").distinct().orderBy("price", "name").show()
+    +------+------+-----+------+-----+-----+
+    |number|  name|price|number| name|price|
+    +------+------+-----+------+-----+-----+
+    |     1|kettle| NULL|  true| true|false|
+    |     1|teapot| NULL|  true| true|false|
+    |     1|  NULL|  2.5|  true|false| true|
+    +------+------+-----+------+-----+-----+
+    <BLANKLINE>
+    """
+    fields: dict[str, T.DataType] = {}
+    for changes in (first, *more):
+        require_changes(changes, function="union_changes")
+        for found in require_struct(changes, "data", function="union_changes"):
+            known = fields.setdefault(found.name, found.dataType)
+            if known.simpleString() != found.dataType.simpleString():
+                needed, is_ = known.simpleString(), found.dataType.simpleString()
+                raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
+    united = _with_fields(first, fields)
+    for changes in more:
+        united = united.unionByName(_with_fields(changes, fields))
+    return united
+
+
+def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType]) -> DataFrame:
+    """The same changes with a `data` and a `carried` of exactly these fields."""
+    has = set(field_names(changes))
+    data = [
+        F.col("data").getField(name) if name in has else F.lit(None).cast(kind)
+        for name, kind in fields.items()
+    ]
+    carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
+    replaced = {
+        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
+        "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
+    }
+    if "field_priorities" in changes.columns:
+        own = [_field_priority(changes, name).alias(name) for name in fields]
+        replaced["field_priorities"] = F.struct(*own)
+    return changes.withColumns(replaced)
+
+
 def field_names(changes: DataFrame) -> list[str]:
     """The business fields of a table of changes, in their order."""
     return require_struct(changes, "data", function="field_names").fieldNames()

@@ -55,7 +55,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         entity: The name of the kind of entity, part of the guid.
         keys: The fields of `data` that are its key.  Null is a value like any other here.  Where
             *changes* have the column `guid`, that is the identity instead, and key fields may
-            change their values.
+            change their values; otherwise every version shows its key, carried or not.
 
     Returns:
         One row per version: `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null

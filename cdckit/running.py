@@ -22,23 +22,27 @@ _PRIORITY_OFFSET = 1 << 31
 
 
 class Segments(NamedTuple):
-    """Which rows begin a segment, and for every row the position and the number of its segment."""
+    """For every row: whether it begins a segment, where its segment begins, and which one it is."""
 
     first: Bools
     start: Ints
     number: Ints
+    positions: Ints
 
 
-def segments(first: Bools) -> Segments:
-    """The segments whose first rows are marked; row 0 must be one of them."""
-    positions = np.arange(len(first))
-    return Segments(first, np.maximum.accumulate(np.where(first, positions, 0)), np.cumsum(first))
+def segments(number: Ints) -> Segments:
+    """The segments of rows that are numbered by segment, from 1 or more, growing."""
+    first = np.ones(len(number), dtype=bool)
+    first[1:] = number[1:] != number[:-1]
+    positions = np.arange(len(number))
+    return Segments(first, np.maximum.accumulate(np.where(first, positions, 0)), number, positions)
 
 
 def last_where(marked: Bools, of: Segments) -> Ints:
     """For every row the position of the last marked row of its segment so far, itself included."""
-    found = np.maximum.accumulate(np.where(marked, np.arange(len(marked)), NOWHERE))
-    return np.where(found >= of.start, found, NOWHERE)
+    found = np.maximum.accumulate(np.where(marked, of.positions, NOWHERE))
+    found[found < of.start] = NOWHERE
+    return found
 
 
 def row_before(values: Ints, of: Segments) -> Ints:

@@ -29,7 +29,7 @@ from cdckit.running import (
 )
 
 # Enough rows that NumPy's cost per call vanishes, few enough that they stay in the cache.
-ROWS_AT_ONCE = 1 << 16
+ROWS_AT_ONCE = 1 << 14
 BYTES_AT_ONCE = 1 << 26
 
 
@@ -176,103 +176,120 @@ def _require_complete(table: pa.RecordBatch) -> None:
 
 def _versions(table: pa.RecordBatch, layout: Layout, names: Sequence[str]) -> pa.RecordBatch:
     _require_complete(table)
-    table, first = _without_repeats(table, _first_of_entity(table, layout.identity))
-    table, first = _without_early_deletes(table, first)
-    if not table.num_rows:
-        return pa.RecordBatch.from_arrays([], names=[])
-    steps, effective = _steps(table, first)
-    return _Entities(table.filter(pa.array(effective)), steps, layout).versions(names)
-
-
-def _without_repeats(table: pa.RecordBatch, first: Bools) -> tuple[pa.RecordBatch, Bools]:
-    """The same (message, record number) twice is one change of an entity: the first one stays."""
-    codes = _message_codes(table)
-    if len(codes) == (codes.max(initial=NOWHERE) + 1):
-        return table, first
-    entity, record = np.cumsum(first, dtype=np.int64), _ints(table.column("record_number"))
-    by_identity = np.lexsort((np.arange(len(codes)), record, codes, entity))
-    repeated = np.zeros(len(codes), dtype=bool)
-    same = [column[by_identity][1:] == column[by_identity][:-1] for column in (entity, codes, record)]
-    repeated[by_identity[1:]] = same[0] & same[1] & same[2]
-    return _kept(table, entity, ~repeated)
-
-
-def _without_early_deletes(table: pa.RecordBatch, first: Bools) -> tuple[pa.RecordBatch, Bools]:
-    """Deletes before the first upsert of their entity leave no trace."""
-    there = last_where(~_bools(table.column("is_delete")), segments(first)) != NOWHERE
-    return _kept(table, np.cumsum(first, dtype=np.int64), there)
-
-
-def _kept(table: pa.RecordBatch, entity: Ints, keep: Bools) -> tuple[pa.RecordBatch, Bools]:
+    entity = np.cumsum(_first_of_entity(table, layout.identity), dtype=np.int64)
+    messages = _Messages.of(table)
+    keep = ~messages.repeated(entity)
+    keep &= last_where(keep & ~_bools(table.column("is_delete")), segments(entity)) != NOWHERE
     if not keep.all():
-        table, entity = table.filter(pa.array(keep)), entity[keep]
-    first = np.ones(len(entity), dtype=bool)
-    first[1:] = entity[1:] != entity[:-1]
-    return table, first
+        table, entity, messages = table.filter(pa.array(keep)), entity[keep], messages.kept(keep)
+    if not len(entity):
+        return pa.RecordBatch.from_arrays([], names=[])
+    steps = _steps(table, segments(entity))
+    return _Entities(table, steps, messages if messages.shared(entity) else None, layout).versions(names)
 
 
-def _message_codes(table: pa.RecordBatch) -> Ints:
-    return _ints(table.column("message_id").dictionary_encode().indices)
+@dataclass(frozen=True)
+class _Messages:
+    """The messages of a table of changes as numbers: equal numbers, equal messages."""
+
+    codes: Ints
+    record: Ints
+    distinct: bool
+
+    @classmethod
+    def of(cls, table: pa.RecordBatch) -> _Messages:
+        encoded = table.column("message_id").dictionary_encode()
+        distinct = len(encoded.dictionary) == len(encoded)
+        return cls(_ints(encoded.indices), _ints(table.column("record_number")), distinct)
+
+    def kept(self, keep: Bools) -> _Messages:
+        return _Messages(self.codes[keep], self.record[keep], self.distinct)
+
+    def repeated(self, entity: Ints) -> Bools:
+        """The same (message, record number) twice is one change of an entity: all but the first."""
+        again = np.zeros(len(self.codes), dtype=bool)
+        if not self.distinct:
+            order = np.lexsort((self.record, self.codes, entity))
+            sorted_ = [column[order] for column in (entity, self.codes, self.record)]
+            again[order[1:]] = np.logical_and.reduce([column[1:] == column[:-1] for column in sorted_])
+        return again
+
+    def shared(self, entity: Ints) -> bool:
+        """Whether a message made several changes of one entity."""
+        if self.distinct:
+            return False
+        pairs = np.sort((entity << 32) + self.codes)
+        return bool((pairs[1:] == pairs[:-1]).any())
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """For every change that has an effect: what it did to the row as a whole."""
+    """For every change: what it did to the row as a whole."""
 
     of: Segments
+    live: Bools
+    """The upserts that have an effect."""
     kill: Bools
+    """The deletes that have an effect."""
     turn: Bools
     """The change ended or began a life: nothing older counts for a field that it sets."""
     dead: Bools
+    """Whether the row is deleted after the change."""
     row_source: Ints
     """Position of the change that the row itself (`guid`) has its provenance from."""
 
 
-def _steps(table: pa.RecordBatch, first: Bools) -> tuple[_Steps, Bools]:
-    """Steps 2 to 4 of the contract's running form, and which rows of *table* have an effect at all."""
-    of = segments(first)
+def _steps(table: pa.RecordBatch, of: Segments) -> _Steps:
+    """Steps 2 to 4 of the contract's running form."""
     is_delete, p = _bools(table.column("is_delete")), _ints(table.column("priority"))
     g = greatest_before(p, of)
     at_least, more = p >= g, p > g
-    anchor = last_where(of.first | at_least, of)
-    dead = is_delete[anchor]
+    dead = is_delete[last_where(of.first | at_least, of)]
     was_dead = np.zeros_like(dead)
     was_dead[1:] = dead[:-1] & ~of.first[1:]
     kill = is_delete & np.where(was_dead, more, at_least)
     rise = ~is_delete & was_dead & at_least
-    effective = kill | rise | (~is_delete & ~was_dead)
-    speaks = of.first | kill | rise | more
-    number = of.number[effective]
-    kept = segments(np.concatenate([[True], number[1:] != number[:-1]]))
-    turn = (kill | rise)[effective]
-    return _Steps(
-        kept, kill[effective], turn, dead[effective], last_where(speaks[effective], kept)
-    ), effective
+    live = rise | (~is_delete & ~was_dead)
+    turn = kill | rise
+    return _Steps(of, live, kill, turn, dead, last_where(of.first | turn | more, of))
 
 
 class _Entities:
-    """The effective changes of whole entities, in order, and what stands in each field after each."""
+    """The changes of whole entities, in order, and what stands in each field after each."""
 
-    def __init__(self, table: pa.RecordBatch, steps: _Steps, layout: Layout) -> None:
+    def __init__(
+        self, table: pa.RecordBatch, steps: _Steps, shared_messages: _Messages | None, layout: Layout
+    ) -> None:
         self.table, self.steps, self.layout = table, steps, layout
-        self.messages = _message_codes(table)
+        self.shared_messages = shared_messages
         self.priority = _ints(table.column("priority"))
 
     def versions(self, names: Sequence[str]) -> pa.RecordBatch:
+        """Step 7: the last state of each instant, where it differs from the version before."""
         steps, fields = self.steps, range(self.layout.fields)
         priorities = [self._field_priority(index) for index in fields]
         standing = [self._standing(index, priorities[index]) for index in fields]
-        row_before_ = row_before(steps.row_source, steps.of)
-        changed = steps.of.first | self._differs(steps.row_source, row_before_, self.priority)
-        changed[1:] |= steps.dead[1:] != steps.dead[:-1]
-        for index in fields:
-            changed |= self._differs(
-                standing[index], row_before(standing[index], steps.of), priorities[index], index
-            )
-        said_by = last_where(changed, steps.of)
+        changed = steps.of.first.copy()
+        changed[1:] |= self._new_state(
+            np.arange(1, len(changed)), np.arange(len(changed) - 1), standing, priorities
+        )
         ends = self._last_of_instants()
-        ends = ends[self._new_state(ends, standing, priorities)]
-        return self._written(ends, standing, priorities, said_by[ends], names)
+        new = np.ones(len(ends), dtype=bool)
+        number = steps.of.number[ends]
+        new[1:] = (number[1:] != number[:-1]) | self._new_state(ends[1:], ends[:-1], standing, priorities)
+        ends = ends[new]
+        return self._written(ends, standing, priorities, last_where(changed, steps.of)[ends], names)
+
+    def _new_state(
+        self, now: Ints, then: Ints, standing: Sequence[Ints], priorities: Sequence[Ints]
+    ) -> Bools:
+        """Whether the states after the changes at *now* and at *then*, of one entity, differ."""
+        steps = self.steps
+        new: Bools = steps.dead[now] != steps.dead[then]
+        new |= self._differs(steps.row_source[now], steps.row_source[then], self.priority)
+        for index, stands in enumerate(standing):
+            new |= self._differs(stands[now], stands[then], priorities[index], index)
+        return new
 
     def _field_priority(self, index: int) -> Ints:
         """The priority with which each change speaks of a field: its own, but the entity's on a delete."""
@@ -285,7 +302,7 @@ class _Entities:
     def _standing(self, index: int, priority: Ints) -> Ints:
         """After each change, the position of the one that put the field's value there, or `NOWHERE`."""
         of, kill = self.steps.of, self.steps.kill
-        written = _bools(self.table.column(carried_column(index))) & ~kill
+        written = _bools(self.table.column(carried_column(index))) & self.steps.live
         if index in self.layout.keys:
             is_set = written
         else:
@@ -304,9 +321,12 @@ class _Entities:
     def _differs(self, left: Ints, right: Ints, priority: Ints, index: int | None = None) -> Bools:
         """Whether the states (of the row, of a field) that the changes at *left* and *right* made differ."""
         differs: Bools = left != right
+        if self.shared_messages is None:
+            return differs
         # One message can say the same twice, in two of its records: two positions, one state.
+        codes = self.shared_messages.codes
         pairs = differs & (left != NOWHERE) & (right != NOWHERE)
-        pairs &= (self.messages[left] == self.messages[right]) & (priority[left] == priority[right])
+        pairs &= (codes[left] == codes[right]) & (priority[left] == priority[right])
         alike = np.flatnonzero(pairs)
         if not len(alike):
             return differs
@@ -330,19 +350,6 @@ class _Entities:
         last = np.ones(len(instants), dtype=bool)
         last[:-1] = self.steps.of.first[1:] | (instants[1:] != instants[:-1])
         return np.flatnonzero(last)
-
-    def _new_state(self, ends: Ints, standing: Sequence[Ints], priorities: Sequence[Ints]) -> Bools:
-        """Which of the states at the ends of instants differ from the one before, of the same entity."""
-        number = self.steps.of.number[ends]
-        new = np.ones(len(ends), dtype=bool)
-        new[1:] = number[1:] != number[:-1]
-        now, then = ends[1:], ends[:-1]
-        dead = self.steps.dead
-        new[1:] |= dead[now] != dead[then]
-        new[1:] |= self._differs(self.steps.row_source[now], self.steps.row_source[then], self.priority)
-        for index, stands in enumerate(standing):
-            new[1:] |= self._differs(stands[now], stands[then], priorities[index], index)
-        return new
 
     def _written(
         self,

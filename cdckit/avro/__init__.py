@@ -24,6 +24,8 @@ Inside the JSON text, values are written as if there were no logical types.
 A value that its type cannot mean is an error of its datum: a date or time outside the years 1 to
 9999 (Python could not show it), a time of day outside the day, a decimal with more digits than its
 precision, an enum or a union with a number that its schema lacks, a map with a key twice.
+A timestamp of 0001-01-01 is a value all the same, though `collect` raises on it wherever it came
+from: to show it, Python looks at the day before. Spark itself computes with it and stores it.
 
 `parse_schema` takes the schema's text with suspicion, `decode` takes datums and never raises on one.
 """

@@ -92,10 +92,7 @@ class Shaper:
         self._fault(tags >= len(node.branches), rows, "a union has a branch that its schema has not")
         if len(node.holds) > 1:
             for i in node.holds:  # for the faults inside
-                where = np.flatnonzero(tags == i)
-                self.shape(
-                    array.field(i), node.branches[i], lambda positions, where=where: rows(where[positions])
-                )
+                self._branch(array, node, i, tags == i, rows)
             return pa.array(json_texts(array, node), pa.string())
         if not node.holds:
             return pa.nulls(len(array))
@@ -106,9 +103,11 @@ class Shaper:
         self, array: pa.Array, node: Node, branch: int, there: npt.NDArray[np.bool_], rows: Rows
     ) -> pa.Array:
         where = np.flatnonzero(there)
-        return self.shape(
-            array.field(branch), node.branches[branch], lambda positions: rows(where[positions])
-        )
+
+        def rows_of_branch(positions: Positions) -> Positions:
+            return rows(where[positions])
+
+        return self.shape(array.field(branch), node.branches[branch], rows_of_branch)
 
     def _enum(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
         numbers = _numbers(array)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.avro.arrow import Shaper
-from cdckit.avro.native import MARK, Unreadable, read, sound_rows
+from cdckit.avro.native import MARK, Unreadable, read
 from cdckit.avro.schema import AvroSchema
 from cdckit.avro.strict import find_fault
 from cdckit.avro.types import Node
@@ -22,8 +22,8 @@ MAX_BYTES = 1 << 25
 MAX_ROWS = 1 << 17
 """The most datums that are framed and read at once."""
 
-_PROBED = 8192  # datums that the native reader is shown at once when a wrong one is looked for
-_SINGLY = 512  # datums that are then walked through one by one before it is asked again
+_PARTS = 4  # into so many parts a portion is split that cannot be read at once
+_SINGLY = 128  # a part of so many datums is looked at one by one
 
 Rows = npt.NDArray[np.int64]
 
@@ -96,68 +96,43 @@ def _portions(datums: pa.BinaryArray) -> Iterator[Rows]:
         start = stop
 
 
-def _decode(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Iterator[_Piece]:
-    """Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out."""
-    try:
-        arrays = read(datums, root)
-    except Unreadable:
-        wrong = _wrong(datums, root)
-        errors.update(
-            {int(rows[i]): f"The datum is not of its schema: {reason}." for i, reason in wrong.items()}
-        )
-        right = np.delete(np.arange(len(rows)), list(wrong))
-        yield from _decode_checked(datums.take(pa.array(right)), rows[right], root, errors)
-        return
-    start = 0
-    for array in arrays:
-        yield _shaped(array, rows[start : start + len(array)], root, errors)
-        start += len(array)
-
-
-def _decode_checked(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]
+def _decode(
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], *, checked: bool = False
 ) -> Iterator[_Piece]:
     """
-    Decode datums that passed every check of ours.
+    Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out.
 
-    That the reader still refuses one is not known to happen. If it does, halving finds it.
+    Where they cannot be read all at once, parts are tried, and of a small part each is looked at. That
+    the reader refuses what was *checked* is not known to happen; if it does, that costs those alone.
     """
-    if len(rows) == 0:
-        return
     try:
-        arrays = read(datums, root)
+        plain = read(datums, root)
     except Unreadable as refusal:
-        if len(rows) == 1:
-            errors[int(rows[0])] = f"The datum could not be read: {refusal}."
-            return
-        half = len(rows) // 2
-        yield from _decode_checked(datums.slice(0, half), rows[:half], root, errors)
-        yield from _decode_checked(datums.slice(half), rows[half:], root, errors)
-        return
-    start = 0
-    for array in arrays:
-        yield _shaped(array, rows[start : start + len(array)], root, errors)
-        start += len(array)
+        if len(rows) <= _SINGLY and not checked:
+            right = _right(datums, rows, root, errors)
+            if len(right):
+                yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, checked=True)
+        elif len(rows) == 1:
+            errors[int(rows[0])] = f"The datum could not be read: {str(refusal)[:200]}."
+        else:
+            size = -(-len(rows) // _PARTS)
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                yield from _decode(datums[part], rows[part], root, errors, checked=checked)
+    else:
+        yield _shaped(plain, rows, root, errors)
 
 
-def _wrong(datums: pa.BinaryArray, root: Node) -> dict[int, str]:
-    """Which of *datums* are wrong, and why."""
-    wrong: dict[int, str] = {}
-    at = 0
-    while at < len(datums):
-        probed = datums.slice(at, _PROBED)
-        sound = sound_rows(probed, root)
-        at += sound
-        if sound == len(probed):
-            continue
-        for i in range(at, min(at + _SINGLY, len(datums))):
-            reason = find_fault(datums[i].as_py(), root)
-            at = i + 1
-            if reason is not None:
-                wrong[i] = reason
-                if sound > _SINGLY:  # wrong ones are rare here: on to the next
-                    break
-    return wrong
+def _right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:
+    """The places of those datums that are right; why the others are not goes into *errors*."""
+    right = []
+    for i, datum in enumerate(datums):
+        reason = find_fault(datum.as_py(), root)
+        if reason is None:
+            right.append(i)
+        else:
+            errors[int(rows[i])] = f"The datum is not of its schema: {reason}."
+    return np.array(right, np.int64)
 
 
 def _shaped(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:

@@ -1,11 +1,17 @@
 """Many datums decoded at once, by a native reader.
 
 The reader (DataFusion's, which is arrow-avro) reads Avro object container files.  So datums are
-framed as one block of such a file, undecoded.  A block has no borders between its records; for
-that the schema is wrapped in a record that ends in a mark of eight bytes, and each datum is
-followed by the mark of its row.  A datum that is too short, too long or wrong makes the marks
-after it wrong, and so cannot shift its neighbours unnoticed.  The marks begin at a random number,
-so that no datum can bring along a mark for a row of its own making.
+framed as such a file, undecoded: it has one record, an array, and each item of the array is a datum
+and a mark of eight bytes.  Between Avro values there are no borders, so the marks are what tells
+whether each datum was read to its last byte and not beyond: one that is too short, too long or wrong
+makes its mark wrong, and so cannot shift its neighbours unnoticed.  Marks count on from a random
+number, so that no datum can bring along one for a row of its own making.
+
+Why one array, and not a record for each datum: when bytes are left over in a block after as many
+records as it announces, the reader (arrow-avro 59.3) looks for its end for ever, and a datum that
+hides a second value in itself brings that about.  It hands out a batch as soon as that is full,
+though, so when batches are of one record it is not asked beyond the first.  Its second batch could
+not be used anyway: it counts the places in unions on from the first.
 
 The reader never sees a schema from outside: `plain_schema` writes one that encodes the same bytes,
 without names, logical types, defaults or anything else that it could take differently from us.
@@ -20,7 +26,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,79 +42,53 @@ MARK = 8
 
 _SYNC = b"cdckit block end"
 _IN_MEMORY = "/dev/shm"
-_WHOLE, _PROBE = 1 << 17, 256  # rows per Arrow batch: when reading, and when looking for a wrong datum
 
 
 class Unreadable(Exception):
     """The native reader did not read back exactly the datums it was given."""
 
 
-def read(datums: pa.BinaryArray, root: Node) -> list[pa.Array]:
+def read(datums: pa.BinaryArray, root: Node) -> pa.Array:
     """
-    Decode *datums* (no nulls, less than 2 GiB) to arrays of the plain types, in their order.
+    Decode *datums* (no nulls, less than 2 GiB) to an array of the plain type of *root*.
 
     Raises:
-        Unreadable: At least one datum is wrong. Which one, `sound_rows` helps to find.
+        Unreadable: At least one datum is wrong.
     """
     base = secrets.randbits(63)
-    pieces, rows = [], 0
-    for batch in _batches(datums, root, base, _WHOLE):
-        if _sound(batch, base + rows) < batch.num_rows:
-            raise Unreadable("its bytes do not end where its value ends")
-        pieces.append(batch.column(0) if batch.num_columns == 2 else pa.nulls(batch.num_rows))
-        rows += batch.num_rows
-    if rows != len(datums):
-        raise Unreadable(f"{len(datums)} datums were read as {rows} rows")
-    return pieces
+    items = _items(datums, root, base)
+    marks = items.field(items.type.num_fields - 1)
+    found = np.frombuffer(marks.buffers()[1], np.uint64, len(marks), marks.offset * MARK)
+    if not np.array_equal(found, _marks(base, len(datums))):
+        raise Unreadable("its bytes do not end where its value ends")
+    return items.field(0) if root.kind != "null" else pa.nulls(len(items))
 
 
-def sound_rows(datums: pa.BinaryArray, root: Node) -> int:
-    """How many datums from the first on are right for certain: all, or some hundreds too few at most."""
-    base = secrets.randbits(63)
-    rows = 0
-    try:
-        for batch in _batches(datums, root, base, _PROBE, ["mark"]):
-            sound = _sound(batch, base + rows)
-            rows += sound
-            if sound < batch.num_rows:
-                break
-    except Unreadable:
-        return rows  # the batches before were read, and what comes after is for the caller to look at
-    return rows
+def _items(datums: pa.BinaryArray, root: Node, base: int) -> pa.StructArray:
+    """What the reader makes of *datums* and their marks."""
+    session, (header, schema) = _session(), _container(root)
+    items = _framed(datums, _marks(base, len(datums)))
+    size = _varint(len(datums))
+    block = [_varint(1), _varint(len(size) + items.size + 1), size, items, b"\0"]
+    with _file([header, *block, _SYNC]) as path, _as_unreadable():
+        stream = session.read_avro(path, schema=schema).execute_stream()
+        for batch in islice(stream, 1):
+            return batch.to_pyarrow().column(0).flatten()
+    raise Unreadable("nothing was read")
 
 
-def _sound(batch: pa.RecordBatch, first: int) -> int:
-    """How many rows of *batch* have their own marks, up to the first that has not."""
-    column = batch.column(batch.num_columns - 1)
-    found = np.frombuffer(column.buffers()[1], np.uint64, batch.num_rows, column.offset * MARK)
-    wrong = found != _marks(first, batch.num_rows)
-    return int(wrong.argmax()) if wrong.any() else batch.num_rows
+def _framed(datums: pa.BinaryArray, marks: npt.NDArray[np.uint64]) -> pa.Buffer:
+    """The bytes of each datum, and after it its mark."""
+    rows = len(datums)
+    binary_marks = pa.Array.from_buffers(pa.binary(MARK), rows, [None, pa.py_buffer(marks)]).cast(pa.binary())
+    joined = pc.binary_join_element_wise(datums, binary_marks, b"")
+    _, offsets, data = joined.buffers()
+    ends = np.frombuffer(offsets, np.int32, rows + 1, joined.offset * 4)
+    return data.slice(int(ends[0]), int(ends[-1] - ends[0]))
 
 
 def _marks(first: int, rows: int) -> npt.NDArray[np.uint64]:
     return np.arange(rows, dtype=np.uint64) + np.uint64(first)
-
-
-def _batches(
-    datums: pa.BinaryArray, root: Node, base: int, batch_rows: int, columns: Sequence[str] = ()
-) -> Iterator[pa.RecordBatch]:
-    header, schema = _container(root)
-    block = _framed(datums, base)
-    parts = [header, _varint(len(datums)), _varint(block.size), block, _SYNC]
-    with _file(parts) as path, _as_unreadable():
-        frame = _session(batch_rows, os.getpid()).read_avro(path, schema=schema)
-        for batch in (frame.select(*columns) if columns else frame).execute_stream():
-            yield batch.to_pyarrow()
-
-
-def _framed(datums: pa.BinaryArray, base: int) -> pa.Buffer:
-    """The bytes of a block: each datum, and after it the mark of its row."""
-    rows = len(datums)
-    marks = pa.Array.from_buffers(pa.binary(MARK), rows, [None, pa.py_buffer(_marks(base, rows))])
-    joined = pc.binary_join_element_wise(datums, marks.cast(pa.binary()), b"")
-    _, offsets, data = joined.buffers()
-    first, last = np.frombuffer(offsets, np.int32, rows + 1, joined.offset * 4)[[0, -1]].tolist()
-    return data.slice(first, last - first)
 
 
 @contextmanager
@@ -150,68 +131,88 @@ def _write(parts: Sequence[bytes | pa.Buffer], folder: str) -> str | None:
     return path
 
 
-@lru_cache(maxsize=2)
-def _session(batch_rows: int, pid: int) -> SessionContext:
-    """One session per process: Spark runs a process per core, so each reads with one thread."""
-    if pid != _first_process:
-        raise RuntimeError("this process was forked after cdckit.avro was loaded; start it by spawn instead")
-    return SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(batch_rows))
+def _session() -> SessionContext:
+    """
+    A session that reads with one thread: Spark runs a process per core.
+
+    A new one every 256 uses, since a session remembers each path that it has read.
+    """
+    if _process.setdefault("id", os.getpid()) != os.getpid():
+        raise RuntimeError(
+            "cdckit.avro was used before this process was forked, and its reader's threads were not "
+            "forked with it; start such processes with the method 'spawn'"
+        )
+    return _new_session(next(_uses) // 256)
+
+
+@lru_cache(maxsize=1)
+def _new_session(generation: int) -> SessionContext:
+    return SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(1))
+
+
+_process: dict[str, int] = {}
+_uses = count()
 
 
 @lru_cache(maxsize=512)
 def _container(root: Node) -> tuple[bytes, pa.Schema]:
     """The head of a container file for *root*, up to its first block, and the schema to read it with."""
-    text = json.dumps(plain_schema(root), separators=(",", ":")).encode()
+    plain = plain_schema(root)
+    text = json.dumps(plain, separators=(",", ":")).encode()
     header = b"".join(
         (b"Obj\x01", _varint(1), _varint(11), b"avro.schema", _varint(len(text)), text, b"\0", _SYNC)
     )
-    with _file([header]) as path:
-        inferred = _session(_WHOLE, os.getpid()).read_avro(path).schema()
-    return header, pa.schema([field.with_type(_with_names(field.type)) for field in inferred])
+    session = _session()
+    with _file([header]) as path, _as_unreadable():
+        inferred = session.read_avro(path).schema()
+    named = _named_type(pa.struct(list(inferred)), plain)
+    return header, pa.schema(list(named))
 
 
-def _with_names(kind: pa.DataType) -> pa.DataType:
+def _named_type(kind: pa.DataType, plain: Any) -> pa.DataType:
     """
-    *kind* with the names of named types on the branches of unions, where inference leaves them out.
+    *kind* with the names of the records and fixeds inside it, which inference leaves out.
 
-    The reader's own arrays have them, and DataFusion refuses to cast unions that differ even so.
+    The reader's own arrays have them, and DataFusion refuses to cast one union to another that differs
+    even so. With this schema there is nothing to cast.
     """
     if pa.types.is_union(kind):
-        branches = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.dense_union([_with_name(branch) for branch in branches], kind.type_codes)
+        branches = [_named(kind.field(i), branch) for i, branch in enumerate(plain)]
+        return pa.dense_union(branches, kind.type_codes)
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_names(field.type)) for field in kind])
+        pairs = zip(kind, plain["fields"], strict=True)
+        return pa.struct([_named(field, member["type"]) for field, member in pairs])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_with_names(kind.value_type)))
+        return pa.list_(_named(kind.value_field, plain["items"]))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_field, kind.item_field.with_type(_with_names(kind.item_type)))
+        return pa.map_(kind.key_field, _named(kind.item_field, plain["values"]))
     return kind
 
 
-def _with_name(branch: pa.Field) -> pa.Field:
-    named = pa.types.is_struct(branch.type) or pa.types.is_fixed_size_binary(branch.type)
-    branch = branch.with_type(_with_names(branch.type))
-    return branch.with_metadata({"avro.name": branch.name}) if named else branch
+def _named(field: pa.Field, plain: Any) -> pa.Field:
+    field = field.with_type(_named_type(field.type, plain))
+    name = plain.get("name") if isinstance(plain, dict) else None
+    return field.with_metadata({"avro.name": name}) if name else field
 
 
-def plain_schema(root: Node) -> dict[str, object]:
+def plain_schema(root: Node) -> dict[str, Any]:
     """
-    The schema that the reader is given: the bytes of *root* and a mark, in the plainest types.
+    The schema that the reader is given: arrays of *root* and a mark, in the plainest types.
 
     Fields of type null take no bytes and are left out. An enum is the int it is written as. A union
     of null and one type gets a branch that no datum may use: with two branches the reader would take
     every number but that of null for the other one.
     """
     names = (f"n{i}" for i in count())
-    fields: list[dict[str, object]] = [
-        {"name": "mark", "type": {"type": "fixed", "name": "mark", "size": MARK}}
-    ]
+    fields: list[dict[str, Any]] = [{"name": "mark", "type": {"type": "fixed", "name": "mark", "size": MARK}}]
     if root.kind != "null":
         fields.insert(0, {"name": "payload", "type": _plain(root, names)})
-    return {"type": "record", "name": "row", "fields": fields}
+    item = {"type": "record", "name": "item", "fields": fields}
+    items = {"name": "items", "type": {"type": "array", "items": item}}
+    return {"type": "record", "name": "items_of_a_batch", "fields": [items]}
 
 
-def _plain(node: Node, names: Iterator[str]) -> object:
+def _plain(node: Node, names: Iterator[str]) -> Any:
     if node.kind == "record":
         held = (child for _, child in node.fields if child.kind != "null")
         fields = [{"name": f"f{i}", "type": _plain(child, names)} for i, child in enumerate(held)]
@@ -238,6 +239,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-_first_process = os.getpid()

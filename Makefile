@@ -1,0 +1,61 @@
+# Every command makes the virtual environment that it needs; nothing else has to be installed by hand
+# but Python 3.11 or newer and Java 17 or newer.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+AT     ?= 2013-02-08 12:00
+
+# Jupyter keeps its settings and history inside the environment, and PySpark finds its interpreter there.
+export JUPYTER_CONFIG_DIR := $(CURDIR)/$(VENV)/jupyter/config
+export JUPYTER_DATA_DIR := $(CURDIR)/$(VENV)/jupyter/data
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/$(VENV)/jupyter/runtime
+export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
+export TZ := UTC
+
+.PHONY: help demo test lab bench notebooks samples lint pins clean
+
+help: ## Say what can be done here
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
+	@$(BIN)/python -m tools.demo "$(AT)"
+
+test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --nbval --nbval-sanitize-with notebooks/sanitize.cfg -o testpaths=notebooks notebooks
+
+lint: $(READY) ## Style and types only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lab: $(READY) ## Open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks
+
+bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json (about half an hour)
+	$(BIN)/python -m benchmarks
+
+notebooks: $(READY) ## Execute every notebook and write its outputs back
+	$(BIN)/python -m tools.notebooks
+
+samples: $(READY) ## Make data/samples anew
+	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
+
+pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	  --constraint constraints.txt --no-emit-index-url --no-emit-find-links --no-header --quiet -o requirements.txt
+
+clean: ## Remove the virtual environment and everything that tools left behind
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse build *.egg-info
+
+$(READY): requirements.txt pyproject.toml tools/check_machine.py
+	@$(PYTHON) tools/check_machine.py
+	@echo "Installing into $(VENV) (a few minutes, once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
+	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . ; } \
+	  > $(VENV)/install.log 2>&1 || $(PYTHON) tools/check_machine.py network
+	@touch $@

@@ -1,0 +1,98 @@
+"""
+Run the benchmarks, print a table, and write benchmarks/results.json.
+
+    python -m benchmarks [--only decode merge demo] [--work DIR]
+
+The first run makes the year's stream (a few minutes) and random changes in the work directory; later
+runs find them there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks import decode, merging
+from benchmarks.measure import PeakMemory, Result
+from cdckit import session
+
+HERE = Path(__file__).parent
+MEMORY = "4g"
+DEMO_SECONDS = 60
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program; the exit code is 1 if a bar was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[1])
+    parser.add_argument(
+        "--only", nargs="+", choices=["decode", "merge", "demo"], default=["decode", "merge", "demo"]
+    )
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="where inputs and outputs are kept")
+    given = parser.parse_args(arguments)
+    given.work.mkdir(parents=True, exist_ok=True)
+    runs: dict[str, Callable[[], list[Result]]] = {
+        "decode": lambda: decode.results(_session(), _year(given.work), given.work),
+        "merge": lambda: merging.results(_session(), given.work),
+        "demo": demo,
+    }
+    results = []
+    for name in given.only:
+        print(f"{name}:", flush=True)
+        results += runs[name]()
+    _print(results)
+    _save(results)
+    return int(any(result.verdict == "MISSED" for result in results))
+
+
+def _session() -> SparkSession:
+    jar = os.environ.get("SPARK_AVRO_JAR")
+    return session(app_name="cdckit benchmarks", memory=MEMORY, config={"spark.jars": jar} if jar else None)
+
+
+def _year(work: Path) -> Path:
+    year = work / "year"
+    if not (year / "manifest.json").exists():
+        print("  making the year's stream ...", flush=True)
+        subprocess.run([sys.executable, "-m", "tools.samples", "--year", "--out", str(year)], check=True)
+    return year
+
+
+def demo() -> list[Result]:
+    """The README's first command after installation, as a share of a minute."""
+    with PeakMemory() as peak:
+        began = time.perf_counter()
+        said = subprocess.run([sys.executable, "-m", "tools.demo"], check=True, capture_output=True).stdout
+        took = time.perf_counter() - began
+    digest = hashlib.sha256(said).hexdigest()[:16]
+    ratio = round(took / DEMO_SECONDS, 2)
+    return [Result("demo_over_one_minute", ratio, 1.0, "lower", round(took, 2), peak.megabytes, digest)]
+
+
+def _print(results: list[Result]) -> None:
+    line = "{:<34}{:>8}{:>7} {:<8}{:>9}{:>9}  {:<26}{}"
+    print("\n" + line.format("name", "ratio", "bar", "better", "seconds", "peak MB", "result hash", "bar is"))
+    for result in results:
+        bar = "" if result.bar is None else f"{result.bar:g}"
+        cells = (result.name, f"{result.ratio:.2f}", bar, result.better, f"{result.seconds:.1f}")
+        print(line.format(*cells, result.peak_memory_mb, result.result_hash, result.verdict))
+
+
+def _save(results: list[Result]) -> None:
+    """Replace what was measured anew; a run of one part leaves the others' lines as they were."""
+    path = HERE / "results.json"
+    kept = {entry["name"]: entry for entry in (json.loads(path.read_text()) if path.exists() else [])}
+    kept.update({result.name: result.as_dict() for result in results})
+    path.write_text(json.dumps(list(kept.values()), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

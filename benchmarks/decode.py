@@ -1,0 +1,135 @@
+"""Decoding data messages: our road, a library call per record, and no decoding at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from benchmarks.measure import Result, content_hash, side_by_side
+from cdckit import avro, replicate
+from cdckit.replicate.envelope import ENVELOPE_AVRO
+
+MESSAGES = 800_000
+
+
+def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
+    """800,000 messages of 29 fields, out of the year's stream of the operations."""
+    zone, records = _input(spark, year, work)
+    schema = zone.collect()[0]["data_schema"]
+    ours = replicate.data(records, zone)
+    runs: dict[str, Callable[[], object]] = {
+        "decode": lambda: _drain(ours),
+        "decode, fastavro per record": lambda: _drain(per_record(records, schema)),
+        "decode, bytes handed through": lambda: _drain(handed_through(records)),
+    }
+    if has_from_avro(spark):
+        runs["decode, from_avro"] = lambda: _drain(by_from_avro(records, schema))
+    else:
+        print("  (no from_avro: its jar is not on the class path; set SPARK_AVRO_JAR to show it)")
+    took = side_by_side(runs)
+    digest = content_hash(ours.select("operation", "change_sequence", "data.*"))
+    mine = took["decode"]
+
+    def compared(name: str, ratio: float, bar: float | None, better: str) -> Result:
+        return Result(name, round(ratio, 2), bar, better, round(mine.seconds, 2), mine.peak_memory_mb, digest)
+
+    made = [
+        compared(
+            "decode_speedup_over_fastavro",
+            took["decode, fastavro per record"].seconds / mine.seconds,
+            5.0,
+            "higher",
+        ),
+        compared(
+            "decode_over_handed_through",
+            mine.seconds / took["decode, bytes handed through"].seconds,
+            None,
+            "lower",
+        ),
+    ]
+    if "decode, from_avro" in took:
+        made.append(
+            compared("decode_over_from_avro", mine.seconds / took["decode, from_avro"].seconds, None, "lower")
+        )
+    return made
+
+
+def _input(spark: SparkSession, year: Path, work: Path) -> tuple[DataFrame, DataFrame]:
+    """The schema of the newest version of OPS.FLIGHTS, and the first messages that use it."""
+    said = replicate.metadata(replicate.decode(spark.read.parquet(str(year / "metadata.parquet"))))
+    zone = replicate.schema_zone(said).where("task = 'operations' and table_version = 2")
+    chosen = work / f"decode_{MESSAGES}.parquet"
+    if not chosen.exists():
+        wanted = zone.collect()[0]["schema_id"].encode()
+        stream = spark.read.parquet(str(year / "operations.parquet"))
+        of_version = stream.where(F.substring("value", 12, 32) == F.lit(wanted))
+        of_version.limit(MESSAGES).repartition(8).write.parquet(str(chosen))
+    records = spark.read.parquet(str(chosen))
+    count = records.count()
+    if count != MESSAGES:
+        raise RuntimeError(f"the year's stream should hold {MESSAGES:,} such messages; it holds {count:,}")
+    return zone, records
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def handed_through(records: DataFrame) -> DataFrame:
+    """The limit of every road through Python: the same bytes, there and back."""
+    values = records.select("value")
+    return values.mapInArrow(_same, values.schema)
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return iter(batches)
+
+
+def per_record(records: DataFrame, schema: str) -> DataFrame:
+    """What one writes first: fastavro for the envelope and for the message, record by record."""
+    row = avro.parse_schema(schema).arrow_type
+    columns = pa.schema(list(row))
+
+    def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        envelope, message = _parsed(ENVELOPE_AVRO), _parsed(schema)
+        for batch in batches:
+            rows = []
+            for value in batch.column(0):
+                opened: Any = fastavro.schemaless_reader(io.BytesIO(value.as_py()), envelope, None)
+                try:
+                    rows.append(fastavro.schemaless_reader(io.BytesIO(opened["message"]), message, None))
+                except (EOFError, ValueError, IndexError):
+                    continue  # the year holds a few damaged messages; ours makes rejects of them
+            yield pa.RecordBatch.from_pylist(rows, schema=columns)
+
+    return records.select("value").mapInArrow(decoded, from_arrow_schema(columns))
+
+
+@cache
+def _parsed(schema: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema))
+
+
+def has_from_avro(spark: SparkSession) -> bool:
+    """Whether Spark's own Avro functions are on the class path; their jar is not in the PyPI package."""
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    return loader.getResource("org/apache/spark/sql/avro/AvroDataToCatalyst.class") is not None
+
+
+def by_from_avro(records: DataFrame, schema: str) -> DataFrame:
+    """Spark's own decoder: no reasons for failures, and a hostile datum can end the session."""
+    from pyspark.sql.avro.functions import from_avro
+
+    permissive = {"mode": "PERMISSIVE"}
+    opened = records.select(from_avro("value", ENVELOPE_AVRO, permissive).alias("envelope"))
+    return opened.select(from_avro("envelope.message", schema, permissive).alias("row")).select("row.*")

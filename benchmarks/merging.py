@@ -1,0 +1,105 @@
+"""The merge: against what Spark takes to read, shuffle, sort and write the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from cdckit import merge
+from cdckit.changes import ORDER
+
+FIELDS = ("number", "tailnum", "delay", "expected", "temperature", "gate", "diverted", "distance")
+SPAN_SECONDS = 2_000_000
+
+
+def results(spark: SparkSession, work: Path) -> list[Result]:
+    """2 and 10 million changes of a tenth as many keys; and one key with a million changes."""
+    small = _compared(spark, work, 2_000_000, 200_000)
+    large = _compared(spark, work, 10_000_000, 1_000_000)
+    ratios = [
+        floor_merge["merge"].seconds / floor_merge["floor"].seconds for floor_merge, _ in (small, large)
+    ]
+    hot = _compared(spark, work, 1_000_000, 1)
+    hot_ratio = hot[0]["merge"].seconds / hot[0]["floor"].seconds
+    return [
+        _result("merge_2m_over_floor", ratios[0], 2.0, small),
+        _result("merge_10m_over_floor", ratios[1], None, large),
+        _result("merge_10m_ratio_over_2m_ratio", ratios[1] / ratios[0], 1.2, large),
+        _result("merge_one_key_1m_over_floor", hot_ratio, None, hot),
+    ]
+
+
+def _result(name: str, ratio: float, bar: float | None, compared: tuple[dict[str, Timing], str]) -> Result:
+    took, digest = compared
+    seconds, memory = took["merge"].seconds, took["merge"].peak_memory_mb
+    return Result(name, round(ratio, 2), bar, "lower", round(seconds, 2), memory, digest)
+
+
+def _compared(spark: SparkSession, work: Path, changes: int, keys: int) -> tuple[dict[str, Timing], str]:
+    print(f"  {changes:,} changes of {keys:,} keys")
+    source = work / f"changes_{changes}_{keys}.parquet"
+    if not source.exists():
+        random_changes(spark, changes, keys).write.parquet(str(source))
+    frame = spark.read.parquet(str(source))
+    history = merge(frame, entity="flight", keys=["number"])
+    runs: dict[str, Callable[[], object]] = {
+        "floor": lambda: _write(floor(frame), work / "floor.parquet"),
+        "merge": lambda: _write(history, work / "history.parquet"),
+    }
+    took = side_by_side(runs)
+    return took, content_hash(spark.read.parquet(str(work / "history.parquet")))
+
+
+def floor(changes: DataFrame) -> DataFrame:
+    """The same rows, shuffled by key and sorted: what every merge by key has to do at least."""
+    return changes.repartition("data.number").sortWithinPartitions("data.number", *ORDER)
+
+
+def _write(frame: DataFrame, path: Path) -> None:
+    frame.write.mode("overwrite").parquet(str(path))
+
+
+def random_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:
+    """Seeded changes of 8 fields, half of them carried, 3 priorities, 5 % deletes."""
+
+    def drawn(salt: str, below: int) -> Column:
+        return F.pmod(F.xxhash64(F.lit(salt), "id"), F.lit(below))
+
+    number = drawn("key", keys)
+    seconds = drawn("time", SPAN_SECONDS)
+    at = F.timestamp_seconds(F.lit(1_360_000_000) + seconds)
+    priority = drawn("priority", 3).cast("int")
+    values = [
+        number,
+        F.concat(F.lit("N"), drawn("tailnum", 5_000)),
+        drawn("delay", 1_000).cast("int"),
+        F.timestamp_seconds(drawn("expected", 1_000_000)),
+        drawn("temperature", 100) / 7,
+        F.concat(F.lit("gate "), drawn("gate", 50)),
+        drawn("diverted", 2) == 0,
+        drawn("distance", 10_000),
+    ]
+    carried = [F.lit(True), *(drawn(f"carried {name}", 2) == 0 for name in FIELDS[1:])]
+    return spark.range(changes).select(
+        F.when(drawn("operation", 20) == 0, "delete").otherwise("upsert").alias("operation"),
+        at.alias("effective_timestamp"),
+        F.lpad(seconds.cast("string"), 12, "0").alias("sequence"),
+        F.struct(
+            at.alias("timestamp"),
+            F.lit("operations.flights").alias("topic"),
+            drawn("partition", 3).cast("int").alias("partition"),
+            F.col("id").alias("offset"),
+            F.lit(1).alias("record_number"),
+        ).alias("arrival"),
+        F.concat(F.lit("operations:"), F.lpad(F.col("id").cast("string"), 9, "0")).alias("message_id"),
+        F.element_at(F.array(*map(F.lit, ("schedule", "airport", "operations"))), priority + 1).alias(
+            "source"
+        ),
+        priority.alias("priority"),
+        F.struct(*(value.alias(name) for value, name in zip(values, FIELDS, strict=True))).alias("data"),
+        F.struct(*(flag.alias(name) for flag, name in zip(carried, FIELDS, strict=True))).alias("carried"),
+    )

@@ -1,0 +1,1 @@
+"""Small programs of the repository; none of them is part of the package."""
