@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestItem  # pytest exports no name for it
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import cdckit
+from cdckit.records import RECORD_SCHEMA
 
 CHANGES = """
     'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
@@ -21,15 +23,22 @@ CHANGES = """
 @pytest.fixture(autouse=True)
 def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRequest) -> None:
     """Two products of one shop: `changes` of them, and their `history`."""
-    if not isinstance(request.node, pytest.DoctestItem if hasattr(pytest, "DoctestItem") else ()):
+    if not isinstance(request.node, DoctestItem):
         return
     changes = example_changes()
     doctest_namespace.update(
         session=cdckit.session,
         F=F,
+        records_of=records_of,
         changes=changes,
         history=cdckit.merge(changes, entity="product", keys=["number"]),
     )
+
+
+def records_of(*values: bytes | None) -> DataFrame:
+    """Records of one topic with these values, in this order."""
+    listed = [(None, value, "topic", 0, offset, None, 1, None) for offset, value in enumerate(values)]
+    return cdckit.session().createDataFrame(listed, RECORD_SCHEMA)
 
 
 def example_changes() -> DataFrame:

@@ -101,13 +101,13 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
 
     Cost: a projection, no shuffle.
 
-    >>> ranked = with_priorities(changes, {"shop": Priority(1, {"price": 9})})
-    >>> ranked.select("source", "priority", "field_priorities.price").distinct().show()
-    +------+--------+-----+
-    |source|priority|price|
-    +------+--------+-----+
-    |  shop|       1|    9|
-    +------+--------+-----+
+    >>> ranked = with_priorities(changes, {"shop": Priority(1, {"name": 9})})
+    >>> ranked.select("source", "priority", "field_priorities").distinct().show()
+    +------+--------+----------------+
+    |source|priority|field_priorities|
+    +------+--------+----------------+
+    |  shop|       1|       {NULL, 9}|
+    +------+--------+----------------+
     <BLANKLINE>
     """
     require_changes(changes, function="with_priorities")
@@ -148,17 +148,20 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
 
     Cost: a projection of each, no shuffle.
 
-    >>> renamed = changes.withColumn("data", F.struct("data.number", F.lit(2.5).alias("price")))
-    >>> renamed = renamed.withColumn("carried", F.struct("carried.number", F.lit(True).alias("price")))
-    >>> both = union_changes(changes, renamed)
-    >>> both.select("data.*", "carried.*").where("data.number = 1").distinct().orderBy("price", "name").show()
-    +------+------+-----+------+-----+-----+
-    |number|  name|price|number| name|price|
-    +------+------+-----+------+-----+-----+
-    |     1|kettle| NULL|  true| true|false|
-    |     1|teapot| NULL|  true| true|false|
-    |     1|  NULL|  2.5|  true|false| true|
-    +------+------+-----+------+-----+-----+
+    >>> prices = changes.where("operation = 'upsert'").withColumns(
+    ...     {
+    ...         "data": F.struct("data.number", F.lit(2.5).alias("price")),
+    ...         "carried": F.struct("carried.number", F.lit(True).alias("price")),
+    ...     }
+    ... )
+    >>> both = union_changes(changes, prices).where("data.number = 2 and message_id = 'm1'")
+    >>> both.orderBy("data.price").select("data", "carried").show(truncate=False)
+    +--------------+-------------------+
+    |data          |carried            |
+    +--------------+-------------------+
+    |{2, mug, NULL}|{true, true, false}|
+    |{2, NULL, 2.5}|{true, false, true}|
+    +--------------+-------------------+
     <BLANKLINE>
     """
     fields: dict[str, T.DataType] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -11,6 +12,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 GIBIBYTE = 1024**3
+
+# They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
+_TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def session(
@@ -53,6 +57,8 @@ def session(
     builder = SparkSession.Builder().appName(app_name).master("local[*]")
     for name, value in {**_settings(memory or _default_memory()), **(config or {})}.items():
         builder = builder.config(name, value)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return builder.getOrCreate()
 
 

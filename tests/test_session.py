@@ -1,0 +1,58 @@
+"""The session for notebooks and tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import session
+
+FRESH = """
+import sys, time
+from cdckit import session
+spark = session(memory="1g", config={"spark.sql.shuffle.partitions": "3"})
+conf = spark.conf
+print(time.tzname[0], conf.get("spark.sql.session.timeZone"), conf.get("spark.sql.shuffle.partitions"))
+print(conf.get("spark.driver.memory"), conf.get("spark.driver.host"), conf.get("spark.ui.enabled"))
+print(session(memory="7g") is spark)
+from cdckit_probe import batches
+print(spark.range(1).mapInArrow(batches, "exe string").first()[0] == sys.executable)
+"""
+PROBE = """
+import sys
+import pyarrow as pa
+def batches(it):
+    for batch in it:
+        yield pa.RecordBatch.from_pydict({"exe": [sys.executable] * batch.num_rows})
+"""
+
+
+def test_a_running_session_is_returned(spark: SparkSession) -> None:
+    """Whoever made it: a notebook on a cluster keeps its cluster."""
+    assert session(memory="16g") is spark
+
+
+def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
+    """Noon UTC reads noon."""
+    noon = spark.range(1).select(F.timestamp_seconds(F.lit(43_200)).cast("string"))
+    assert noon.first()[0] == "1970-01-01 12:00:00"
+
+
+def test_a_session_of_ones_own(tmp_path: Path) -> None:
+    """UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter."""
+    (tmp_path / "cdckit_probe.py").write_text(PROBE)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TZ": "America/New_York"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["UTC UTC 3", "1g localhost false", "True", "True"]
+    # The JVM itself announces its vector module; nothing else may be said.
+    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []

@@ -1,0 +1,75 @@
+"""Changes of several sources about one kind of entity."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import MissingColumns, WrongColumnType, union_changes
+from cdckit.changes import ARRIVAL_TYPE
+
+
+def changes(spark: SparkSession, source: str, data: str, carried: str) -> DataFrame:
+    """One change of *source* at an instant that does not matter here."""
+    return spark.range(1).select(
+        F.lit("upsert").alias("operation"),
+        F.timestamp_seconds(F.lit(0)).alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        F.lit(None).cast(ARRIVAL_TYPE).alias("arrival"),
+        F.lit(f"{source}:1").alias("message_id"),
+        F.lit(source).alias("source"),
+        F.lit(0).alias("priority"),
+        F.expr(data).alias("data"),
+        F.expr(carried).alias("carried"),
+    )
+
+
+def test_a_field_that_a_source_lacks_is_null_and_not_carried(spark: SparkSession) -> None:
+    """Not sent is not null: the other source's value must survive the merge."""
+    schedule = changes(
+        spark, "schedule", "struct(1 as id, 'JFK' as origin)", "struct(true as id, true as origin)"
+    )
+    airport = changes(spark, "airport", "struct('A7' as gate, 1 as id)", "struct(false as gate, true as id)")
+    both = union_changes(schedule, airport).orderBy("source").select("source", "data", "carried").collect()
+    assert [tuple(map(_plain, row)) for row in both] == [
+        ("airport", {"id": 1, "origin": None, "gate": "A7"}, {"id": True, "origin": False, "gate": False}),
+        ("schedule", {"id": 1, "origin": "JFK", "gate": None}, {"id": True, "origin": True, "gate": False}),
+    ]
+
+
+def _plain(value: object) -> object:
+    return value.asDict() if hasattr(value, "asDict") else value
+
+
+def test_field_priorities_keep_their_field(spark: SparkSession) -> None:
+    """A field without a stated priority stays without one."""
+    one = changes(spark, "a", "struct(1 as id, 2 as x)", "struct(true as id, true as x)")
+    two = changes(spark, "b", "struct(1 as id, 2 as y)", "struct(true as id, true as y)")
+    one = one.withColumn("field_priorities", F.expr("struct(7 as x)"))
+    two = two.withColumn("field_priorities", F.expr("struct(9 as y)"))
+    both = union_changes(one, two).orderBy("source").select("field_priorities.*").collect()
+    assert [row.asDict() for row in both] == [
+        {"id": None, "x": 7, "y": None},
+        {"id": None, "x": None, "y": 9},
+    ]
+
+
+def test_one_table_is_itself(spark: SparkSession) -> None:
+    """A union of one changes nothing."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    assert union_changes(one).collect() == one.collect()
+
+
+def test_two_types_for_one_field_are_refused(spark: SparkSession) -> None:
+    """A silent cast could lose what a source said."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct('1' as id)", "struct(true as id)")
+    with pytest.raises(WrongColumnType, match=r"needs the column data\.id as int; it is string"):
+        union_changes(one, two)
+
+
+def test_what_is_no_table_of_changes_is_refused(spark: SparkSession) -> None:
+    """The first column that is missing is named."""
+    with pytest.raises(MissingColumns, match=r"union_changes\(\) needs the columns operation, "):
+        union_changes(spark.range(1))
