@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.schemas import require_columns
+from cdckit.schemas import require_types
 
 VALID_FROM = "valid_from_timestamp"
 VALID_TO = "valid_to_timestamp"
@@ -19,6 +19,15 @@ FIELD_PROVENANCE = "field_provenance"
 
 STANDARD_COLUMNS = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, FIELD_PROVENANCE)
 """The columns of every history; the business fields of its entity stand between them."""
+
+
+_INTERVAL = T.StructType(
+    [
+        T.StructField(VALID_FROM, T.TimestampType()),
+        T.StructField(VALID_TO, T.TimestampType()),
+        T.StructField(DELETED, T.BooleanType()),
+    ]
+)
 
 
 def provenance_type() -> T.StructType:
@@ -44,7 +53,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
         has none.
 
     Raises:
-        MissingColumns: *history* lacks one of the three columns.
+        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another type.
         InvalidArgument: *at* is a naive datetime: no instant without its zone.
 
     Cost: one filter, no shuffle.
@@ -62,7 +71,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     +------+------+--------------+
     <BLANKLINE>
     """
-    require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="as_of")
+    require_types(history, _INTERVAL, function="as_of")
     instant = at if isinstance(at, Column) else F.lit(_aware(at))
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
@@ -82,7 +91,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
         the history knows of no clock (see `as_of` for an instant of your own).
 
     Raises:
-        MissingColumns: *history* has no `valid_to_timestamp` or no `deleted_indicator`.
+        MissingColumns, WrongColumnType: *history* lacks one of the two columns, or has it in another type.
 
     Cost: one filter, no shuffle.
 
@@ -94,7 +103,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_columns(history, [VALID_TO, DELETED], function="current")
+    require_types(history, T.StructType(_INTERVAL.fields[1:]), function="current")
     return _without_deleted(history.where(F.col(VALID_TO).isNull()), deletes)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.changes import DELETE, ORDER, UPSERT, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
@@ -23,7 +24,15 @@ from cdckit.history import (
 )
 from cdckit.identifiers import guid
 from cdckit.schemas import require_struct, require_type
-from cdckit.versions import GUID, Layout, carried_column, priority_column, value_column, versions
+from cdckit.versions import (
+    GUID,
+    Layout,
+    carried_column,
+    carried_words,
+    priority_column,
+    value_column,
+    versions,
+)
 
 _KEY_TYPES = (
     T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
@@ -67,8 +76,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType: *changes* is not a table of changes, or a key is of a type
             that has no exact text: float, double, or nested.
-        InvalidArgument: *keys* is empty or names no field of `data`; or a field of `data` has the
-            name of a standard column of a history.
+        InvalidArgument: *keys* is empty or names no field of `data`; `field_priorities` names one
+            that `data` does not have; or a field of `data` has the name of a standard column of a
+            history.
         InvalidChanges: When the result is computed: a change lacks its effective timestamp,
             message, priority or record number, or its operation is neither upsert nor delete.
 
@@ -106,7 +116,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
     schema = _version_schema(data, by_guid)
     made = ordered.drop("sequence", "arrival").mapInArrow(
-        partial(_versions_of, layout=layout, names=schema.fieldNames()), schema
+        partial(_versions_of, layout=layout, schema=to_arrow_schema(schema)), schema
     )
     by_key = {key: F.col(value_column(names.index(key))) for key in keys}
     identifier = F.col(GUID) if by_guid else guid(entity, by_key)
@@ -143,7 +153,12 @@ def _fields_with_priority(changes: DataFrame, names: Sequence[str]) -> list[str]
             raise WrongColumnType(
                 "merge", f"field_priorities.{field.name}", "int", field.dataType.simpleString()
             )
-    return [name for name in names if name in stated.fieldNames()]
+    unknown = sorted(set(stated.fieldNames()) - set(names))
+    if unknown:
+        raise InvalidArgument(
+            "merge", "field_priorities", f"a struct of fields among {', '.join(names)}", unknown
+        )
+    return stated.fieldNames()
 
 
 def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Column]:
@@ -156,17 +171,25 @@ def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Colum
     ]
     for index, name in enumerate(names):
         columns.append(F.col("data").getField(name).alias(value_column(index)))
-        columns.append(F.col("carried").getField(name).alias(carried_column(index)))
         if name in priorities:
             columns.append(F.col("field_priorities").getField(name).alias(priority_column(index)))
+    for word, some in enumerate(carried_words(names)):
+        columns.append(_packed(some).alias(carried_column(word)))
     return columns
+
+
+def _packed(names: Sequence[str]) -> Column:
+    """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
+    bits = (
+        F.when(F.col("carried").getField(name), F.lit(1 << bit)).otherwise(F.lit(0)).cast("long")
+        for bit, name in enumerate(names)
+    )
+    return reduce(Column.bitwiseOR, bits)
 
 
 def _version_schema(data: T.StructType, by_guid: bool) -> T.StructType:
     """What leaves the workers: fields named by position, so that no name can collide on the way."""
-    provenance = T.StructType(
-        [T.StructField(f"p{i}", provenance_type()) for i in range(len(data.fields) + 1)]
-    )
+    provenance = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *data.fieldNames())])
     return T.StructType(
         [
             *([T.StructField(GUID, T.StringType())] if by_guid else []),
@@ -181,17 +204,15 @@ def _version_schema(data: T.StructType, by_guid: bool) -> T.StructType:
 
 
 def _versions_of(
-    batches: Iterator[pa.RecordBatch], *, layout: Layout, names: Sequence[str]
+    batches: Iterator[pa.RecordBatch], *, layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    return versions(batches, layout, names)
+    return versions(batches, layout, schema)
 
 
 def _history_columns(names: Sequence[str]) -> list[Column]:
-    entries = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *names)])
     return [
         *(F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)),
         *(F.col(value_column(index)).alias(name) for index, name in enumerate(names)),
         F.col(SOURCE_MESSAGE),
-        # A cast between structs goes by position and only renames: the values stay where they are.
-        F.col(FIELD_PROVENANCE).cast(entries).alias(FIELD_PROVENANCE),
+        F.col(FIELD_PROVENANCE),
     ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
+from cdckit.history import FIELD_PROVENANCE
 from cdckit.running import (
     NOWHERE,
     Bools,
@@ -73,9 +74,18 @@ def value_column(index: int) -> str:
     return f"value_{index}"
 
 
-def carried_column(index: int) -> str:
-    """The column that says whether the message sent the field at *index*."""
-    return f"carried_{index}"
+WORD = 63
+"""How many fields' flags one number holds: as many as stay positive."""
+
+
+def carried_words(names: Sequence[str]) -> list[Sequence[str]]:
+    """The fields whose flags share a number: the first 63, the next 63, ..."""
+    return [names[start : start + WORD] for start in range(0, len(names), WORD)]
+
+
+def carried_column(word: int) -> str:
+    """The column whose bits say which of the fields of a *word* the message sent."""
+    return f"carried_{word}"
 
 
 def priority_column(index: int) -> str:
@@ -84,11 +94,11 @@ def priority_column(index: int) -> str:
 
 
 def versions(
-    batches: Iterator[pa.RecordBatch], layout: Layout, names: Sequence[str]
+    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
     for table in whole_entities(batches, layout.identity):
-        made = _versions(table, layout, names)
+        made = _versions(table, layout, schema)
         if made.num_rows:
             yield made
 
@@ -174,7 +184,7 @@ def _require_complete(table: pa.RecordBatch) -> None:
             raise InvalidChanges("operation" if name == "is_delete" else name, table.column(name).null_count)
 
 
-def _versions(table: pa.RecordBatch, layout: Layout, names: Sequence[str]) -> pa.RecordBatch:
+def _versions(table: pa.RecordBatch, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
     _require_complete(table)
     entity = np.cumsum(_first_of_entity(table, layout.identity), dtype=np.int64)
     messages = _Messages.of(table)
@@ -185,7 +195,7 @@ def _versions(table: pa.RecordBatch, layout: Layout, names: Sequence[str]) -> pa
     if not len(entity):
         return pa.RecordBatch.from_arrays([], names=[])
     steps = _steps(table, segments(entity))
-    return _Entities(table, steps, messages if messages.shared(entity) else None, layout).versions(names)
+    return _Entities(table, steps, messages if messages.shared(entity) else None, layout).versions(schema)
 
 
 @dataclass(frozen=True)
@@ -263,8 +273,10 @@ class _Entities:
         self.table, self.steps, self.layout = table, steps, layout
         self.shared_messages = shared_messages
         self.priority = _ints(table.column("priority"))
+        words = -(-layout.fields // WORD)
+        self.carried = [_ints(table.column(carried_column(word))) for word in range(words)]
 
-    def versions(self, names: Sequence[str]) -> pa.RecordBatch:
+    def versions(self, schema: pa.Schema) -> pa.RecordBatch:
         """Step 7: the last state of each instant, where it differs from the version before."""
         steps, fields = self.steps, range(self.layout.fields)
         priorities = [self._field_priority(index) for index in fields]
@@ -278,7 +290,7 @@ class _Entities:
         number = steps.of.number[ends]
         new[1:] = (number[1:] != number[:-1]) | self._new_state(ends[1:], ends[:-1], standing, priorities)
         ends = ends[new]
-        return self._written(ends, standing, priorities, last_where(changed, steps.of)[ends], names)
+        return self._written(ends, standing, priorities, last_where(changed, steps.of)[ends], schema)
 
     def _new_state(
         self, now: Ints, then: Ints, standing: Sequence[Ints], priorities: Sequence[Ints]
@@ -302,7 +314,8 @@ class _Entities:
     def _standing(self, index: int, priority: Ints) -> Ints:
         """After each change, the position of the one that put the field's value there, or `NOWHERE`."""
         of, kill = self.steps.of, self.steps.kill
-        written = _bools(self.table.column(carried_column(index))) & self.steps.live
+        word, bit = divmod(index, WORD)
+        written = ((self.carried[word] >> bit) & 1).astype(bool) & self.steps.live
         if index in self.layout.keys:
             is_set = written
         else:
@@ -357,7 +370,7 @@ class _Entities:
         standing: Sequence[Ints],
         priorities: Sequence[Ints],
         said_by: Ints,
-        names: Sequence[str],
+        schema: pa.Schema,
     ) -> pa.RecordBatch:
         at = pa.array(ends)
         begins = self.table.column("effective_timestamp").take(at)
@@ -378,11 +391,9 @@ class _Entities:
             pa.array(self.steps.dead[ends]),
             *fields,
             messages.take(pa.array(said_by)),
-            pa.StructArray.from_arrays(
-                [row, *provenance], names=[f"p{i}" for i in range(len(provenance) + 1)]
-            ),
+            pa.StructArray.from_arrays([row, *provenance], fields=list(schema.field(FIELD_PROVENANCE).type)),
         ]
-        return pa.RecordBatch.from_arrays(columns, names=list(names))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _shown(self, index: int, ends: Ints, stands: Ints) -> pa.Array:
         """Which change's value a field shows: a field that is the identity shows it, carried or not."""

@@ -13,7 +13,7 @@ hides a second value in itself brings that about.  It hands out a batch as soon 
 though, so when batches are of one record it is not asked beyond the first.  Its second batch could
 not be used anyway: it counts the places in unions on from the first.
 
-The reader never sees a schema from outside: `plain_schema` writes one that encodes the same bytes,
+The reader never sees a schema from outside: `plain_item` writes one that encodes the same bytes,
 without names, logical types, defaults or anything else that it could take differently from us.
 """
 
@@ -196,20 +196,24 @@ def _named(field: pa.Field, plain: Any) -> pa.Field:
 
 
 def plain_schema(root: Node) -> dict[str, Any]:
+    """The schema that the reader is given: an array of items, each a value of *root* and a mark."""
+    fields = [{"name": "mark", "type": {"type": "fixed", "name": "mark", "size": MARK}}]
+    if root.kind != "null":
+        fields.insert(0, {"name": "payload", "type": plain_item(root)})
+    item = {"type": "record", "name": "item", "fields": fields}
+    items = {"name": "items", "type": {"type": "array", "items": item}}
+    return {"type": "record", "name": "items_of_a_batch", "fields": [items]}
+
+
+def plain_item(root: Node) -> Any:
     """
-    The schema that the reader is given: arrays of *root* and a mark, in the plainest types.
+    A schema for the same bytes as *root*, in the plainest types and with names of our own.
 
     Fields of type null take no bytes and are left out. An enum is the int it is written as. A union
     of null and one type gets a branch that no datum may use: with two branches the reader would take
     every number but that of null for the other one.
     """
-    names = (f"n{i}" for i in count())
-    fields: list[dict[str, Any]] = [{"name": "mark", "type": {"type": "fixed", "name": "mark", "size": MARK}}]
-    if root.kind != "null":
-        fields.insert(0, {"name": "payload", "type": _plain(root, names)})
-    item = {"type": "record", "name": "item", "fields": fields}
-    items = {"name": "items", "type": {"type": "array", "items": item}}
-    return {"type": "record", "name": "items_of_a_batch", "fields": [items]}
+    return _plain(root, (f"n{i}" for i in count()))
 
 
 def _plain(node: Node, names: Iterator[str]) -> Any:

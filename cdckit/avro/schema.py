@@ -24,15 +24,18 @@ MAX_TEXT = 1 << 20
 """The longest schema text that is read, in characters: 1 MiB."""
 
 MAX_NODES = 10_000
-"""The most types a schema may have after every name is replaced by what it stands for."""
+"""The most types a schema may have after every name is replaced by what it stands for, unions aside."""
 
 MAX_DEPTH = 32
 """The deepest that types may lie in one another."""
 
+MAX_BRANCHES = 128
+"""The most branches of a union: Arrow numbers them in a signed byte."""
+
 MAX_NAME = 255
 """The longest name of a type, a field or a symbol."""
 
-MAX_AMPLIFICATION = 1024
+MAX_AMPLIFICATION = 512
 """The most Arrow bytes that one byte of a datum may become inside an array or a map."""
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -171,6 +174,8 @@ class _Reader:
     def _union(self, value: list[object], namespace: str) -> Node:
         if not value:
             raise SchemaRefused("a union has no branches")
+        if len(value) > MAX_BRANCHES:
+            raise SchemaRefused(f"a union has {len(value)} branches; at most {MAX_BRANCHES} can be held")
         branches = tuple(self.read(branch, namespace) for branch in value)
         if any(branch.kind == "union" for branch in branches):
             raise SchemaRefused("a union stands directly in a union")

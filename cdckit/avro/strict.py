@@ -1,15 +1,21 @@
-"""Whether the bytes of a datum are right, to the letter, without decoding them.
+"""Whether the bytes of a single datum are right.
 
-This is what says *which* datum of a batch is wrong, and why: a walk over the bytes in plain Python,
-slow and exact.  It accepts what the native reader accepts.  Nothing is built from the bytes, so a
-claim of any size costs nothing.
+This is what says *which* datum of a batch is wrong, and why.  `find_fault` walks over the bytes in
+plain Python, slow and exact: it accepts what the native reader accepts.  Nothing is built from the
+bytes, so a claim of any size costs nothing.  `looks_right` is five times as fast and lets some faults
+pass, as fastavro does: numbers of too many bits, and indexes below zero.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
+import fastavro
+
+from cdckit.avro.native import plain_item
 from cdckit.avro.types import Node
 
 Step = Callable[[bytes, int], int]
@@ -29,6 +35,21 @@ def find_fault(datum: bytes, root: Node) -> str | None:
     if end < len(datum):
         return f"the value ends at byte {end}, but {len(datum) - end} more bytes follow"
     return None
+
+
+def looks_right(datum: bytes, root: Node) -> bool:
+    """Whether fastavro reads *datum* to its last byte."""
+    stream = io.BytesIO(datum)
+    try:
+        fastavro.schemaless_reader(stream, _parsed(root), None)
+    except Exception:  # of many kinds, and `find_fault` is asked for the reason
+        return False
+    return stream.tell() == len(datum)
+
+
+@lru_cache(maxsize=64)
+def _parsed(root: Node) -> Any:
+    return fastavro.parse_schema(plain_item(root))
 
 
 @lru_cache(maxsize=64)

@@ -45,8 +45,12 @@ class Node:
 
     @cached_property
     def weight(self) -> int:
-        """The number of types in this one, itself among them, each name expanded where it stands."""
-        return 1 + sum(child.weight for child in self.children)
+        """The number of types in this one, itself among them, each name expanded where it stands.
+
+        Unions and the null in them are not counted: "or null" makes nothing wider.
+        """
+        counted = [self.branches[i] for i in self.holds] if self.kind == "union" else self.children
+        return (self.kind != "union") + sum(child.weight for child in counted)
 
     @cached_property
     def depth(self) -> int:
@@ -117,48 +121,46 @@ def least_bytes(node: Node) -> int:
     return node.size if node.kind == "fixed" else _LEAST.get(node.kind, 1)
 
 
-_WIDTH = {
-    "null": 0,
-    "boolean": 1,
-    "int": 4,
-    "float": 4,
-    "enum": 4,
-    "bytes": 4,
-    "string": 4,
-    "array": 4,
-    "map": 4,
-}
-
-
-def width(node: Node) -> int:
-    """
-    Roughly the Arrow bytes that a value of *node* takes besides what its datum's own bytes account for.
-    """
-    if node.kind == "union" and len(node.holds) > 1:
-        return 4 + json_width(node)
-    if node.kind in ("record", "union"):
-        return sum(width(child) + 1 for child in node.children)
-    if node.kind == "enum":
-        return 4 + max(map(len, node.symbols))
-    if node.logical:
-        return {"decimal": 16, "uuid": 40}.get(node.logical, 8)
-    return 4 if node.kind == "fixed" else _WIDTH.get(node.kind, 8)
-
-
-def json_width(node: Node) -> int:
-    """Roughly the longest JSON text of a value of *node* whose strings, arrays and maps are empty."""
-    if node.kind == "union":
-        return max(json_width(branch) + len(branch.name) + 6 for branch in node.branches)
-    if node.kind == "record":
-        return 2 + sum(len(name) + 5 + json_width(child) for name, child in node.fields)
-    if node.kind == "enum":
-        return 2 + max(map(len, node.symbols))
-    return 6 * node.size if node.kind == "fixed" else 24
+_WIDTH = {"null": 0, "boolean": 1, "long": 8, "double": 8}
+_WIDTH_LOGICAL = {"decimal": 16, "uuid": 40, "date": 4}
 
 
 def amplification(node: Node) -> float:
-    """The most Arrow bytes for one byte of a datum, looking only into arrays and maps."""
+    """About the most bytes of Arrow for a byte of a datum, looking only into arrays and maps."""
     inner = max((amplification(child) for child in node.children), default=0.0)
     if node.items is None:
         return inner
-    return max(inner, width(node.items) / (least_bytes(node.items) + (node.kind == "map")))
+    size, least = _costliest(node.items)
+    return max(inner, size / (least + (node.kind == "map")))
+
+
+def _costliest(node: Node) -> tuple[int, int]:
+    """Bytes of Arrow and of the datum for that value of *node* for which their ratio is about the worst."""
+    if node.kind == "union" and len(node.holds) > 1:
+        size, least = _costliest_json(node)
+        return size + 4, least
+    if node.kind == "union":
+        return 1 + sum(_costliest(branch)[0] for branch in node.branches), 1
+    if node.kind == "record":
+        costs = [_costliest(child) for _, child in node.fields]
+        return sum(size + 1 for size, _ in costs), sum(least for _, least in costs)
+    if node.kind == "enum":
+        return 4 + max(map(len, node.symbols)), 1
+    if node.logical:
+        return _WIDTH_LOGICAL.get(node.logical, 8), least_bytes(node)
+    return _WIDTH.get(node.kind, 4), least_bytes(node)
+
+
+def _costliest_json(node: Node) -> tuple[int, int]:
+    """As `_costliest`, of the JSON text of a value."""
+    if node.kind == "union":
+        costs = [(_costliest_json(branch), len(branch.name) + 6) for branch in node.branches]
+        return max(
+            ((size + name, least + 1) for (size, least), name in costs), key=lambda cost: cost[0] / cost[1]
+        )
+    if node.kind == "record":
+        fields = [(_costliest_json(child), len(name) + 5) for name, child in node.fields]
+        return 2 + sum(size + name for (size, _), name in fields), sum(least for (_, least), _ in fields)
+    if node.kind == "enum":
+        return 2 + max(map(len, node.symbols)), 1
+    return (6 * node.size if node.kind == "fixed" else 24), least_bytes(node)

@@ -21,11 +21,14 @@ from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
 from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.masks import read_masks
-from cdckit.replicate.tables import Table, row_fields, table_of
+from cdckit.replicate.tables import Table, row_fields, table_of, to_common_type
 from cdckit.replicate.violations import Violation
 from cdckit.running import Bools
 
 Findings = dict[int, tuple[Violation, str]]
+
+_INSTANT = pa.timestamp("us", "UTC")
+_FIRST_INSTANT = pa.scalar(datetime.min.replace(tzinfo=UTC), _INSTANT)
 
 
 def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = ()) -> DataFrame:
@@ -217,7 +220,7 @@ class _Rows:
             if row.type.get_field_index(field.name) < 0:
                 columns.append(pa.nulls(len(row), field.type))
             else:
-                columns.append(pc.struct_field(row, field.name).cast(field.type))
+                columns.append(to_common_type(pc.struct_field(row, field.name), field.type))
         mask = row.is_null() if row.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
 
@@ -276,13 +279,20 @@ def record_columns(batch: pa.RecordBatch, codes: pa.Array) -> list[pa.Array]:
 
 def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:
     """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
-    kind = pa.timestamp("us", "UTC")
+    instants = _instants_of_common_form(texts)
+    if instants is None:
+        instants = pa.array([_instant(text) for text in texts.to_pylist()], _INSTANT)
+    return instants, _flags(instants.is_null())
+
+
+def _instants_of_common_form(texts: pa.Array) -> pa.Array | None:
+    """All instants at once, or nothing if one of *texts* has to be looked at by itself."""
     try:
-        return texts.cast(pa.timestamp("us")).cast(kind), _flags(texts.is_null())
+        instants = texts.cast(pa.timestamp("us")).cast(_INSTANT)
     except pa.ArrowInvalid:
-        # One text that is not of the common form: look at each.
-        instants = [_instant(text) for text in texts.to_pylist()]
-        return pa.array(instants, kind), np.array([instant is None for instant in instants], dtype=bool)
+        return None
+    # Arrow reads a year 0, which no datetime can hold.
+    return None if pc.any(pc.less(instants, _FIRST_INSTANT)).as_py() else instants
 
 
 def _instant(text: str | None) -> datetime | None:

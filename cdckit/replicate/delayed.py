@@ -63,13 +63,17 @@ def delayed(
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="delayed")
     require_types(zone, ZONE_SCHEMA, function="delayed")
-    if now.utcoffset() is None:
+    if not isinstance(now, datetime) or now.utcoffset() is None:
         raise InvalidArgument("delayed", "now", "an aware datetime", now)
     if overdue not in ("keep", "reject", "fail"):
         raise InvalidArgument("delayed", "overdue", "'keep', 'reject' or 'fail'", overdue)
-    has_table = (F.col("form") == "json") & F.col("topic").isin(list(json_topics))
+    is_json = F.col("form") == "json"
+    has_table = is_json & F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull() & ~has_table)
-    waiting = data.join(F.broadcast(zone.select("schema_id")), on="schema_id", how="left_anti")
+    # A message in JSON form is found by its topic: an id that it may hold does not help it.
+    known = zone.select(F.col("schema_id").alias("known"))
+    is_known = ~is_json & (F.col("schema_id") == F.col("known"))
+    waiting = data.join(F.broadcast(known), on=is_known, how="left_anti")
     waited = waiting.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
         "is_overdue", F.col("waited") > F.lit(wait)
     )
@@ -81,8 +85,9 @@ def delayed(
         }
     )
     if overdue == "fail":
+        # As a filter, since a column that nobody reads is never computed.
         failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
-        described = described.withColumn(ERROR_CODE, F.when(F.col("is_overdue"), failure.cast("string")))
+        described = described.where(F.when(F.col("is_overdue"), failure.cast("boolean")).otherwise(True))
     return described.select(
         *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
     )

@@ -245,7 +245,8 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     if not value.lstrip()[:1] == b"{":
         raise _NotAnEnvelope(Violation.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
-        envelope = json.loads(value.decode())
+        # A fraction stays the text that it is: as a float it could lose digits.
+        envelope = json.loads(value.decode(), parse_float=str)
         # An escape can spell half a character: text that no column can hold.
         json.dumps(envelope, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

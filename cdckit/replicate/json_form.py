@@ -15,6 +15,12 @@ from cdckit.replicate.headers import HEADER_TYPES, OPERATIONS
 from cdckit.replicate.tables import Table, row_fields, row_type
 from cdckit.replicate.violations import Violation
 
+# Date, hour and minute, second, zone; all but the date may be missing.
+_ISO_8601 = (
+    r"^((?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:([T ][0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
+)
+
 _TEXTS = T.MapType(T.StringType(), T.StringType())
 _MESSAGE = T.StructType(
     [
@@ -44,7 +50,7 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
         {
             "old": F.col("m.beforeData"),
             "new": F.when(is_delete, F.coalesce("m.data", "m.beforeData")).otherwise(F.col("m.data")),
-            "instant": header["timestamp"].try_cast("timestamp"),
+            "instant": _instant(header["timestamp"]),
         }
     )
     found = _violations(table, header)
@@ -104,7 +110,19 @@ def _typed(text: Column, kind: T.DataType) -> Column:
         return F.try_to_binary(text, F.lit("hex"))
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
         return F.from_json(text, kind.json())
-    return text.try_cast(kind)
+    return _instant(text) if isinstance(kind, T.TimestampType) else text.try_cast(kind)
+
+
+def _instant(text: Column) -> Column:
+    """
+    An instant in ISO 8601 form, UTC where no zone is said; null for any other text.
+
+    Spark's own cast takes more, a time without a date among it, and reads in the session's zone.
+    """
+    date, *others = (F.nullif(F.regexp_extract(text, _ISO_8601, i), F.lit("")) for i in (1, 2, 3, 4))
+    missing = ("T00:00", ":00", "Z")
+    parts = [F.coalesce(part, F.lit(other)) for part, other in zip(others, missing, strict=True)]
+    return F.concat(date, *parts).try_cast("timestamp")
 
 
 def _sent(table: Table, header: dict[str, Column], name: str) -> Column:

@@ -56,8 +56,12 @@ ZONE_SCHEMA = T.StructType(
 """One row is one schema id, what it stands for, and where and when that was first said."""
 
 _PLACE = ("timestamp", "topic", "partition", "offset")
+
 # What must not change under one id.  The version may: a task that reloads counts on with the same schema.
 _MEANING = ("task", "schema", "table", "columns", "data_schema")
+
+MAX_ORDINAL = 10_000
+"""The greatest ordinal of a column that is taken: what a mask takes in memory hangs on it."""
 
 
 def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
@@ -112,12 +116,12 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
         Replicate, "save the data schemas … in a customer defined zone".
     """
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
-    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*ZONE_SCHEMA.fieldNames())
+    columns = ZONE_SCHEMA.fieldNames()
+    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*columns, F.lit(True).alias("is_new"))
     if known is not None:
         require_types(known, ZONE_SCHEMA, function="schema_zone")
-        evidence = evidence.unionByName(known.select(*ZONE_SCHEMA.fieldNames()))
-    columns = [F.col(name) for name in ZONE_SCHEMA.fieldNames()]
-    first = F.min_by(F.struct(*columns), F.struct(*_PLACE)).alias("first")
+        evidence = evidence.unionByName(known.select(*columns, F.lit(False).alias("is_new")))
+    first = F.min_by(F.struct(*columns), F.struct("is_new", *_PLACE)).alias("first")
     return evidence.groupBy("schema_id").agg(first).select("first.*")
 
 
@@ -223,10 +227,18 @@ def _table(message: Any) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise _Unusable(Violation.METADATA_INCOMPLETE, f"{type(error).__name__}: {error}.") from error
-    _check_columns(table["columns"])
+    columns = table["columns"]
+    _check_columns(columns)
     if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
         raise _Unusable(Violation.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
-    _check_data_schema(table["data_schema"])
+    names = _data_fields(table["data_schema"])
+    strangers = [
+        column["name"] for column in columns if column["key_position"] > 0 and column["name"] not in names
+    ]
+    if strangers:
+        raise _Unusable(
+            Violation.METADATA_INCOMPLETE, f"The data schema lacks the key {', '.join(strangers)}."
+        )
     return table
 
 
@@ -261,13 +273,14 @@ def _schema_text(value: object) -> str:
 
 def _check_columns(columns: list[dict[str, Any]]) -> None:
     ordinals = [column["ordinal"] for column in columns]
-    if not columns or min(ordinals) < 1 or len(set(ordinals)) < len(ordinals):
-        raise _Unusable(
-            Violation.METADATA_INCOMPLETE, f"The ordinals must be distinct and from 1; they are {ordinals}."
-        )
+    in_range = all(1 <= ordinal <= MAX_ORDINAL for ordinal in ordinals)
+    if not columns or not in_range or len(set(ordinals)) < len(ordinals):
+        needed = f"The ordinals must be distinct and from 1 to {MAX_ORDINAL:,}"
+        raise _Unusable(Violation.METADATA_INCOMPLETE, f"{needed}; they are {ordinals!s:.200}.")
 
 
-def _check_data_schema(text: str) -> None:
+def _data_fields(text: str) -> list[str]:
+    """The names of the fields of a row, if the data schema *text* can be used."""
     try:
         record = avro.parse_schema(text).arrow_type
     except avro.SchemaRefused as refused:
@@ -277,8 +290,12 @@ def _check_data_schema(text: str) -> None:
             raise _Unusable(Violation.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
         if not pa.types.is_struct(record.field(name).type):
             raise _Unusable(Violation.DATA_SCHEMA_INVALID, f"Its field {name} is not a record.")
+    row, before = record.field("data").type, record.get_field_index("beforeData")
+    if before >= 0 and record.field(before).type not in (row, pa.null()):
+        raise _Unusable(Violation.DATA_SCHEMA_INVALID, "Its field beforeData is not a row like data.")
     misfits = misfit_headers(record.field("headers").type)
     if misfits:
         raise _Unusable(
             Violation.DATA_SCHEMA_INVALID, f"Its headers are not as a data message has them: {misfits}."
         )
+    return [field.name for field in row]

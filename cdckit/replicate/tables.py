@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,14 +120,16 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """
     The type that a column has when two versions of its table disagree.
 
-    Numbers widen where that loses nothing; anything else becomes text.  Decision: no specification
-    says what a consumer should do here.
+    Numbers widen where that loses nothing, null gives way; anything else becomes text.  Decision: no
+    specification says what a consumer should do here.
 
     >>> common_type(pa.int32(), pa.int64()), common_type(pa.int64(), pa.date32())
     (DataType(int64), DataType(string))
     """
-    if left == right:
+    if left == right or pa.types.is_null(right):
         return left
+    if pa.types.is_null(left):
+        return right
     kinds = (left, right)
     if all(map(pa.types.is_integer, kinds)):
         return pa.int64()
@@ -137,3 +140,22 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         digits = max(left.precision - left.scale, right.precision - right.scale) + scale
         return pa.decimal128(digits, scale) if digits <= 38 else pa.string()
     return pa.string()
+
+
+def to_common_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """
+    The *values* of one version in the type that `common_type` found for all versions.
+
+    Bytes become hex text, as in JSON form; nested values become JSON text.
+
+    >>> to_common_type(pa.array([b"\\xff", None]), pa.string()).to_pylist()
+    ['ff', None]
+    """
+    if not pa.types.is_string(kind):
+        return values.cast(kind)
+    if pa.types.is_binary(values.type):
+        return pa.array([None if value is None else value.hex() for value in values.to_pylist()], kind)
+    if pa.types.is_nested(values.type):
+        texts = [None if value is None else json.dumps(value, default=str) for value in values.to_pylist()]
+        return pa.array(texts, kind)
+    return values.cast(kind)

@@ -1,0 +1,18 @@
+"""What the tests share: one Spark session, made when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdckit import session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one local session of the test run: UTC, no UI, few partitions."""
+    running = session(app_name="cdckit-tests", memory="2g", config={"spark.sql.shuffle.partitions": "4"})
+    yield running
+    running.stop()
