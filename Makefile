@@ -24,7 +24,7 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 
 test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
 	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --nbval --nbval-sanitize-with notebooks/sanitize.cfg -o testpaths=notebooks notebooks
+	$(BIN)/python -m pytest --nbval -o testpaths=notebooks notebooks
 
 lint: $(READY) ## Style and types only
 	$(BIN)/ruff check .

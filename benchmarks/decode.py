@@ -12,12 +12,11 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from benchmarks.measure import Result, content_hash, side_by_side
+from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import avro, replicate
-from cdckit.replicate.envelope import ENVELOPE_AVRO
+from cdckit.replicate.envelope import ENVELOPE_AVRO, open_envelopes
 
 MESSAGES = 800_000
 
@@ -26,54 +25,66 @@ def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
     """800,000 messages of 29 fields, out of the year's stream of the operations."""
     zone, records = _input(spark, year, work)
     schema = zone.collect()[0]["data_schema"]
-    ours = replicate.data(records, zone)
+    door = replicate.data(records, zone)
     runs: dict[str, Callable[[], object]] = {
-        "decode": lambda: _drain(ours),
+        "decode": lambda: _drain(framed(records, schema)),
         "decode, fastavro per record": lambda: _drain(per_record(records, schema)),
         "decode, bytes handed through": lambda: _drain(handed_through(records)),
+        "decode, the whole door": lambda: _drain(door),
     }
     if has_from_avro(spark):
         runs["decode, from_avro"] = lambda: _drain(by_from_avro(records, schema))
     else:
         print("  (no from_avro: its jar is not on the class path; set SPARK_AVRO_JAR to show it)")
     took = side_by_side(runs)
-    digest = content_hash(ours.select("operation", "change_sequence", "data.*"))
-    mine = took["decode"]
-
-    def compared(name: str, ratio: float, bar: float | None, better: str) -> Result:
-        return Result(name, round(ratio, 2), bar, better, round(mine.seconds, 2), mine.peak_memory_mb, digest)
-
+    ours, loop, door_took = (
+        took["decode"],
+        took["decode, fastavro per record"],
+        took["decode, the whole door"],
+    )
+    digest = _agreed(framed(records, schema), per_record(records, schema))
+    of_door = content_hash(door.select("operation", "change_sequence", "data.*"))
+    through = took["decode, bytes handed through"].seconds
     made = [
-        compared(
-            "decode_speedup_over_fastavro",
-            took["decode, fastavro per record"].seconds / mine.seconds,
-            5.0,
-            "higher",
-        ),
-        compared(
-            "decode_over_handed_through",
-            mine.seconds / took["decode, bytes handed through"].seconds,
-            None,
-            "lower",
+        _result("decode_speedup_over_fastavro", loop.seconds / ours.seconds, 5.0, "higher", ours, digest),
+        _result("decode_over_handed_through", ours.seconds / through, None, "lower", ours, digest),
+        _result(
+            "door_speedup_over_fastavro", loop.seconds / door_took.seconds, None, "higher", door_took, of_door
         ),
     ]
     if "decode, from_avro" in took:
-        made.append(
-            compared("decode_over_from_avro", mine.seconds / took["decode, from_avro"].seconds, None, "lower")
-        )
+        ratio = ours.seconds / took["decode, from_avro"].seconds
+        made.append(_result("decode_over_from_avro", ratio, None, "lower", ours, digest))
     return made
 
 
+def _result(name: str, ratio: float, bar: float | None, better: str, timing: Timing, digest: str) -> Result:
+    return Result(name, round(ratio, 2), bar, better, round(timing.seconds, 2), timing.peak_memory_mb, digest)
+
+
+def _agreed(ours: DataFrame, theirs: DataFrame) -> str:
+    """The hash of what both roads decoded; what is fast and wrong is not faster."""
+    digest = content_hash(ours)
+    if content_hash(theirs) != digest:
+        raise RuntimeError("the framed road and fastavro decoded the same messages differently")
+    return digest
+
+
 def _input(spark: SparkSession, year: Path, work: Path) -> tuple[DataFrame, DataFrame]:
-    """The schema of the newest version of OPS.FLIGHTS, and the first messages that use it."""
+    """
+    The schema of the newest version of OPS.FLIGHTS, and the first sound messages that use it.
+
+    One in a thousand of the year's messages is damaged; what those cost is the tests' business.
+    """
     said = replicate.metadata(replicate.decode(spark.read.parquet(str(year / "metadata.parquet"))))
     zone = replicate.schema_zone(said).where("task = 'operations' and table_version = 2")
-    chosen = work / f"decode_{MESSAGES}.parquet"
+    chosen = work / f"decode_{MESSAGES}_sound.parquet"
     if not chosen.exists():
-        wanted = zone.collect()[0]["schema_id"].encode()
         stream = spark.read.parquet(str(year / "operations.parquet"))
-        of_version = stream.where(F.substring("value", 12, 32) == F.lit(wanted))
-        of_version.limit(MESSAGES).repartition(8).write.parquet(str(chosen))
+        sound = replicate.data(stream, zone).where("error_code is null")
+        places = sound.select("topic", "partition", "offset")
+        of_version = stream.join(places, on=["topic", "partition", "offset"], how="left_semi")
+        of_version.select(*stream.columns).limit(MESSAGES).repartition(8).write.parquet(str(chosen))
     records = spark.read.parquet(str(chosen))
     count = records.count()
     if count != MESSAGES:
@@ -95,6 +106,19 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return iter(batches)
 
 
+def framed(records: DataFrame, schema: str) -> DataFrame:
+    """Our road for the same columns: envelopes opened by position, messages framed and read natively."""
+    columns = pa.schema(list(avro.parse_schema(schema).arrow_type))
+
+    def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parsed = avro.parse_schema(schema)
+        for batch in batches:
+            rows = avro.decode(open_envelopes(batch.column(0)).message, parsed).values
+            yield pa.RecordBatch.from_arrays(rows.flatten(), schema=columns)
+
+    return records.select("value").mapInArrow(decoded, from_arrow_schema(columns))
+
+
 def per_record(records: DataFrame, schema: str) -> DataFrame:
     """What one writes first: fastavro for the envelope and for the message, record by record."""
     row = avro.parse_schema(schema).arrow_type
@@ -106,10 +130,7 @@ def per_record(records: DataFrame, schema: str) -> DataFrame:
             rows = []
             for value in batch.column(0):
                 opened: Any = fastavro.schemaless_reader(io.BytesIO(value.as_py()), envelope, None)
-                try:
-                    rows.append(fastavro.schemaless_reader(io.BytesIO(opened["message"]), message, None))
-                except (EOFError, ValueError, IndexError):
-                    continue  # the year holds a few damaged messages; ours makes rejects of them
+                rows.append(fastavro.schemaless_reader(io.BytesIO(opened["message"]), message, None))
             yield pa.RecordBatch.from_pylist(rows, schema=columns)
 
     return records.select("value").mapInArrow(decoded, from_arrow_schema(columns))

@@ -24,8 +24,8 @@ SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "replicate"
 STREAMS = ("metadata", "schedule", "operations")
 NEW_YORK = ZoneInfo("America/New_York")
 KEYS = ["flight_date", "carrier", "flight", "origin"]
-# The operations know better what a flight does; whether it exists, both may say.
-PRIORITIES = {"operations": Priority(0, {"expected_departure": 10, "status": 10, "tailnum": 10})}
+# The operations know better what a flight does; whether it exists and with which plane, both may say.
+PRIORITIES = {"operations": Priority(0, {"expected_departure": 10, "status": 10})}
 
 
 def flights(records: DataFrame) -> DataFrame:

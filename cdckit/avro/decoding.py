@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from cdckit.avro.arrow import Shaper
 from cdckit.avro.native import MARK, Unreadable, read
+from cdckit.avro.scan import can_scan, ends_right
 from cdckit.avro.schema import AvroSchema
 from cdckit.avro.strict import find_fault, looks_right
 from cdckit.avro.types import Node
@@ -103,8 +104,9 @@ class _Seen(IntEnum):
     """How closely datums were looked at, that the reader could not read all at once."""
 
     NOT = 0
-    QUICKLY = 1
-    EXACTLY = 2
+    TOGETHER = 1
+    QUICKLY = 2
+    EXACTLY = 3
 
 
 def _decode(
@@ -113,15 +115,20 @@ def _decode(
     """
     Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out.
 
-    Where they cannot be read all at once, parts are tried, and of a small part each one is looked at,
-    quickly and if need be exactly. That the reader refuses even then is not known to happen; if it
+    Where they cannot be read all at once, those that end in the wrong place are taken out, together.
+    If that does not help, parts are tried, and of a small part each one is looked at, quickly and if
+    need be exactly. That the reader refuses even then is not known to happen; if it
     does, that costs only what it refuses alone.
     """
     try:
         plain = read(datums, root)
     except Unreadable as refusal:
-        if seen is not _Seen.EXACTLY and (len(rows) <= _SINGLY or seen is _Seen.QUICKLY):
-            seen = _Seen(seen + 1)
+        if seen is _Seen.NOT and len(rows) > _SINGLY and can_scan(root):
+            right = _ending_right(datums, rows, root, errors)
+            if len(right):
+                yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, _Seen.TOGETHER)
+        elif seen is not _Seen.EXACTLY and (len(rows) <= _SINGLY or seen is _Seen.QUICKLY):
+            seen = max(_Seen.QUICKLY, _Seen(seen + 1))
             right = _right(datums, rows, root, errors, seen)
             if len(right):
                 yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, seen)
@@ -134,6 +141,17 @@ def _decode(
                 yield from _decode(datums[part], rows[part], root, errors, seen)
     else:
         yield _shaped(plain, rows, root, errors)
+
+
+def _ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:
+    """The places of those datums that may be right; why the others are not goes into *errors*."""
+    right = ends_right(datums, root)
+    for i in np.flatnonzero(~right).tolist():
+        reason = find_fault(datums[i].as_py(), root)
+        right[i] = reason is None
+        if reason is not None:
+            errors[int(rows[i])] = f"The datum is not of its schema: {reason}."
+    return np.flatnonzero(right)
 
 
 def _right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Seen) -> Rows:

@@ -15,7 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import avro
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.records import (
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
 from cdckit.rejects import ERROR_FIELDS
 from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
 from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS
@@ -71,12 +78,10 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
     """
     require_records(records, function="data")
     table = table_of(zone, function="data")
-    made = (
-        records.where(_may_be_of(table))
-        .select(*RECORD_COLUMNS)
-        .mapInArrow(partial(_rows_of_batches, table=table), _worker_schema(table))
+    made = for_workers(records.where(_may_be_of(table))).mapInArrow(
+        partial(_rows_of_batches, table=table), _worker_schema(table)
     )
-    rows = with_table_columns(made, table)
+    rows = with_table_columns(made.withColumn("headers", headers_from_workers()), table)
     if json_topics:
         rows = rows.unionByName(with_table_columns(json_rows(records, table, json_topics), table))
     return rows
@@ -131,7 +136,7 @@ def _may_be_of(table: Table) -> Column:
 
 def _worker_schema(table: Table) -> T.StructType:
     version = T.StructField("version", T.IntegerType())
-    return T.StructType([*RECORD_SCHEMA.fields, version, *HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
+    return T.StructType([*WORKER_FIELDS, version, *HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
 
 
 def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:
@@ -217,19 +222,19 @@ class _Rows:
             return pa.nulls(len(row), self.table.fields)
         columns = []
         for field in self.table.fields:
-            if row.type.get_field_index(field.name) < 0:
-                columns.append(pa.nulls(len(row), field.type))
+            if field.name in self.version.places:
+                values = pc.struct_field(row, self.version.places[field.name])
+                columns.append(to_common_type(values, field.type))
             else:
-                columns.append(to_common_type(pc.struct_field(row, field.name), field.type))
+                columns.append(pa.nulls(len(row), field.type))
         mask = row.is_null() if row.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
 
     def _sent(self, bits: Bools) -> dict[str, Bools]:
         masked = _flags(self.headers["columnMask"].is_valid())
-        here = {field.name for field in self.decoded.values.type.field("data").type}
         sent = {}
         for field in self.table.fields:
-            if field.name not in here:
+            if field.name not in self.version.places:
                 sent[field.name] = np.zeros(self.count, dtype=bool)
             elif field.name in self.version.ordinals:
                 sent[field.name] = ~masked | bits[:, self.version.ordinals[field.name] - 1]

@@ -71,9 +71,10 @@ def delayed(
     has_table = is_json & F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull() & ~has_table)
     # A message in JSON form is found by its topic: an id that it may hold does not help it.
-    known = zone.select(F.col("schema_id").alias("known"))
+    # Not an anti join: Spark would move the condition that fails below it, to data that does not wait.
+    known = zone.select(F.col("schema_id").alias("known")).distinct()
     is_known = ~is_json & (F.col("schema_id") == F.col("known"))
-    waiting = data.join(F.broadcast(known), on=is_known, how="left_anti")
+    waiting = data.join(F.broadcast(known), on=is_known, how="left").where(F.col("known").isNull())
     waited = waiting.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
         "is_overdue", F.col("waited") > F.lit(wait)
     )
@@ -87,7 +88,8 @@ def delayed(
     if overdue == "fail":
         # As a filter, since a column that nobody reads is never computed.
         failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
-        described = described.where(F.when(F.col("is_overdue"), failure.cast("boolean")).otherwise(True))
+        fails = F.col("known").isNull() & F.col("is_overdue")
+        described = described.where(F.when(fails, failure.cast("boolean")).otherwise(True))
     return described.select(
         *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
     )

@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit import avro
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.rejects import ERROR_FIELDS
+from cdckit.replicate.plain import open_plain
 from cdckit.replicate.violations import Violation
+from cdckit.running import Ints
 
 MAGIC = b"atMSG"
 METADATA = "MD"
@@ -51,6 +53,8 @@ _ENVELOPE_FIELDS = [
 
 ENVELOPE_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_ENVELOPE_FIELDS, *ERROR_FIELDS])
 """One row is one record, and what its envelope says; or why it says nothing."""
+
+_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *_ENVELOPE_FIELDS, *ERROR_FIELDS])
 
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 
@@ -92,9 +96,8 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     """
     require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
-    return records.select(*RECORD_COLUMNS).mapInArrow(
-        partial(_decoded_batches, skipped=skipped), ENVELOPE_SCHEMA
-    )
+    opened = for_workers(records).mapInArrow(partial(_decoded_batches, skipped=skipped), _WORKER_SCHEMA)
+    return opened.withColumn("headers", headers_from_workers())
 
 
 def _decoded_batches(
@@ -150,6 +153,35 @@ def error_columns(findings: dict[int, tuple[Violation, str]], rows: int) -> tupl
 
 def open_envelopes(values: pa.Array) -> Envelopes:
     """What every one of *values* holds.  Total: what cannot be read becomes a finding."""
+    plain = open_plain(values)
+    nothing = pa.scalar(None, pa.string())
+    opened = Envelopes(
+        form=pc.if_else(pa.array(plain.rows), pa.scalar("avro"), nothing),
+        type=pc.if_else(pa.array(plain.rows), pa.scalar(DATA), nothing),
+        headers=pa.nulls(len(values), _TEXT_MAP),
+        schema_id=plain.schema_id,
+        message_schema=pa.nulls(len(values), pa.string()),
+        message=plain.message,
+        findings={},
+    )
+    if plain.rows.all():
+        return opened
+    return _with_rows(opened, np.flatnonzero(~plain.rows), _open_any(values.filter(pa.array(~plain.rows))))
+
+
+def _with_rows(opened: Envelopes, rows: Ints, others: Envelopes) -> Envelopes:
+    """The same envelopes with those of *others* put into *rows*."""
+    source = np.arange(len(opened.type))
+    source[rows] = len(opened.type) + np.arange(len(rows))
+    columns = {
+        name: pa.concat_arrays([getattr(opened, name), getattr(others, name)]).take(pa.array(source))
+        for name in ("form", "type", "headers", "schema_id", "message_schema", "message")
+    }
+    return Envelopes(**columns, findings={int(rows[row]): found for row, found in others.findings.items()})
+
+
+def _open_any(values: pa.Array) -> Envelopes:
+    """Envelopes of every shape, by a reader."""
     starts = pc.binary_slice(values, 0, len(MAGIC))
     is_avro = pc.fill_null(pc.equal(starts, pa.scalar(MAGIC, values.type)), False)
     opened = _open_avro(pc.if_else(is_avro, values, pa.scalar(None, values.type)))

@@ -141,21 +141,26 @@ def _marked(mask: Column, table: Table, name: str) -> Column:
 
 def _bit(mask: Column, ordinal: int) -> Column:
     byte, bit = divmod(ordinal - 1, 8)
-    number = F.conv(F.substring(mask, 2 * byte + 1, 2), 16, 10).try_cast("int")
-    return F.coalesce(F.getbit(number, F.lit(bit)) == 1, F.lit(False))
+    return F.coalesce(F.getbit(_byte(mask, F.lit(2 * byte + 1)), F.lit(bit)) == 1, F.lit(False))
+
+
+def _byte(mask: Column, position: Column) -> Column:
+    """The two hex digits at *position*, from 1, as a number; null beyond the end."""
+    return F.conv(F.substring(mask, position, F.lit(2)), 16, 10).try_cast("int")
 
 
 def _stray(mask: Column, table: Table) -> Column:
     """Whether a mask is not hex text, or marks a column that the table does not have."""
     known = set(table.versions[-1].ordinals.values())
     width = -(-max(known) // 8)
-    strays = [_bit(mask, ordinal) for ordinal in range(1, 8 * width + 1) if ordinal not in known]
+    unknown = sum(1 << (ordinal - 1) for ordinal in range(1, 8 * width + 1) if ordinal not in known)
+    not_known = F.lit(unknown.to_bytes(width, "little").hex())
+    # One expression for all bytes: metadata, which may be hostile, says how many there are.
+    bytes_begin = F.sequence(F.lit(1), F.lit(2 * width), F.lit(2))
+    stray = F.exists(bytes_begin, lambda at: _byte(mask, at).bitwiseAND(_byte(not_known, at)) != 0)
     beyond = mask.rlike(f"^.{{{2 * width}}}.*[^0]")
     misshapen = ~mask.rlike("^([0-9A-Fa-f]{2})*$")
-    found = misshapen | beyond
-    for stray in strays:
-        found = found | stray
-    return F.coalesce(found, F.lit(False))
+    return F.coalesce(misshapen | beyond | F.coalesce(stray, F.lit(False)), F.lit(False))
 
 
 def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation, Column, Column]]:

@@ -231,10 +231,9 @@ def _table(message: Any) -> dict[str, Any]:
     _check_columns(columns)
     if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
         raise _Unusable(Violation.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
-    names = _data_fields(table["data_schema"])
-    strangers = [
-        column["name"] for column in columns if column["key_position"] > 0 and column["name"] not in names
-    ]
+    names = {name.lower() for name in _data_fields(table["data_schema"])}
+    in_key = [column["name"] for column in columns if column["key_position"] > 0]
+    strangers = [name for name in in_key if name.lower() not in names]
     if strangers:
         raise _Unusable(
             Violation.METADATA_INCOMPLETE, f"The data schema lacks the key {', '.join(strangers)}."

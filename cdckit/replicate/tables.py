@@ -19,12 +19,15 @@ from cdckit.schemas import require_types
 
 @dataclass(frozen=True)
 class TableVersion:
-    """What one schema id stands for."""
+    """What one schema id stands for; columns go by the names that the table's newest version gives them."""
 
     schema_id: str
     number: int
     data_schema: str
     ordinals: Mapping[str, int]
+    """The source's own number of each column."""
+    places: Mapping[str, int]
+    """Where each column stands in a row of this version."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,10 @@ def table_of(zone: DataFrame, *, function: str) -> Table:
             function, "zone", "the schema zone of one table (filter it by task and table)", found
         )
     task, schema, name = tables[0]
-    versions = tuple(map(_version, rows))
-    return Table(task, schema, name, versions, _fields(versions), _keys(rows[-1]))
+    fields = _fields(rows)
+    spelling = {field.name.lower(): field.name for field in fields}
+    versions = tuple(_version(row, spelling) for row in rows)
+    return Table(task, schema, name, versions, fields, _keys(rows[-1], spelling))
 
 
 def keys(zone: DataFrame) -> list[str]:
@@ -80,23 +85,37 @@ def keys(zone: DataFrame) -> list[str]:
     return list(table_of(zone, function="keys").keys)
 
 
-def _version(row: Row) -> TableVersion:
-    ordinals = {column["name"]: column["ordinal"] for column in row["columns"]}
-    return TableVersion(row["schema_id"], row["table_version"], row["data_schema"], ordinals)
+def _version(row: Row, spelling: Mapping[str, str]) -> TableVersion:
+    def spelled(name: str) -> str:
+        return spelling.get(name.lower(), name)
+
+    ordinals = {spelled(column["name"]): column["ordinal"] for column in row["columns"]}
+    places = {spelled(field.name): place for place, field in enumerate(_row_of(row))}
+    return TableVersion(row["schema_id"], row["table_version"], row["data_schema"], ordinals, places)
 
 
-def _keys(row: Row) -> tuple[str, ...]:
+def _row_of(row: Row) -> pa.StructType:
+    return avro.parse_schema(row["data_schema"]).arrow_type.field("data").type
+
+
+def _keys(row: Row, spelling: Mapping[str, str]) -> tuple[str, ...]:
     in_key = [column for column in row["columns"] if column["key_position"] > 0]
-    return tuple(column["name"] for column in sorted(in_key, key=lambda column: column["key_position"]))
+    names = [column["name"] for column in sorted(in_key, key=lambda column: column["key_position"])]
+    return tuple(spelling.get(name.lower(), name) for name in names)
 
 
-def _fields(versions: Sequence[TableVersion]) -> pa.StructType:
-    """The columns of all versions, the newest's first, each in a type that holds what any of them sent."""
-    found: dict[str, pa.DataType] = {}
-    for version in reversed(versions):
-        for field in avro.parse_schema(version.data_schema).arrow_type.field("data").type:
-            found[field.name] = common_type(found.get(field.name, field.type), field.type)
-    return pa.struct(list(found.items()))
+def _fields(rows: Sequence[Row]) -> pa.StructType:
+    """
+    The columns of all versions, the newest's first, each in a type that holds what any of them sent.
+
+    Names that differ in case alone are one column: Spark could not tell two of them apart.
+    """
+    found: dict[str, pa.Field] = {}
+    for row in reversed(rows):
+        for field in _row_of(row):
+            known = found.setdefault(field.name.lower(), field)
+            found[field.name.lower()] = known.with_type(common_type(known.type, field.type))
+    return pa.struct(list(found.values()))
 
 
 def row_type(table: Table) -> T.StructType:

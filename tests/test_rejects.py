@@ -1,0 +1,152 @@
+"""`rejects` and `drop_rejects`: every record that cannot be used, with bytes, place and reason."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from replicate_messages import (
+    HEADERS,
+    METADATA_SCHEMA,
+    NOON,
+    Version,
+    by_offset,
+    envelope,
+    header_values,
+    json_envelope,
+    record,
+)
+from replicate_readings import Reading, read
+
+from cdckit import MissingColumns, drop_rejects, rejects, replicate
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejects import REJECT_SCHEMA
+from cdckit.replicate import Violation
+
+ITEMS = Version({"id": "int", "name": ["null", "string"]}, headers=HEADERS | {"operation": "string"})
+ID, NOWHERE = ITEMS.schema_id, "0" * 32
+ROW = {"id": 1, "name": "x"}
+SCHEMA = json.dumps(METADATA_SCHEMA)
+
+# One message for each violation, in the order in which the door looks for them.
+ONE_OF_EACH: dict[Violation, bytes | None] = {
+    Violation.NO_VALUE: None,
+    Violation.WRONG_MAGIC: b"atMSX",
+    Violation.ENVELOPE_UNREADABLE: ITEMS.dt("INSERT", ROW)[:-1],
+    Violation.UNKNOWN_TYPE: envelope("HB", b"", schema_id=ID),
+    Violation.BOTH_SCHEMA_FIELDS: envelope("DT", b"", schema_id=ID, schema=SCHEMA),
+    Violation.NO_SCHEMA_FIELD: envelope("DT", b""),
+    Violation.METADATA_BY_REFERENCE: envelope("MD", b"", schema_id=ID),
+    Violation.DATA_SELF_DESCRIBING: envelope("DT", b"", schema=SCHEMA),
+    Violation.SCHEMA_ID_LENGTH: envelope("DT", b"", schema_id=ID + "0"),
+    Violation.METADATA_SCHEMA_INVALID: envelope("MD", b"", schema="{"),
+    Violation.METADATA_UNREADABLE: envelope("MD", b"\x05", schema=SCHEMA),
+    Violation.METADATA_INCOMPLETE: envelope("MD", b"\x00", schema='"int"'),
+    Violation.DATA_SCHEMA_INVALID: ITEMS.md(dataSchema="{"),
+    Violation.SCHEMA_CONFLICT: Version({"id": "int"}).md(schemaId=ID),
+    Violation.MESSAGE_UNREADABLE: envelope("DT", b"\x05", schema_id=ID),
+    Violation.UNKNOWN_OPERATION: ITEMS.dt("TRUNCATE", ROW),
+    Violation.TIMESTAMP_INVALID: ITEMS.dt("INSERT", ROW, timestamp="noon"),
+    Violation.NO_ROW: ITEMS.dt("DELETE", None),
+    Violation.MASK_INVALID: ITEMS.dt("UPDATE", ROW, columnMask=b"\x07"),
+    Violation.VALUE_INVALID: json_envelope("DT", {"data": {"id": "one"}, "headers": header_values("INSERT")}),
+    Violation.KEY_NOT_SENT: ITEMS.dt("UPDATE", ROW, columnMask=b"\x02"),
+    Violation.METADATA_MISSING: envelope("DT", b"", schema_id=NOWHERE),
+}
+SOUND = [ITEMS.md(), ITEMS.dt("INSERT", ROW), ITEMS.md()]
+RECORDS = [
+    *(record(value, offset, topic="in json") for offset, value in enumerate(SOUND)),
+    *(
+        record(value, 100 + place, topic="in json", partition=7)
+        for place, value in enumerate(ONE_OF_EACH.values())
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def reading(spark: SparkSession) -> Reading:
+    return read(spark, RECORDS)
+
+
+@pytest.fixture(scope="module")
+def rejected(reading: Reading) -> dict[int, dict[str, Any]]:
+    """The rejects of all of the door's tables: an offset that were in two of them would fail."""
+    late = replicate.delayed(
+        reading.decoded, reading.zone, now=NOON + timedelta(days=1), overdue="reject", json_topics=["in json"]
+    )
+    tables = [reading.decoded, reading.said, reading.rows(json_topics=["in json"]), late]
+    found = [rejects(table) for table in tables]
+    assert {table.schema.simpleString() for table in found} == {REJECT_SCHEMA.simpleString()}
+    together = found[0].unionByName(found[1]).unionByName(found[2]).unionByName(found[3])
+    return by_offset(together)
+
+
+def test_there_is_a_message_for_each_violation() -> None:
+    assert list(ONE_OF_EACH) == list(Violation)
+
+
+def test_nothing_else_is_rejected(rejected: dict[int, dict[str, Any]]) -> None:
+    assert sorted(rejected) == [100 + place for place in range(len(ONE_OF_EACH))]
+
+
+@pytest.mark.parametrize("violation", list(Violation))
+def test_each_violation_has_its_own_code_and_keeps_the_record(
+    rejected: dict[int, dict[str, Any]], violation: Violation
+) -> None:
+    place = 100 + list(ONE_OF_EACH).index(violation)
+    row = rejected[place]
+    assert row["error_code"] == violation.value
+    assert row["error_description"].startswith(violation.sentence)
+    assert {name: row[name] for name in RECORD_COLUMNS} == {
+        "key": b"key %d" % place,
+        "value": ONE_OF_EACH[violation],
+        "topic": "in json",
+        "partition": 7,
+        "offset": place,
+        "timestamp": (NOON + timedelta(seconds=place)).replace(tzinfo=None),
+        "timestampType": 0,
+        "headers": [{"key": "trace", "value": b"%d" % place}],
+    }
+
+
+def test_every_violation_says_something_of_its_own() -> None:
+    sentences = [violation.sentence for violation in Violation]
+    assert len(set(sentences)) == len(sentences)
+    assert all(sentence.endswith(".") and len(sentence) > 25 for sentence in sentences)
+    assert Violation.NO_ROW.describe() == "Neither data nor beforeData holds a row."
+    assert Violation.NO_ROW.describe("Or so.") == "Neither data nor beforeData holds a row. Or so."
+
+
+def test_rejects_can_be_fed_to_the_door_again(spark: SparkSession, reading: Reading) -> None:
+    found = rejects(reading.decoded)
+    again = replicate.decode(spark.createDataFrame(found.collect(), REJECT_SCHEMA))
+    assert by_offset(rejects(again)) == by_offset(found)
+
+
+def test_what_could_be_used_is_left_without_the_error_columns(reading: Reading) -> None:
+    good = drop_rejects(reading.rows())
+    assert [row["offset"] for row in good.collect()] == [1]
+    assert "data" in good.columns
+    assert not {"error_code", "error_description"} & set(good.columns)
+
+
+def test_of_nothing_in_error_there_are_no_rejects(spark: SparkSession) -> None:
+    good: DataFrame = spark.createDataFrame([], REJECT_SCHEMA)
+    assert rejects(good).collect() == drop_rejects(good).collect() == []
+    assert drop_rejects(good).schema.simpleString() == RECORD_SCHEMA.simpleString()
+
+
+def test_a_table_without_error_columns_is_refused_at_the_call(reading: Reading) -> None:
+    with pytest.raises(
+        MissingColumns, match=r"rejects\(\) needs the columns error_code, error_description; the"
+    ):
+        rejects(reading.records)
+    with pytest.raises(MissingColumns, match=r"rejects\(\) needs the columns headers; the DataFrame has key"):
+        rejects(reading.decoded.drop("headers"))
+    with pytest.raises(
+        MissingColumns, match=r"drop_rejects\(\) needs the columns error_code; the DataFrame has"
+    ):
+        drop_rejects(reading.decoded.drop("error_code"))

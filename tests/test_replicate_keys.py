@@ -1,0 +1,51 @@
+"""`keys`: the key columns of a table, as its metadata says."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from replicate_messages import Version, numbered, to_dataframe
+from replicate_readings import Reading, read
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+
+TEXT = ["null", "string"]
+PLACED = Version({"a": "int", "x": TEXT, "b": "int", "c": "int"}, keys=("c", "a", "b"), table="PLACED")
+NONE = Version({"a": "int"}, keys=(), table="NONE")
+OLD = Version({"id": "int", "code": "string"}, keys=("id",), table="REKEYED")
+NEW = Version({"id": "int", "code": "string"}, keys=("code",), table="REKEYED", number=2)
+# The newest version is the one with the highest number, not the one that arrived last.
+VALUES = [PLACED.md(), NONE.md(), NEW.md(schemaId="n" * 32), OLD.md()]
+
+
+@pytest.fixture(scope="module")
+def reading(spark: SparkSession) -> Reading:
+    return read(spark, numbered(VALUES))
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"), [("PLACED", ["c", "a", "b"]), ("NONE", []), ("REKEYED", ["code"])]
+)
+def test_keys_come_by_their_position_in_the_key_of_the_newest_version(
+    reading: Reading, table: str, keys: list[str]
+) -> None:
+    assert replicate.keys(reading.zone.where(F.col("table") == table)) == keys
+
+
+def test_a_zone_of_several_tables_or_of_none_is_refused(reading: Reading) -> None:
+    with pytest.raises(InvalidArgument, match=r"keys\(\) needs zone to be the schema zone of one table"):
+        replicate.keys(reading.zone)
+    with pytest.raises(InvalidArgument, match=r"it is 'none'"):
+        replicate.keys(reading.zone.where("false"))
+
+
+def test_what_is_no_zone_is_refused(spark: SparkSession, reading: Reading) -> None:
+    with pytest.raises(
+        MissingColumns, match=r"keys\(\) needs the columns schema_id, server, task, schema, table"
+    ):
+        replicate.keys(to_dataframe(spark, []))
+    with pytest.raises(
+        WrongColumnType, match=r"keys\(\) needs the column table_version as int; it is string"
+    ):
+        replicate.keys(reading.zone.withColumn("table_version", F.lit("1")))
