@@ -47,11 +47,13 @@ class Timing:
     peak_memory_mb: int
 
 
-def side_by_side(runs: Mapping[str, Callable[[], object]], *, rounds: int = 3) -> dict[str, Timing]:
-    """Run every one of *runs* in turn, *rounds* times after a warm-up, and take medians."""
+def side_by_side(
+    runs: Mapping[str, Callable[[], object]], *, rounds: int = 3, warm_up: bool = True
+) -> dict[str, Timing]:
+    """Run all *runs* in turn, *rounds* times after one turn that does not count, and take medians."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     memory: dict[str, int] = dict.fromkeys(runs, 0)
-    for turn in range(rounds + 1):
+    for turn in range(0 if warm_up else 1, rounds + 1):
         for name, run in runs.items():
             with PeakMemory() as peak:
                 began = time.perf_counter()
