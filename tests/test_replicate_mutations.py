@@ -319,6 +319,7 @@ def by_fastavro(value: bytes) -> tuple[Any, ...] | None:
     try:
         read = schemaless_reader(stream, ENVELOPE, None)
     except Exception:
+        # fastavro raises whatever its parts raise on damaged bytes, without a base of its own.
         return None
     names = ("type", "messageSchemaId", "messageSchema", "message")
     return tuple(read[name] for name in names) if stream.tell() == len(value) else None
