@@ -48,7 +48,7 @@ pins: $(READY) ## Choose the newest allowed versions anew and write requirements
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
 	  --constraint constraints.txt --no-emit-index-url --no-emit-find-links --no-header --quiet -o requirements.txt
 
-clean: ## Remove the virtual environment and everything that tools left behind
+clean: ## Remove the virtual environment and what tools left behind (not benchmarks/work)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse build *.egg-info
 
 $(READY): requirements.txt pyproject.toml tools/check_machine.py

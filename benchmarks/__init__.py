@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one run, since absolute times of shared machines mean nothing."""
+"""Ratios within one run, since times of shared machines mean little; the demo is held against a minute."""

@@ -79,12 +79,14 @@ def _input(spark: SparkSession, year: Path, work: Path) -> tuple[DataFrame, Data
     said = replicate.metadata(replicate.decode(spark.read.parquet(str(year / "metadata.parquet"))))
     zone = replicate.schema_zone(said).where("task = 'operations' and table_version = 2")
     chosen = work / f"decode_{MESSAGES}_sound.parquet"
-    if not chosen.exists():
+    if not (chosen / "_SUCCESS").exists():
         stream = spark.read.parquet(str(year / "operations.parquet"))
         sound = replicate.data(stream, zone).where("error_code is null")
         places = sound.select("topic", "partition", "offset")
         of_version = stream.join(places, on=["topic", "partition", "offset"], how="left_semi")
-        of_version.select(*stream.columns).limit(MESSAGES).repartition(8).write.parquet(str(chosen))
+        of_version.select(*stream.columns).limit(MESSAGES).repartition(8).write.mode("overwrite").parquet(
+            str(chosen)
+        )
     records = spark.read.parquet(str(chosen))
     count = records.count()
     if count != MESSAGES:

@@ -105,7 +105,9 @@ def _resident(process: psutil.Process) -> int:
 
 def content_hash(frame: DataFrame) -> str:
     """A hash of the rows of *frame* as a set with multiplicity: order and partitions do not matter."""
-    columns = [F.to_json(F.struct(*frame.columns))]
+    # Spelled out: by default the text of a timestamp without a zone ends at its milliseconds.
+    exact = {f"timestamp{zone}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for zone in ("", "NTZ")}
+    columns = [F.to_json(F.struct(*frame.columns), exact)]
     hashed = frame.select(F.xxhash64(*columns).cast("decimal(20,0)").alias("hash"))
     total, rows = hashed.agg(F.sum("hash"), F.count("*")).collect()[0]
     return f"{(int(total or 0) % 2**64):016x}-{rows}"

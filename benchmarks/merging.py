@@ -42,8 +42,8 @@ def _result(name: str, ratio: float, bar: float | None, compared: tuple[dict[str
 def _compared(spark: SparkSession, work: Path, changes: int, keys: int) -> tuple[dict[str, Timing], str]:
     print(f"  {changes:,} changes of {keys:,} keys")
     source = work / f"changes_{changes}_{keys}.parquet"
-    if not source.exists():
-        random_changes(spark, changes, keys).write.parquet(str(source))
+    if not (source / "_SUCCESS").exists():
+        random_changes(spark, changes, keys).write.mode("overwrite").parquet(str(source))
     frame = spark.read.parquet(str(source))
     history = merge(frame, entity="flight", keys=["number"])
     runs: dict[str, Callable[[], object]] = {

@@ -13,12 +13,10 @@ from cdckit.history import as_of, current
 from cdckit.merge import merge
 from cdckit.rejects import drop_rejects, rejects
 from cdckit.sessions import session
-from cdckit.versions import InvalidChanges
 
 __all__ = [
     "CdcError",
     "InvalidArgument",
-    "InvalidChanges",
     "MissingColumns",
     "Priority",
     "WrongColumnType",

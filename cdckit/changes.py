@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.schemas import require_struct, require_types
+from cdckit.schemas import require_columns, require_struct, require_types
 
 UPSERT = "upsert"
 DELETE = "delete"
@@ -73,15 +73,25 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
     Raise unless *changes* has the columns of a table of changes (see `CHANGE_SCHEMA`).
 
     Raises:
-        MissingColumns: A column is not there, or `carried` lacks a field of `data`.
-        WrongColumnType: A column has another type.
+        MissingColumns: A column is not there.
+        WrongColumnType: A column has another type, or `carried` has not the fields of `data`, in order.
+        InvalidArgument: Two fields of `data` differ in case alone: Spark could not tell them apart.
     """
     require_types(changes, CHANGE_SCHEMA, function=function)
     data = require_struct(changes, "data", function=function)
+    _require_distinct(data.fieldNames(), function=function)
     carried = require_struct(changes, "carried", function=function)
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
         raise WrongColumnType(function, "carried", needed.simpleString(), carried.simpleString())
+
+
+def _require_distinct(names: Iterable[str], *, function: str) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidArgument(function, "data", "of fields that differ in more than case", [other, name])
 
 
 def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
@@ -140,11 +150,13 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
         which they first appear; a field that a source does not have is null and not carried.
-        `guid` and `field_priorities` are there if *first* has them, and then all must.
+        `field_priorities` is there if any of them has it, null where a source has none; `guid` must
+        be in all of them or in none.
 
     Raises:
         MissingColumns, WrongColumnType: One of the tables is not a table of changes, or two
             disagree on the type of a field.
+        InvalidArgument: Two fields differ in case alone.
 
     Cost: a projection of each, no shuffle.
 
@@ -165,21 +177,25 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     fields: dict[str, T.DataType] = {}
+    by_guid = any("guid" in changes.columns for changes in (first, *more))
     for changes in (first, *more):
         require_changes(changes, function="union_changes")
+        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
             if known.simpleString() != found.dataType.simpleString():
                 needed, is_ = known.simpleString(), found.dataType.simpleString()
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
-    united = _with_fields(first, fields)
+    _require_distinct(fields, function="union_changes")
+    some = {column for changes in (first, *more) for column in changes.columns}
+    united = _with_fields(first, fields, "field_priorities" in some)
     for changes in more:
-        united = united.unionByName(_with_fields(changes, fields))
+        united = united.unionByName(_with_fields(changes, fields, "field_priorities" in some))
     return united
 
 
-def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType]) -> DataFrame:
-    """The same changes with a `data` and a `carried` of exactly these fields."""
+def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool) -> DataFrame:
+    """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
     has = set(field_names(changes))
     data = [
         F.col("data").getField(name) if name in has else F.lit(None).cast(kind)
@@ -190,7 +206,7 @@ def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType]) -> DataFr
         "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }
-    if "field_priorities" in changes.columns:
+    if with_priority:
         own = [_field_priority(changes, name).alias(name) for name in fields]
         replaced["field_priorities"] = F.struct(*own)
     return changes.withColumns(replaced)

@@ -46,7 +46,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
             (null while the version is current), `deleted_indicator`.
         at: The instant to read at: an aware datetime in any zone, or a column of instants.
-        deletes: Keep the entities that were deleted at *at*, with nulls in their fields.
+        deletes: Keep the entities that were deleted at *at*, with nulls in all fields but the keys.
 
     Returns:
         The same columns; at most one row per entity.  An entity of which nothing was known at *at*
@@ -84,7 +84,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
 
     Args:
         history: One row per version; `valid_to_timestamp` is null while the version is current.
-        deletes: Keep the entities that are deleted now, with nulls in their fields.
+        deletes: Keep the entities that are deleted now, with nulls in all fields but the keys.
 
     Returns:
         The same columns; at most one row per entity.  A version that begins in the future counts:

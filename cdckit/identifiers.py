@@ -14,6 +14,8 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "cdckit")
 _JSON_OPTIONS = {
     "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    # Spark's own cuts a timestamp without a zone to milliseconds: two keys would share a guid.
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "dateFormat": "yyyy-MM-dd",
 }
 
@@ -24,7 +26,7 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
 
     It is the version 5 UUID, in the namespace `NAMESPACE`, of the compact JSON text
     `{"entity": …, "key": {…}}`: keys in the order given, parts that are null left out, instants in
-    UTC with six decimals, binary in base64.
+    UTC and local timestamps with six decimals, binary in base64.
 
     Args:
         entity: The name of the kind of entity: equal keys of two kinds have two guids.

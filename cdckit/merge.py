@@ -55,6 +55,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
       already): every other field than the keys that was ever set becomes null;
     - an upsert of a deleted entity brings it back if its priority is at least the row's; fields
       that it does not carry stay null;
+    - deletes before the first upsert of an entity say nothing: there was nothing to delete;
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
 
@@ -79,11 +80,12 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         InvalidArgument: *keys* is empty or names no field of `data`; `field_priorities` names one
             that `data` does not have; or a field of `data` has the name of a standard column of a
             history.
-        InvalidChanges: When the result is computed: a change lacks its effective timestamp,
-            message, priority or record number, or its operation is neither upsert nor delete.
+        PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
+            column): a change lacks its effective timestamp, message, priority or record number, or
+            its operation is neither upsert nor delete.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
-    A single entity's changes are held in memory together; nothing else is.
+    In memory at once: an Arrow batch or two, or all changes of one entity if those are more.
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.
@@ -137,7 +139,8 @@ def _checked_fields(changes: DataFrame, keys: Sequence[str]) -> T.StructType:
         require_type(changes, GUID, T.StringType(), function="merge")
     for key in keys:
         found = data[key].dataType
-        if not isinstance(found, _KEY_TYPES):
+        # A collation can hold two texts equal whose bytes differ: no exact text either.
+        if not isinstance(found, _KEY_TYPES) or " collate " in found.simpleString():
             raise WrongColumnType(
                 "merge", f"data.{key}", "a type with an exact text, being a key", found.simpleString()
             )

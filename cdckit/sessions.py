@@ -25,7 +25,7 @@ def session(
 
     The local session is quiet, keeps to the loopback interface, reads and shows every instant in
     UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
-    session up: every other function takes and returns DataFrames.
+    session up.
 
     Args:
         app_name: What the session is called in Spark's own listings.

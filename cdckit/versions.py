@@ -38,7 +38,7 @@ GUID = "guid"
 
 
 class InvalidChanges(CdcError, ValueError):
-    """Changes reached the merge that lack their instant, message, priority or a known operation."""
+    """Changes reached the merge without their instant, message, priority, record number or operation."""
 
     def __init__(self, column: str, count: int) -> None:
         self.column, self.count = column, count
@@ -46,7 +46,7 @@ class InvalidChanges(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"merge() needs {self.column} in every change; {self.count} of the changes read so far have none "
+            f"merge() needs {self.column} in every change; at least {self.count} have none "
             "(or, for the operation, neither 'upsert' nor 'delete'): keep them out before the merge."
         )
 

@@ -67,6 +67,18 @@ def test_an_old_java_is_one_sentence(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_java_home_counts_before_the_path(tmp_path: Path) -> None:
+    """Spark starts the Java of JAVA_HOME, so that is the one to judge."""
+    (tmp_path / "old" / "bin").mkdir(parents=True)
+    fake_java(tmp_path / "old" / "bin", 'openjdk version "11.0.2"')
+    fake_java(tmp_path, 'openjdk version "17.0.15"')
+    environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "old")}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "needs Java 17 or newer, and this is 11" in done.stderr
+
+
 def test_a_good_machine_is_told_nothing(tmp_path: Path) -> None:
     """Silence and exit code 0."""
     done = run(fake_java(tmp_path, 'openjdk version "25"'))

@@ -27,6 +27,10 @@ def uuid5(name: str) -> str:
             "named_struct('t', timestamp'2013-02-08 05:00:00.25Z')",
             '{"entity":"e","key":{"t":"2013-02-08T05:00:00.250000Z"}}',
         ),
+        (
+            "named_struct('t', timestamp_ntz'2013-02-08 05:00:00.000001')",
+            '{"entity":"e","key":{"t":"2013-02-08T05:00:00.000001"}}',
+        ),
         ("named_struct('v', cast(1.50 as decimal(5,2)))", '{"entity":"e","key":{"v":1.50}}'),
         ("named_struct('y', X'00ff')", '{"entity":"e","key":{"y":"AP8="}}'),
         ("named_struct('o', true)", '{"entity":"e","key":{"o":true}}'),

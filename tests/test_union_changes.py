@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import MissingColumns, WrongColumnType, union_changes
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, union_changes
 from cdckit.changes import ARRIVAL_TYPE
 
 
@@ -53,6 +53,24 @@ def test_field_priorities_keep_their_field(spark: SparkSession) -> None:
         {"id": None, "x": 7, "y": None},
         {"id": None, "x": None, "y": 9},
     ]
+
+
+def test_priorities_of_one_source_alone_are_kept(spark: SparkSession) -> None:
+    """A source without stated priorities has none, whichever table comes first."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct(1 as id)", "struct(true as id)")
+    two = two.withColumn("field_priorities", F.expr("struct(9 as id)"))
+    for both in (union_changes(one, two), union_changes(two, one)):
+        stated = {row["source"]: row["field_priorities"]["id"] for row in both.collect()}
+        assert stated == {"a": None, "b": 9}
+
+
+def test_names_that_differ_in_case_alone_are_refused(spark: SparkSession) -> None:
+    """Spark would see one field where there are two."""
+    one = changes(spark, "a", "struct(1 as id, 2 as gate)", "struct(true as id, true as gate)")
+    two = changes(spark, "b", "struct(1 as id, 2 as GATE)", "struct(true as id, true as GATE)")
+    with pytest.raises(InvalidArgument, match=r"differ in more than case; it is \['gate', 'GATE'\]"):
+        union_changes(one, two)
 
 
 def test_one_table_is_itself(spark: SparkSession) -> None:

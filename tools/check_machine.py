@@ -4,9 +4,10 @@ Say in one sentence what this machine lacks, before anything is installed.
     python3 tools/check_machine.py            Python and Java
     python3 tools/check_machine.py network    what to do when the packages could not be fetched
 
-Runs on any Python 3, so that one that is too old can be told so.
+Runs on Python 3.7 and newer, so that one that is too old can be told so.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ JAVA = 17
 INSTALL_JAVA = (
     "install a JDK of version 17 or newer (Debian and Ubuntu: apt install openjdk-17-jdk-headless; "
     "macOS: brew install openjdk@17; conda: conda env create -f environment.yml) "
-    "and see that `java` is on the PATH"
+    "and see that JAVA_HOME names it, or that JAVA_HOME is not set and `java` is on the PATH"
 )
 NO_PACKAGES = (
     "The Python packages could not be installed (the reason is in .venv/install.log): most often "
@@ -46,9 +47,12 @@ def java_version(text):
 
 
 def java_problem():
-    java = shutil.which("java")
+    # As Spark's own start script looks for it.
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
     if java is None:
-        return f"Spark needs Java, and there is no `java` on the PATH: {INSTALL_JAVA}."
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        return f"Spark needs Java, and there is no `java` {where}: {INSTALL_JAVA}."
     # It prints its version on stderr, as it has since 1995.
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     version = java_version(said.stderr + said.stdout)

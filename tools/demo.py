@@ -42,7 +42,7 @@ def flights(records: DataFrame) -> DataFrame:
 
 
 def board(history: DataFrame, at: datetime, *, hours: float = 2, rows: int = 18) -> DataFrame:
-    """What the board shows at *at*: the flights that were to leave since an hour ago, or soon will be."""
+    """The board at *at*: the first *rows* flights scheduled from an hour before to *hours* after it."""
     soon = F.col("scheduled_departure").between(at - timedelta(hours=1), at + timedelta(hours=hours))
     shown = (
         as_of(history, at)
@@ -86,9 +86,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.demo", description=__doc__.split("\n")[1])
     parser.add_argument("at", nargs="?", default="2013-02-08 12:00", help="YYYY-MM-DD HH:MM in New York")
     try:
-        at = datetime.fromisoformat(parser.parse_args(arguments).at).replace(tzinfo=NEW_YORK)
+        at = datetime.fromisoformat(parser.parse_args(arguments).at)
     except ValueError as error:
         parser.error(f'an instant is written "2013-02-08 12:00": {error}')
+    if at.tzinfo is not None:
+        parser.error("the time is New York's: leave the zone out")
+    at = at.replace(tzinfo=NEW_YORK)
     spark = session(app_name="cdckit demo", memory="1g")
     records = spark.read.parquet(*(str(SAMPLE / f"{name}.parquet") for name in STREAMS))
     history = flights(records).cache()

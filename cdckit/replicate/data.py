@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import avro
+from cdckit.errors import InvalidArgument
 from cdckit.records import (
     RECORD_COLUMNS,
     RECORD_SCHEMA,
@@ -63,7 +64,8 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
           it is the deleted row, whichever of the two places it was sent in;
         - `before`: the row as it was, null where it was not sent;
         - `sent`: a struct of booleans: whether the message held that column (from columnMask;
-          without a mask, every column of the message's version).  `data` says nothing of the rest;
+          without a mask, in Avro form every column of the message's version, in JSON form those that
+          the object names).  `data` says nothing of the rest;
         - `changed`: likewise, whether the value changed (from changeMask; null without one);
         - `error_code`, `error_description`: null where all is well.
 
@@ -71,12 +73,16 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
         MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
         InvalidArgument: *zone* is empty or about several tables.
 
-    Cost: one pass through Python in Arrow batches, no shuffle.  Collects *zone* when called.
+    Cost: one pass through Python in Arrow batches, no shuffle; with *json_topics* a second pass over
+    the records of those topics.  Collects *zone* when called: one that was neither saved nor cached
+    is computed from its records each time, here and in `keys`.
 
     Source:
         Replicate, "Decoding a message by referenced schema ID".
     """
     require_records(records, function="data")
+    if isinstance(json_topics, str):
+        raise InvalidArgument("data", "json_topics", "a collection of topics", json_topics)
     table = table_of(zone, function="data")
     made = for_workers(records.where(_may_be_of(table))).mapInArrow(
         partial(_rows_of_batches, table=table), _worker_schema(table)

@@ -56,13 +56,15 @@ def delayed(
         InvalidArgument: *now* is naive, or *overdue* is no policy.
         MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
 
-    Cost: *decoded*, and a broadcast of the zone's ids; no shuffle.
+    Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
 
     Source:
         Replicate, "wait a reasonable amount of time … activate the planned error policy".
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="delayed")
     require_types(zone, ZONE_SCHEMA, function="delayed")
+    if isinstance(json_topics, str):
+        raise InvalidArgument("delayed", "json_topics", "a collection of topics", json_topics)
     if not isinstance(now, datetime) or now.utcoffset() is None:
         raise InvalidArgument("delayed", "now", "an aware datetime", now)
     if overdue not in ("keep", "reject", "fail"):

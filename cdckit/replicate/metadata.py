@@ -245,7 +245,7 @@ def _column(entry: tuple[str, Any]) -> dict[str, Any]:
     name, facts = entry
     numbers = {fact: _int(facts[fact]) for fact in ("ordinal", "length", "precision", "scale")}
     return {
-        "name": name,
+        "name": _text(name),
         "type": _text(facts["type"]),
         "key_position": _int(facts["primaryKeyPosition"]),
         **numbers,

@@ -46,7 +46,7 @@ def table_of(zone: DataFrame, *, function: str) -> Table:
     """
     The one table that *zone* speaks of.
 
-    This is the one place where cdckit collects: schemas, one to ten thousand messages of data.
+    The only place where cdckit collects: one row per schema id.
     """
     require_types(zone, ZONE_SCHEMA, function=function)
     rows = sorted(zone.collect(), key=lambda row: (row["table_version"], row["timestamp"], row["schema_id"]))
