@@ -111,9 +111,7 @@ def whole_entities(batches: Iterator[pa.RecordBatch], identity: Sequence[str]) -
     """
     pieces: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in _slices(batches):
         if pieces and (rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE):
             cut = _last_start(pieces[-1], batch, identity)
             if cut is not None:
@@ -123,6 +121,13 @@ def whole_entities(batches: Iterator[pa.RecordBatch], identity: Sequence[str]) -
         rows, size = rows + batch.num_rows, size + batch.nbytes
     if pieces:
         yield _joined(pieces)
+
+
+def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of a size that stays in the cache, whatever the session sends."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield batch.slice(start, ROWS_AT_ONCE)
 
 
 def _last_start(before: pa.RecordBatch, batch: pa.RecordBatch, identity: Sequence[str]) -> int | None:
