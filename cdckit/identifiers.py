@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from hashlib import sha1
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -59,3 +64,74 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
         F.lit("-"),
         F.substring(digest, 21, 12),
     )
+
+
+def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
+    """Whether `guids` knows the text of such keys; that of instants, dates and binary only `guid` knows."""
+    return all(
+        pa.types.is_string(each)
+        or pa.types.is_boolean(each)
+        or pa.types.is_integer(each)
+        or pa.types.is_decimal(each)
+        for each in types.values()
+    )
+
+
+def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
+    """
+    What `guid` gives, where the keys are at hand as Arrow arrays: for workers that see each key once.
+
+    Cost: two to three microseconds a row.
+
+    >>> guids("product", {"product_number": pa.array([1234567])}).to_pylist()
+    ['e5d2e9d5-3392-53e3-8df4-cbded0d4a616']
+    """
+    start = f'{{"entity":{_quoted(entity)},"key":{{'
+    columns = [_json_parts(name, array) for name, array in key.items()]
+    names = (start + ",".join(filter(None, parts)) + "}}" for parts in zip(*columns, strict=True))
+    return pa.array([_uuid5(name) for name in names], pa.string())
+
+
+def _uuid5(name: str) -> str:
+    digest = sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digest[16], 16) & 3]
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+
+
+def _json_parts(name: str, values: pa.Array) -> list[str]:
+    start = _quoted(name) + ":"
+    text = _json_text(values.type)
+    return ["" if value is None else start + text(value) for value in _python_values(values)]
+
+
+def _json_text(kind: pa.DataType) -> Callable[[Any], str]:
+    if pa.types.is_string(kind):
+        return _quoted
+    return _boolean if pa.types.is_boolean(kind) else str
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _python_values(values: pa.Array) -> list[str | int | bool | Decimal | None]:
+    try:
+        found: list[str | int | bool | Decimal | None] = values.to_pylist()
+    except UnicodeDecodeError:  # Spark lets bytes of any kind pass as a string; Java reads them as U+FFFD
+        found = [value and _as_java_reads(value) for value in values.cast(pa.binary()).to_pylist()]
+    return found
+
+
+def _as_java_reads(value: bytes) -> str:
+    # Half a surrogate pair, spelled in bytes, is one fault to Java and two or three to Python.
+    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", "\ufffd".encode(), value).decode(errors="replace")
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+# As Jackson writes them, which is behind Spark's to_json; everything else stands for itself.
+_ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord(char): f"\\{letter}" for char, letter in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)
+}

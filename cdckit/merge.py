@@ -22,8 +22,8 @@ from cdckit.history import (
     VALID_TO,
     provenance_type,
 )
-from cdckit.identifiers import guid
-from cdckit.schemas import require_struct, require_type
+from cdckit.identifiers import can_be_guids, guid
+from cdckit.schemas import quoted, require_struct, require_type
 from cdckit.versions import (
     GUID,
     Layout,
@@ -108,21 +108,25 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     names = data.fieldNames()
     by_guid = GUID in changes.columns
     priorities = _fields_with_priority(changes, names)
+    schema = _version_schema(data)
+    arrow_schema = to_arrow_schema(schema)
+    # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
+    in_workers = not by_guid and can_be_guids({key: arrow_schema.field(key).type for key in keys})
     layout = Layout(
-        identity=(GUID,) if by_guid else tuple(value_column(names.index(key)) for key in keys),
-        fields=len(names),
-        keys=frozenset(names.index(key) for key in keys),
+        fields=tuple(names),
+        keys=tuple(names.index(key) for key in keys),
         field_priorities=frozenset(names.index(name) for name in priorities),
+        by_guid=by_guid,
+        entity=entity if in_workers else None,
     )
     flat = changes.select(*([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities))
     ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
-    schema = _version_schema(data, by_guid)
     made = ordered.drop("sequence", "arrival").mapInArrow(
-        partial(_versions_of, layout=layout, schema=to_arrow_schema(schema)), schema
+        partial(_versions_of, layout=layout, schema=arrow_schema), schema
     )
-    by_key = {key: F.col(value_column(names.index(key))) for key in keys}
-    identifier = F.col(GUID) if by_guid else guid(entity, by_key)
-    return made.select(identifier.alias(GUID), *_history_columns(names))
+    if by_guid or in_workers:
+        return made
+    return made.withColumn(GUID, guid(entity, {key: F.col(quoted(key)) for key in keys}))
 
 
 def _checked_fields(changes: DataFrame, keys: Sequence[str]) -> T.StructType:
@@ -190,16 +194,15 @@ def _packed(names: Sequence[str]) -> Column:
     return reduce(Column.bitwiseOR, bits)
 
 
-def _version_schema(data: T.StructType, by_guid: bool) -> T.StructType:
-    """What leaves the workers: fields named by position, so that no name can collide on the way."""
+def _version_schema(data: T.StructType) -> T.StructType:
     provenance = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *data.fieldNames())])
     return T.StructType(
         [
-            *([T.StructField(GUID, T.StringType())] if by_guid else []),
+            T.StructField(GUID, T.StringType()),
             T.StructField(VALID_FROM, T.TimestampType()),
             T.StructField(VALID_TO, T.TimestampType()),
             T.StructField(DELETED, T.BooleanType()),
-            *(T.StructField(value_column(i), field.dataType) for i, field in enumerate(data.fields)),
+            *(T.StructField(field.name, field.dataType) for field in data.fields),
             T.StructField(SOURCE_MESSAGE, T.StringType()),
             T.StructField(FIELD_PROVENANCE, provenance),
         ]
@@ -210,12 +213,3 @@ def _versions_of(
     batches: Iterator[pa.RecordBatch], *, layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     return versions(batches, layout, schema)
-
-
-def _history_columns(names: Sequence[str]) -> list[Column]:
-    return [
-        *(F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)),
-        *(F.col(value_column(index)).alias(name) for index, name in enumerate(names)),
-        F.col(SOURCE_MESSAGE),
-        F.col(FIELD_PROVENANCE),
-    ]

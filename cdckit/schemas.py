@@ -39,3 +39,8 @@ def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructT
     if not isinstance(found, T.StructType):
         raise WrongColumnType(function, column, "a struct", found.simpleString())
     return found
+
+
+def quoted(name: str) -> str:
+    """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
+    return "`" + name.replace("`", "``") + "`"

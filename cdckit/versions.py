@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
 from cdckit.history import FIELD_PROVENANCE
+from cdckit.identifiers import guids
 from cdckit.running import (
     NOWHERE,
     Bools,
@@ -57,16 +58,23 @@ class Layout:
     The columns of the rows that go in: named by position, since a business field may have any name.
 
     Args:
-        identity: The columns that tell one entity from the next: the values of the key fields, or the guid.
-        fields: The business fields' values, in order.
-        keys: Which of the fields (by index) are key fields.
+        fields: The names of the business fields, in order.
+        keys: Which of the fields (by index) are key fields, in the order of the key.
         field_priorities: Which of the fields have a priority column of their own.
+        by_guid: Whether the column `guid`, not the key fields, tells one entity from the next.
+        entity: What the guids are made of beside the keys; None leaves them null.
     """
 
-    identity: tuple[str, ...]
-    fields: int
-    keys: frozenset[int]
+    fields: tuple[str, ...]
+    keys: tuple[int, ...]
     field_priorities: frozenset[int]
+    by_guid: bool
+    entity: str | None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell one entity from the next."""
+        return (GUID,) if self.by_guid else tuple(value_column(index) for index in self.keys)
 
 
 def value_column(index: int) -> str:
@@ -278,12 +286,13 @@ class _Entities:
         self.table, self.steps, self.layout = table, steps, layout
         self.shared_messages = shared_messages
         self.priority = _ints(table.column("priority"))
-        words = -(-layout.fields // WORD)
-        self.carried = [_ints(table.column(carried_column(word))) for word in range(words)]
+        self.carried = [
+            _ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
+        ]
 
     def versions(self, schema: pa.Schema) -> pa.RecordBatch:
         """Step 7: the last state of each instant, where it differs from the version before."""
-        steps, fields = self.steps, range(self.layout.fields)
+        steps, fields = self.steps, range(len(self.layout.fields))
         priorities = [self._field_priority(index) for index in fields]
         standing = [self._standing(index, priorities[index]) for index in fields]
         changed = steps.of.first.copy()
@@ -384,13 +393,12 @@ class _Entities:
         provenance = [
             self._provenance(stands[ends], p) for stands, p in zip(standing, priorities, strict=True)
         ]
-        guids = [self.table.column(GUID).take(at)] if GUID in self.layout.identity else []
         fields = [
             self._values(index).take(self._shown(index, ends, stands))
             for index, stands in enumerate(standing)
         ]
         columns = [
-            *guids,
+            self._guids(ends),
             begins,
             begins.take(_positions(self._next_version(ends))),
             pa.array(self.steps.dead[ends]),
@@ -399,6 +407,18 @@ class _Entities:
             pa.StructArray.from_arrays([row, *provenance], fields=list(schema.field(FIELD_PROVENANCE).type)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _guids(self, ends: Ints) -> pa.Array:
+        if self.layout.by_guid:
+            return self.table.column(GUID).take(pa.array(ends))
+        if self.layout.entity is None:
+            return pa.nulls(len(ends), pa.string())
+        number = self.steps.of.number[ends]
+        first = np.ones(len(ends), dtype=bool)
+        first[1:] = number[1:] != number[:-1]
+        at = pa.array(ends[first])
+        key = {self.layout.fields[i]: self.table.column(value_column(i)).take(at) for i in self.layout.keys}
+        return guids(self.layout.entity, key).take(pa.array(np.cumsum(first) - 1))
 
     def _shown(self, index: int, ends: Ints, stands: Ints) -> pa.Array:
         """Which change's value a field shows: a field that is the identity shows it, carried or not."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import uuid
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.identifiers import NAMESPACE, guid
+from cdckit.identifiers import NAMESPACE, can_be_guids, guid, guids
 
 
 def uuid5(name: str) -> str:
@@ -65,3 +68,61 @@ def test_version_and_variant_are_those_of_a_uuid5(spark: SparkSession) -> None:
     assert [str(each) for each in parsed] == [
         uuid5(f'{{"entity":"e","key":{{"id":{n}}}}}') for n in range(200)
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ({"n": pa.array([7])}, '{"entity":"e","key":{"n":7}}'),
+        ({"n": pa.array(["7"])}, '{"entity":"e","key":{"n":"7"}}'),
+        ({"a": pa.array(["x"]), "b": pa.array(['ü"'])}, '{"entity":"e","key":{"a":"x","b":"ü\\""}}'),
+        ({"a": pa.nulls(1, pa.int32()), "b": pa.array(["x"])}, '{"entity":"e","key":{"b":"x"}}'),
+        ({"a": pa.nulls(1, pa.string())}, '{"entity":"e","key":{}}'),
+        ({"v": pa.array([Decimal("1.50")])}, '{"entity":"e","key":{"v":1.50}}'),
+        ({"o": pa.array([False])}, '{"entity":"e","key":{"o":false}}'),
+        ({"t": pa.array(["\x01\n\\\x1f/"])}, r'{"entity":"e","key":{"t":"\u0001\n\\\u001F/"}}'),
+    ],
+)
+def test_in_a_worker_it_is_the_uuid5_of_the_compact_json_too(key: dict[str, pa.Array], name: str) -> None:
+    """Text is escaped as JSON asks, control characters in capitals."""
+    assert guids("e", key).to_pylist() == [uuid5(name)]
+
+
+def test_both_ways_give_one_guid(spark: SparkSession) -> None:
+    """Random keys of every type that workers know, names and texts with every kind of character."""
+    rng = random.Random(20130208)
+
+    def text() -> str | None:
+        kinds = ["ab c", '"\\/', "".join(map(chr, range(0x20))), "\x7f\x80éß漢", "😀\u2028\ufeff"]
+        return "".join(rng.choice(rng.choice(kinds)) for _ in range(rng.randrange(9))) or None
+
+    rows = [
+        (
+            text(),
+            rng.choice([None, rng.randrange(-(2**63), 2**63)]),
+            rng.choice([None, True, False]),
+            rng.choice([None, Decimal(rng.randrange(-(10**11), 10**11)).scaleb(-10), Decimal(0)]),
+            rng.choice([None, Decimal(rng.randrange(10**20))]),
+        )
+        for _ in range(3_000)
+    ]
+    kinds = {"a": "string", "é\n": "bigint", "c": "boolean", "d": "decimal(21,10)", "e": "decimal(38,0)"}
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+    keys = spark.createDataFrame(rows, schema)
+    made = keys.withColumn("guid", guid('en"tity', {name: F.col(f"`{name}`") for name in kinds})).toArrow()
+    key = {name: made.column(name).combine_chunks() for name in kinds}
+    assert can_be_guids({name: array.type for name, array in key.items()})
+    assert guids('en"tity', key).to_pylist() == made.column("guid").to_pylist()
+
+
+def test_bytes_that_are_no_text_are_read_as_java_reads_them(spark: SparkSession) -> None:
+    """Spark lets any bytes pass as a string, and a guid has to come out all the same."""
+    rng = random.Random(20130208)
+    pieces = [*(bytes([each]) for each in range(0x7E, 0x100)), b"\xed\xa0\x80", b"\xf0\x9f", "é漢😀".encode()]
+    bytes_ = [b"".join(rng.choices(pieces, k=rng.randrange(1, 8))) for _ in range(3_000)]
+    rows = spark.createDataFrame([(each,) for each in bytes_], "b binary")
+    as_text = rows.select(F.col("b").cast("string").alias("k"))
+    from_spark = [row[0] for row in as_text.select(guid("e", {"k": F.col("k")})).collect()]
+    text = pa.Array.from_buffers(pa.string(), len(bytes_), pa.array(bytes_, pa.binary()).buffers())
+    assert guids("e", {"k": text}).to_pylist() == from_spark
+    assert len(set(from_spark)) > 3
