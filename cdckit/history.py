@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
+from cdckit.arguments import require_instant, require_instants
 from cdckit.schemas import require_types
 
 VALID_FROM = "valid_from_timestamp"
@@ -35,6 +35,21 @@ def provenance_type() -> T.StructType:
     return T.StructType([T.StructField("m", T.StringType()), T.StructField("p", T.IntegerType())])
 
 
+HISTORY_SCHEMA = T.StructType(
+    [
+        T.StructField("guid", T.StringType()),
+        *_INTERVAL.fields,
+        T.StructField(SOURCE_MESSAGE, T.StringType()),
+    ]
+)
+"""The columns of a history that do not depend on its entity."""
+
+
+def business_fields(history: DataFrame) -> T.StructType:
+    """The fields of the entity itself: what a history has beside its standard columns."""
+    return T.StructType([field for field in history.schema.fields if field.name not in STANDARD_COLUMNS])
+
+
 def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -> DataFrame:
     """
     Keep the version of each entity that was in force at *at*.
@@ -53,7 +68,8 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
         has none.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another type.
+        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another
+            type, or *at* is a column of something else than timestamps.
         InvalidArgument: *at* is a naive datetime: no instant without its zone.
 
     Cost: one filter, no shuffle.
@@ -72,7 +88,10 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     <BLANKLINE>
     """
     require_types(history, _INTERVAL, function="as_of")
-    instant = at if isinstance(at, Column) else F.lit(_aware(at))
+    if isinstance(at, Column):
+        instant = require_instants(history, at, "at", function="as_of")
+    else:
+        instant = require_instant(at, "at", function="as_of")
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
     return _without_deleted(history.where(started & not_ended), deletes)
@@ -109,9 +128,3 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
 
 def _without_deleted(versions: DataFrame, deletes: bool) -> DataFrame:
     return versions if deletes else versions.where(~F.col(DELETED))
-
-
-def _aware(at: datetime) -> datetime:
-    if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidArgument("as_of", "at", "an aware datetime (one with tzinfo) or a column", at)
-    return at

@@ -1,0 +1,78 @@
+"""What questions have in common: instants, keys and fields, checked when a function is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.schemas import quoted
+
+
+def require_instant(at: datetime, argument: str, *, function: str) -> Column:
+    """The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone."""
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidArgument(function, argument, "an aware datetime (one with tzinfo)", at)
+    return F.lit(at)
+
+
+def require_period(start: datetime, end: datetime | None, *, function: str) -> tuple[Column, Column]:
+    """Start and end of a half-open period as columns; an end of None is open, a null column."""
+    first = require_instant(start, "start", function=function)
+    if end is None:
+        return first, F.lit(None).cast("timestamp")
+    last = require_instant(end, "end", function=function)
+    if end <= start:
+        raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
+    return first, last
+
+
+def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *, function: str) -> list[str]:
+    """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
+    found = [fields] if isinstance(fields, str) else list(fields)
+    if not found or set(found) - set(known) or len(set(found)) != len(found):
+        raise InvalidArgument(function, argument, f"one or more fields among {', '.join(known)}", found)
+    return found
+
+
+def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
+    """
+    The condition that a row is of the entity with that key, null being a value like any other.
+
+    Args:
+        key: Value by field.  A part of the key speaks of every entity that has these values.
+        known: The fields that a key may name, with their types.
+        within: The struct column that holds them; without it they are columns of the frame.
+        function: Who asks, for errors.
+    """
+    if not isinstance(key, Mapping):
+        raise InvalidArgument(function, "key", "a mapping of field to value", key)
+    require_fields(key, known.fieldNames(), "key", function=function)
+    conditions = []
+    for name, value in key.items():
+        if isinstance(known[name].dataType, T.TimestampType) and value is not None:
+            require_instant(value, f"key[{name!r}]", function=function)
+        column = F.col(within).getField(name) if within else F.col(quoted(name))
+        conditions.append(column.eqNullSafe(F.lit(value)))
+    return reduce(Column.__and__, conditions)
+
+
+def require_instants(frame: DataFrame, at: Column, argument: str, *, function: str) -> Column:
+    """*at* itself; raises `WrongColumnType` unless it is a column of timestamps over *frame*."""
+    found = frame.select(at.alias("at")).schema["at"].dataType
+    if not isinstance(found, T.TimestampType):
+        raise WrongColumnType(function, argument, "timestamp", found.simpleString())
+    return at
+
+
+def as_text(value: Column, kind: T.DataType) -> Column:
+    """A value of any type as text, null for null: nested ones as JSON, binary as hex digits."""
+    if isinstance(kind, T.StructType | T.ArrayType | T.MapType | T.VariantType):
+        return F.to_json(value)
+    return F.lower(F.hex(value)) if isinstance(kind, T.BinaryType) else value.cast("string")
