@@ -7,6 +7,7 @@ the questions that a history answers.
 """
 
 from cdckit import replicate
+from cdckit.bitemporal import as_known, bitemporal, known_at
 from cdckit.changes import Priority, union_changes, with_priorities
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.history import as_of, current
@@ -20,9 +21,12 @@ __all__ = [
     "MissingColumns",
     "Priority",
     "WrongColumnType",
+    "as_known",
     "as_of",
+    "bitemporal",
     "current",
     "drop_rejects",
+    "known_at",
     "merge",
     "rejects",
     "replicate",

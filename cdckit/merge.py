@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
+from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,16 +23,17 @@ from cdckit.history import (
     provenance_type,
 )
 from cdckit.identifiers import can_be_guids, guid
-from cdckit.schemas import quoted, require_struct, require_type
-from cdckit.versions import (
+from cdckit.kernel.layout import (
+    ARRIVED,
     GUID,
     Layout,
     carried_column,
     carried_words,
     priority_column,
     value_column,
-    versions,
 )
+from cdckit.kernel.versions import versions
+from cdckit.schemas import quoted, require_struct, require_type
 
 _KEY_TYPES = (
     T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
@@ -104,66 +105,106 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     +------+------+--------------------+-----------------+--------------+
     <BLANKLINE>
     """
-    data = _checked_fields(changes, keys)
+    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge")
+    schema = history_schema(ordered.data)
+    made = ordered.changes.mapInArrow(
+        partial(versions, layout=ordered.layout, schema=to_arrow_schema(schema)), schema
+    )
+    return with_guids(made, ordered.layout, entity)
+
+
+class Sorted(NamedTuple):
+    """Changes as the kernel reads them (`cdckit.kernel.layout`), and the type of their `data`."""
+
+    changes: DataFrame
+    layout: Layout
+    data: T.StructType
+
+
+def sorted_by_entity(
+    changes: DataFrame, *, entity: str, keys: Sequence[str], function: str, arrivals: bool = False
+) -> Sorted:
+    """The changes of each entity in one partition, in their order; with their `arrived` if asked."""
+    data = _checked_fields(changes, keys, function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
-    priorities = _fields_with_priority(changes, names)
-    schema = _version_schema(data)
-    arrow_schema = to_arrow_schema(schema)
+    priorities = _fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
-    in_workers = not by_guid and can_be_guids({key: arrow_schema.field(key).type for key in keys})
+    types = {key: to_arrow_schema(T.StructType([data[key]])).field(key).type for key in keys}
     layout = Layout(
         fields=tuple(names),
         keys=tuple(names.index(key) for key in keys),
         field_priorities=frozenset(names.index(name) for name in priorities),
         by_guid=by_guid,
-        entity=entity if in_workers else None,
+        entity=entity if not by_guid and can_be_guids(types) else None,
     )
     flat = changes.select(*([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities))
     ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
-    made = ordered.drop("sequence", "arrival").mapInArrow(
-        partial(_versions_of, layout=layout, schema=arrow_schema), schema
-    )
-    if by_guid or in_workers:
+    if arrivals:
+        ordered = ordered.withColumn(ARRIVED, F.col("arrival.timestamp"))
+    return Sorted(ordered.drop("sequence", "arrival"), layout, data)
+
+
+def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
+    """The guids that the workers could not make."""
+    if layout.by_guid or layout.entity is not None:
         return made
+    keys = [layout.fields[index] for index in layout.keys]
     return made.withColumn(GUID, guid(entity, {key: F.col(quoted(key)) for key in keys}))
 
 
-def _checked_fields(changes: DataFrame, keys: Sequence[str]) -> T.StructType:
-    require_changes(changes, function="merge")
-    data = require_struct(changes, "data", function="merge")
+def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
+    """The columns of the history of these fields, *more* after the valid interval."""
+    provenance = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *data.fieldNames())])
+    return T.StructType(
+        [
+            T.StructField(GUID, T.StringType()),
+            T.StructField(VALID_FROM, T.TimestampType()),
+            T.StructField(VALID_TO, T.TimestampType()),
+            *more,
+            T.StructField(DELETED, T.BooleanType()),
+            *(T.StructField(field.name, field.dataType) for field in data.fields),
+            T.StructField(SOURCE_MESSAGE, T.StringType()),
+            T.StructField(FIELD_PROVENANCE, provenance),
+        ]
+    )
+
+
+def _checked_fields(changes: DataFrame, keys: Sequence[str], function: str) -> T.StructType:
+    require_changes(changes, function=function)
+    data = require_struct(changes, "data", function=function)
     names = data.fieldNames()
     if isinstance(keys, str) or not keys or set(keys) - set(names) or len(set(keys)) != len(keys):
-        raise InvalidArgument("merge", "keys", f"a list of distinct fields among {', '.join(names)}", keys)
+        raise InvalidArgument(function, "keys", f"a list of distinct fields among {', '.join(names)}", keys)
     taken = [name for name in names if name.lower() in STANDARD_COLUMNS]
     if taken:
         needed = "free of the names of a history's own columns: rename these fields first"
-        raise InvalidArgument("merge", "data", needed, taken)
+        raise InvalidArgument(function, "data", needed, taken)
     if GUID in changes.columns:
-        require_type(changes, GUID, T.StringType(), function="merge")
+        require_type(changes, GUID, T.StringType(), function=function)
     for key in keys:
         found = data[key].dataType
         # A collation can hold two texts equal whose bytes differ: no exact text either.
         if not isinstance(found, _KEY_TYPES) or " collate " in found.simpleString():
             raise WrongColumnType(
-                "merge", f"data.{key}", "a type with an exact text, being a key", found.simpleString()
+                function, f"data.{key}", "a type with an exact text, being a key", found.simpleString()
             )
     return data
 
 
-def _fields_with_priority(changes: DataFrame, names: Sequence[str]) -> list[str]:
+def _fields_with_priority(changes: DataFrame, names: Sequence[str], function: str) -> list[str]:
     if "field_priorities" not in changes.columns:
         return []
-    stated = require_struct(changes, "field_priorities", function="merge")
+    stated = require_struct(changes, "field_priorities", function=function)
     for field in stated.fields:
         if not isinstance(field.dataType, T.IntegerType):
             raise WrongColumnType(
-                "merge", f"field_priorities.{field.name}", "int", field.dataType.simpleString()
+                function, f"field_priorities.{field.name}", "int", field.dataType.simpleString()
             )
     unknown = sorted(set(stated.fieldNames()) - set(names))
     if unknown:
         raise InvalidArgument(
-            "merge", "field_priorities", f"a struct of fields among {', '.join(names)}", unknown
+            function, "field_priorities", f"a struct of fields among {', '.join(names)}", unknown
         )
     return stated.fieldNames()
 
@@ -192,24 +233,3 @@ def _packed(names: Sequence[str]) -> Column:
         for bit, name in enumerate(names)
     )
     return reduce(Column.bitwiseOR, bits)
-
-
-def _version_schema(data: T.StructType) -> T.StructType:
-    provenance = T.StructType([T.StructField(name, provenance_type()) for name in (GUID, *data.fieldNames())])
-    return T.StructType(
-        [
-            T.StructField(GUID, T.StringType()),
-            T.StructField(VALID_FROM, T.TimestampType()),
-            T.StructField(VALID_TO, T.TimestampType()),
-            T.StructField(DELETED, T.BooleanType()),
-            *(T.StructField(field.name, field.dataType) for field in data.fields),
-            T.StructField(SOURCE_MESSAGE, T.StringType()),
-            T.StructField(FIELD_PROVENANCE, provenance),
-        ]
-    )
-
-
-def _versions_of(
-    batches: Iterator[pa.RecordBatch], *, layout: Layout, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    return versions(batches, layout, schema)

@@ -1,0 +1,221 @@
+"""From the sorted changes of whole entities to what was believed of them at every moment of knowledge.
+
+A change that arrives with a later instant than all that is known of its entity leaves every earlier state
+as it is: it closes one version and opens the next.  Any other is *late* and begins a new *epoch* of its
+entity, for which all that is known by then is merged anew.  What two epochs in a row believe is one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cdckit.kernel.arrays import ints
+from cdckit.kernel.changes import Changes
+from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.layout import ARRIVED, Layout
+from cdckit.kernel.states import States, states
+from cdckit.kernel.written import following, written
+from cdckit.running import NOWHERE, Bools, Ints
+
+ROWS_AT_ONCE = 1 << 18
+"""How many changes are merged anew together; of one entity with many late changes, an epoch at least."""
+
+NEVER = np.iinfo(np.int64).max
+"""The end of what is still believed."""
+
+
+def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The versions of every entity in *batches*, each with the interval in which it was believed."""
+    for table in whole_entities(batches, layout.identity):
+        changes = Changes.of(table, layout)
+        entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
+        keep = ~_repeated_later(changes, entity)
+        if not keep.all():
+            changes, entity = changes.where(keep), entity[keep]
+        epochs = _epochs(changes, entity)
+        rows: _Rows | None = None
+        for some in _together(epochs):
+            new = _believed(changes, epochs, some)
+            rows = _folded(new if rows is None else _concatenated(rows, new))
+        if rows is not None and len(rows.since):
+            yield _written(changes, rows, schema)
+
+
+def _repeated_later(changes: Changes, entity: Ints) -> Bools:
+    """Repeats that stand after, and came no sooner than, another one of the same: they never count."""
+    repeated = np.zeros(len(changes), dtype=bool)
+    arrived = ints(changes.table.column(ARRIVED))
+    order = np.lexsort((changes.record, changes.message, entity))
+    same = [column[order[1:]] == column[order[:-1]] for column in (entity, changes.message, changes.record)]
+    repeated[order[1:]] = np.logical_and.reduce([*same, arrived[order[1:]] >= arrived[order[:-1]]])
+    return repeated
+
+
+class _Epochs(NamedTuple):
+    of_change: Ints
+    """The epoch in which each change arrives; epochs of all entities are numbered through."""
+    arrived: Ints
+    """When each change arrived."""
+    start: Ints
+    """For each epoch when it begins."""
+    end: Ints
+    """For each epoch when the next one of its entity begins, or `NEVER`."""
+    first: Ints
+    """For each epoch the position of its entity's first change."""
+    size: Ints
+    """For each epoch how many changes its entity has, late or not."""
+    moment: Ints
+    """For each change the first one of its entity at the same instant: equal numbers, equal instants."""
+
+
+def _epochs(changes: Changes, entity: Ints) -> _Epochs:
+    arrived, instants = ints(changes.table.column(ARRIVED)), changes.instants()
+    new = np.ones(len(changes), dtype=bool)
+    new[1:] = (entity[1:] != entity[:-1]) | (instants[1:] != instants[:-1])
+    # Positions grow from entity to entity, so a running maximum needs no restart where one begins.
+    moment = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
+    order = np.lexsort((moment, arrived, entity))
+    by_entity, by_arrival, by_moment = entity[order], arrived[order], moment[order]
+    new_entity = np.ones(len(order), dtype=bool)
+    new_entity[1:] = by_entity[1:] != by_entity[:-1]
+    together = np.zeros(len(order), dtype=bool)
+    together[1:] = ~new_entity[1:] & (by_arrival[1:] == by_arrival[:-1])
+    late = np.zeros(len(order), dtype=bool)
+    late[1:] = by_moment[1:] <= np.maximum.accumulate(by_moment)[:-1]
+    begins = new_entity | (late & ~together)
+    of_change = np.empty(len(order), dtype=np.int64)
+    of_change[order] = np.cumsum(begins) - 1
+    start, whose = by_arrival[begins], by_entity[begins]
+    end = np.full(len(start), NEVER)
+    end[:-1] = np.where(whose[1:] == whose[:-1], start[1:], NEVER)
+    firsts = np.flatnonzero(np.diff(entity, prepend=-1))
+    sizes = np.diff(firsts, append=len(entity))
+    number = np.cumsum(np.diff(whose, prepend=-1) != 0) - 1
+    return _Epochs(of_change, arrived, start, end, firsts[number], sizes[number], moment)
+
+
+def _together(epochs: _Epochs) -> Iterator[Ints]:
+    """The epochs, so many at once as have `ROWS_AT_ONCE` changes, and at least one."""
+    share = np.cumsum(epochs.size) // ROWS_AT_ONCE
+    cuts = np.flatnonzero(np.diff(share, prepend=-1))
+    for begin, end in zip(cuts, [*cuts[1:], len(share)], strict=True):
+        yield np.arange(begin, end)
+
+
+class _Rows(NamedTuple):
+    """Versions that are believed from *since* until *until*."""
+
+    states: States
+    """Positions of changes; the entity is the epoch."""
+    after: Ints
+    since: Ints
+    until: Ints
+
+
+def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
+    """What is believed in some epochs, each for itself."""
+    size = epochs.size[some]
+    epoch = np.repeat(some, size)
+    offset = np.arange(len(epoch)) - np.repeat(np.cumsum(size) - size, size)
+    position = np.repeat(epochs.first[some], size) + offset
+    known = epochs.of_change[position] <= epoch
+    epoch, position = epoch[known], position[known]
+    then = changes.take(position)
+    # Segments are numbered from one.
+    keep = then.counting(epoch + 1)
+    if not keep.all():
+        then, epoch, position = then.where(keep), epoch[keep], position[keep]
+    if not len(then):
+        return _nothing(len(changes.layout.fields))
+    begun = states(then, epoch + 1)
+    return _rows(_mapped(begun, position), epochs)
+
+
+def _rows(begun: States, epochs: _Epochs) -> _Rows:
+    """Each version, first while it is the last one known, then with the end that the next one gave it."""
+    epoch, after = begun.entity, following(begun)
+    until = epochs.end[epoch]
+    in_epoch = epochs.of_change[begun.ends] == epoch
+    since = np.where(in_epoch, epochs.arrived[begun.ends], epochs.start[epoch])
+    closed = until.copy()
+    closed[:-1] = np.where(after[:-1] != NOWHERE, since[1:], until[:-1])
+    ended = after != NOWHERE
+    # A late change may be the last of its instant and yet change nothing: the instant is what counts.
+    begun = begun._replace(ends=epochs.moment[begun.ends])
+    after = np.where(ended, epochs.moment[after], NOWHERE)
+    open_ = _Rows(begun, np.full(len(after), NOWHERE), since, closed)
+    shut = _Rows(_at(begun, ended), after[ended], closed[ended], until[ended])
+    return _concatenated(_some(open_, since < closed), _some(shut, shut.since < shut.until))
+
+
+def _folded(rows: _Rows) -> _Rows:
+    """Rows that believe the same in epochs that follow one another as one."""
+    order = np.lexsort((rows.states.entity, rows.after, rows.states.ends))
+    rows = _some(rows, order)
+    begun = rows.states
+    content = [rows.after, begun.ends, begun.dead, begun.row, begun.said_by, *begun.standing]
+    same = np.zeros(len(order), dtype=bool)
+    same[1:] = np.logical_and.reduce(
+        [rows.since[1:] == rows.until[:-1], *(column[1:] == column[:-1] for column in content)]
+    )
+    starts = np.flatnonzero(~same)
+    ends = np.append(starts[1:], len(order)) - 1
+    # The fold goes on in the last of the epochs.
+    kept = _some(rows, starts)
+    return kept._replace(until=rows.until[ends], states=kept.states._replace(entity=begun.entity[ends]))
+
+
+def _written(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
+    kind = schema.field("system_from_timestamp").type
+    system = {
+        "system_from_timestamp": pa.array(rows.since).cast(kind),
+        "system_to_timestamp": pa.array(rows.until, mask=rows.until == NEVER).cast(kind),
+    }
+    return written(changes, rows.states, rows.after, schema, system)
+
+
+def _mapped(begun: States, position: Ints) -> States:
+    def mapped(stands: Ints) -> Ints:
+        return np.where(stands == NOWHERE, NOWHERE, position[stands])
+
+    standing = [mapped(stands) for stands in begun.standing]
+    ends, row, said_by = mapped(begun.ends), mapped(begun.row), mapped(begun.said_by)
+    return States(begun.entity - 1, ends, begun.dead, row, standing, said_by)
+
+
+def _at(begun: States, which: Ints | Bools) -> States:
+    return States(
+        begun.entity[which],
+        begun.ends[which],
+        begun.dead[which],
+        begun.row[which],
+        [stands[which] for stands in begun.standing],
+        begun.said_by[which],
+    )
+
+
+def _some(rows: _Rows, which: Ints | Bools) -> _Rows:
+    return _Rows(_at(rows.states, which), rows.after[which], rows.since[which], rows.until[which])
+
+
+def _concatenated(one: _Rows, other: _Rows) -> _Rows:
+    a, b = one.states, other.states
+    both = States(
+        np.concatenate([a.entity, b.entity]),
+        np.concatenate([a.ends, b.ends]),
+        np.concatenate([a.dead, b.dead]),
+        np.concatenate([a.row, b.row]),
+        [np.concatenate(pair) for pair in zip(a.standing, b.standing, strict=True)],
+        np.concatenate([a.said_by, b.said_by]),
+    )
+    rest = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
+    return _Rows(both, *rest)
+
+
+def _nothing(fields: int) -> _Rows:
+    none = np.empty(0, dtype=np.int64)
+    return _Rows(States(none, none, none.astype(bool), none, [none] * fields, none), none, none, none)

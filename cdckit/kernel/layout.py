@@ -1,0 +1,57 @@
+"""The columns that go in, named by position since a business field may have any name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GUID = "guid"
+ARRIVED = "arrived"
+
+WORD = 63
+"""How many fields' flags one number holds: as many as stay positive."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """
+    Which columns stand for what.
+
+    Args:
+        fields: The names of the business fields, in order.
+        keys: Which of the fields (by index) are key fields, in the order of the key.
+        field_priorities: Which of the fields have a priority column of their own.
+        by_guid: Whether the column `guid`, not the key fields, tells one entity from the next.
+        entity: What the guids are made of beside the keys; None leaves them null.
+    """
+
+    fields: tuple[str, ...]
+    keys: tuple[int, ...]
+    field_priorities: frozenset[int]
+    by_guid: bool
+    entity: str | None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell one entity from the next."""
+        return (GUID,) if self.by_guid else tuple(value_column(index) for index in self.keys)
+
+
+def value_column(index: int) -> str:
+    """The column with the values of the field at *index*."""
+    return f"value_{index}"
+
+
+def priority_column(index: int) -> str:
+    """The column with the priority of the field at *index*, null where it is the entity's."""
+    return f"priority_{index}"
+
+
+def carried_words(names: Sequence[str]) -> list[Sequence[str]]:
+    """The fields whose flags share a number: the first 63, the next 63, ..."""
+    return [names[start : start + WORD] for start in range(0, len(names), WORD)]
+
+
+def carried_column(word: int) -> str:
+    """The column whose bits say which of the fields of a *word* the message sent."""
+    return f"carried_{word}"

@@ -1,0 +1,29 @@
+"""From the sorted changes of whole entities to their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from cdckit.kernel.changes import Changes
+from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.layout import Layout
+from cdckit.kernel.states import states
+from cdckit.kernel.written import following, written
+
+
+def versions(
+    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
+    for table in whole_entities(batches, layout.identity):
+        changes = Changes.of(table, layout)
+        entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
+        keep = changes.counting(entity)
+        if not keep.all():
+            changes, entity = changes.where(keep), entity[keep]
+        if len(changes):
+            begun = states(changes, entity)
+            yield written(changes, begun, following(begun), schema)

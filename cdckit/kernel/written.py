@@ -1,0 +1,90 @@
+"""From states, which are positions, to the rows of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from cdckit.history import FIELD_PROVENANCE
+from cdckit.identifiers import guids
+from cdckit.kernel.arrays import positions
+from cdckit.kernel.changes import Changes
+from cdckit.kernel.layout import GUID, value_column
+from cdckit.kernel.states import States
+from cdckit.running import NOWHERE, Ints
+
+
+def following(states: States) -> Ints:
+    """For each version the last change of the next one of the same entity, or `NOWHERE`."""
+    after = np.full(len(states.ends), NOWHERE)
+    after[:-1] = np.where(states.entity[1:] == states.entity[:-1], states.ends[1:], NOWHERE)
+    return after
+
+
+def written(
+    changes: Changes,
+    states: States,
+    after: Ints,
+    schema: pa.Schema,
+    more: Mapping[str, pa.Array] | None = None,
+) -> pa.RecordBatch:
+    """
+    The versions as rows of *schema*.
+
+    Args:
+        changes: What the positions are positions of.
+        states: Where versions begin.
+        after: The change with whose instant each version ends, or `NOWHERE`.
+        schema: The columns of a history, and of *more* where they belong.
+        more: Further columns by name.
+    """
+    begins, message = (changes.table.column(name) for name in ("effective_timestamp", "message_id"))
+    provenance = [
+        _provenance(changes, states.row, changes.priority),
+        *(
+            _provenance(changes, stands, changes.field_priority(index))
+            for index, stands in enumerate(states.standing)
+        ),
+    ]
+    fixed = {
+        GUID: _guids(changes, states),
+        "valid_from_timestamp": begins.take(pa.array(states.ends)),
+        "valid_to_timestamp": begins.take(positions(after)),
+        "deleted_indicator": pa.array(states.dead),
+        "source_message": message.take(pa.array(states.said_by)),
+        FIELD_PROVENANCE: pa.StructArray.from_arrays(
+            provenance, fields=list(schema.field(FIELD_PROVENANCE).type)
+        ),
+        **(more or {}),
+    }
+    fields = {name: _shown(changes, states, index) for index, name in enumerate(changes.layout.fields)}
+    return pa.RecordBatch.from_arrays([{**fields, **fixed}[name] for name in schema.names], schema=schema)
+
+
+def _guids(changes: Changes, states: States) -> pa.Array:
+    layout, table = changes.layout, changes.table
+    if layout.by_guid:
+        return table.column(GUID).take(pa.array(states.ends))
+    if layout.entity is None:
+        return pa.nulls(len(states.ends), pa.string())
+    first = np.ones(len(states.ends), dtype=bool)
+    first[1:] = states.entity[1:] != states.entity[:-1]
+    at = pa.array(states.ends[first])
+    key = {layout.fields[i]: table.column(value_column(i)).take(at) for i in layout.keys}
+    return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))
+
+
+def _shown(changes: Changes, states: States, index: int) -> pa.Array:
+    """A field's values: one that is the identity shows it, carried or not."""
+    if value_column(index) in changes.layout.identity:
+        return changes.values(index).take(pa.array(states.ends))
+    return changes.values(index).take(positions(states.standing[index]))
+
+
+def _provenance(changes: Changes, stands: Ints, priority: Ints) -> pa.Array:
+    at = positions(stands)
+    message = changes.table.column("message_id").take(at)
+    said_with = pa.array(priority.astype(np.int32)).take(at)
+    return pa.StructArray.from_arrays([message, said_with], names=["m", "p"], mask=at.is_null())
