@@ -14,6 +14,7 @@ from cdckit.history import as_of, current
 from cdckit.merge import merge
 from cdckit.rejects import drop_rejects, rejects
 from cdckit.sessions import session
+from cdckit.why import why
 
 __all__ = [
     "CdcError",
@@ -32,5 +33,6 @@ __all__ = [
     "replicate",
     "session",
     "union_changes",
+    "why",
     "with_priorities",
 ]

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from cdckit.arguments import require_instant, require_instants
 from cdckit.changes import require_changes
 from cdckit.kernel.beliefs import beliefs
+from cdckit.kernel.layout import ARRIVED
 from cdckit.merge import history_schema, merge, sorted_by_entity, with_guids
 from cdckit.schemas import require_types
 
@@ -122,7 +123,13 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     +------+----------+--------+-----------+---------+
     <BLANKLINE>
     """
-    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="bitemporal", arrivals=True)
+    ordered = sorted_by_entity(
+        changes,
+        entity=entity,
+        keys=keys,
+        function="bitemporal",
+        more={ARRIVED: F.col("arrival.timestamp")},
+    )
     schema = history_schema(ordered.data, *_SYSTEM_INTERVAL.fields)
     made = ordered.changes.mapInArrow(
         partial(beliefs, layout=ordered.layout, schema=to_arrow_schema(schema)), schema

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -24,7 +25,6 @@ from cdckit.history import (
 )
 from cdckit.identifiers import can_be_guids, guid
 from cdckit.kernel.layout import (
-    ARRIVED,
     GUID,
     Layout,
     carried_column,
@@ -122,9 +122,14 @@ class Sorted(NamedTuple):
 
 
 def sorted_by_entity(
-    changes: DataFrame, *, entity: str, keys: Sequence[str], function: str, arrivals: bool = False
+    changes: DataFrame,
+    *,
+    entity: str,
+    keys: Sequence[str],
+    function: str,
+    more: Mapping[str, Column] = MappingProxyType({}),
 ) -> Sorted:
-    """The changes of each entity in one partition, in their order; with their `arrived` if asked."""
+    """The changes of each entity in one partition, in their order, and *more* columns beside them."""
     data = _checked_fields(changes, keys, function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
@@ -138,10 +143,13 @@ def sorted_by_entity(
         by_guid=by_guid,
         entity=entity if not by_guid and can_be_guids(types) else None,
     )
-    flat = changes.select(*([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities))
+    flat = changes.select(
+        *([GUID] if by_guid else []),
+        *ORDER,
+        *_flat_columns(names, priorities),
+        *(column.alias(name) for name, column in more.items()),
+    )
     ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
-    if arrivals:
-        ordered = ordered.withColumn(ARRIVED, F.col("arrival.timestamp"))
     return Sorted(ordered.drop("sequence", "arrival"), layout, data)
 
 

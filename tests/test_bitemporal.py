@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import cdckit.kernel.beliefs
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_known, bitemporal, known_at, merge
 from cdckit.kernel.beliefs import NEVER
+from cdckit.kernel.layout import ARRIVED
 from cdckit.merge import sorted_by_entity
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
@@ -161,7 +162,8 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
 ) -> None:
     """Here, without Spark's workers, in portions of a few changes: the rows are those of one portion."""
     changes = to_dataframe(spark, with_arrivals(random_changes(23, 60, FIELDS, longest=40), 24, 12), FIELDS)
-    ordered = sorted_by_entity(changes, entity="thing", keys=KEYS, function="test", arrivals=True)
+    arrivals = {ARRIVED: F.col("arrival.timestamp")}
+    ordered = sorted_by_entity(changes, entity="thing", keys=KEYS, function="test", more=arrivals)
     schema = to_arrow_schema(bitemporal(changes, entity="thing", keys=KEYS).schema)
     batches = ordered.changes.toArrow().to_batches()
 

@@ -1,0 +1,152 @@
+"""What became of each change of one entity that spoke of one field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.kernel.arrays import ints, positions
+from cdckit.kernel.changes import Changes
+from cdckit.kernel.layout import ARRIVED, Layout
+from cdckit.kernel.states import Field, Steps, field, steps
+from cdckit.running import NOWHERE, Bools, Ints, row_before
+
+
+class Verdict(StrEnum):
+    """What became of one message's word about one value."""
+
+    WON = "WON"
+    SUPERSEDED = "SUPERSEDED"
+    OUTRANKED = "OUTRANKED"
+    EQUAL = "EQUAL"
+    DELETED = "DELETED"
+    NOTHING_THERE = "NOTHING_THERE"
+    REPEATED = "REPEATED"
+    NOT_YET_EFFECTIVE = "NOT_YET_EFFECTIVE"
+    ARRIVED_LATER = "ARRIVED_LATER"
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Verdict.WON: "its word is the one that stands",
+    Verdict.SUPERSEDED: "stood until a later message of at least its priority spoke",
+    Verdict.OUTRANKED: "ignored: a message of higher priority had spoken before",
+    Verdict.EQUAL: "ignored: said again what stood, at the same priority",
+    Verdict.DELETED: "ignored: the entity was deleted, by a message that it could not overrule",
+    Verdict.NOTHING_THERE: "ignored: there was nothing to delete",
+    Verdict.REPEATED: "ignored: the same message, delivered again",
+    Verdict.NOT_YET_EFFECTIVE: "not yet: speaks of a later time than was asked about",
+    Verdict.ARRIVED_LATER: "unknown: arrived later than the moment of knowledge that was asked about",
+}
+
+
+_ALL = list(Verdict)
+"""Verdicts travel as their places in this list: one number a change."""
+
+
+class Question(NamedTuple):
+    """Which field is asked about, at which time, and as known when; times in microseconds."""
+
+    field: int
+    at: int
+    known: int
+
+
+class _Ruling(NamedTuple):
+    """For each change its verdict, a place in `_ALL`, and the change that overruled it (or `NOWHERE`)."""
+
+    verdict: Ints
+    by: Ints
+
+
+def verdicts(
+    batches: Iterator[pa.RecordBatch], layout: Layout, question: Question, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """One row per change, of the one entity in *batches*, that speaks of the field asked about."""
+    pieces = list(batches)
+    if not pieces:
+        return
+    changes = Changes.of(pa.concat_batches(pieces), layout)
+    ruling = _ruled(changes, question)
+    index = question.field
+    speaks = np.where(changes.is_delete, index not in layout.keys, changes.carries(index))
+    at = pa.array(np.flatnonzero(speaks))
+    by, verdict = positions(ruling.by), pa.array(ruling.verdict[speaks])
+    table, priority = changes.table, pa.array(changes.field_priority(index).astype(np.int32))
+    columns = {
+        "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
+        "effective_timestamp": table.column("effective_timestamp").take(at),
+        "arrival_timestamp": table.column(ARRIVED).take(at),
+        "message_id": table.column("message_id").take(at),
+        "source": table.column("source").take(at),
+        "operation": pc.if_else(table.column("is_delete"), "delete", "upsert").take(at),
+        "value": changes.values(index).take(at),
+        "priority": priority.take(at),
+        "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
+        "reason": pa.array([each.reason for each in _ALL]).take(verdict),
+        "by_message": table.column("message_id").take(by).take(at),
+        "by_priority": priority.take(by).take(at),
+    }
+    yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _ruled(changes: Changes, question: Question) -> _Ruling:
+    verdict = np.full(len(changes), _ALL.index(Verdict.NOTHING_THERE))
+    by = np.full(len(changes), NOWHERE)
+    unknown = ints(changes.table.column(ARRIVED)) > question.known
+    later = ~unknown & (changes.instants() > question.at)
+    verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
+    verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
+    asked = np.flatnonzero(~unknown & ~later)
+    then = changes.take(asked)
+    one = np.ones(len(then), dtype=np.int64)
+    verdict[asked[then.repeated(one)]] = _ALL.index(Verdict.REPEATED)
+    counting = then.counting(one)
+    counted, then = asked[counting], then.where(counting)
+    if len(then):
+        did = steps(then, one[: len(then)])
+        found = _of_counting(then, did, field(then, did, question.field, then.field_priority(question.field)))
+        verdict[counted] = found.verdict
+        by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
+    return _Ruling(verdict, by)
+
+
+def _of_counting(changes: Changes, did: Steps, told: Field) -> _Ruling:
+    here = np.arange(len(changes))
+    wins = told.standing == here
+    standing = row_before(told.standing, did.of)
+    # A change that could not touch the row at all: the one that rules the row beat it.
+    ruler = row_before(did.row, did.of)
+    was_dead = row_before(did.dead.astype(np.int64), did.of) == 1
+    stopped = ~did.live & ~did.kill
+    cases: list[tuple[Bools, Verdict, Ints]] = [
+        (wins & (here == told.standing[-1]), Verdict.WON, np.full(len(here), NOWHERE)),
+        (wins, Verdict.SUPERSEDED, _next_winner(wins)),
+        (told.equal, Verdict.EQUAL, standing),
+        (told.set, Verdict.OUTRANKED, standing),
+        (stopped & was_dead, Verdict.DELETED, ruler),
+        (stopped, Verdict.OUTRANKED, ruler),
+    ]
+    which = [condition for condition, _, _ in cases]
+    places = [_ALL.index(verdict) for _, verdict, _ in cases]
+    return _Ruling(
+        np.select(which, places, _ALL.index(Verdict.NOTHING_THERE)),
+        np.select(which, [by for _, _, by in cases], NOWHERE),
+    )
+
+
+def _next_winner(wins: Bools) -> Ints:
+    """For each winner the next one, or `NOWHERE`."""
+    winners = np.flatnonzero(wins)
+    following = np.full(len(wins), NOWHERE)
+    following[winners[:-1]] = winners[1:]
+    return following

@@ -1,0 +1,244 @@
+"""`why`: every message that spoke of a value, and what became of its word."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fold import fold
+from histories import Row, random_changes, to_dataframe
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, why
+
+FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
+KEYS = ["h", "k"]
+KEY = {"h": 1, "k": "x"}
+START = datetime(2024, 7, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def change(
+    hour: float,
+    message: str,
+    value: int | None = None,
+    priority: int = 0,
+    *,
+    delete: bool = False,
+    **more: Any,
+) -> Row:
+    """What a message says at an hour about `a` of the one entity; it arrives a minute later."""
+    arrives = START + more.get("arrives", hour) * HOUR + timedelta(minutes=1)
+    return {
+        "operation": "delete" if delete else "upsert",
+        "effective_timestamp": START + hour * HOUR,
+        "sequence": "",
+        "arrival": {"timestamp": arrives, "topic": "t", "partition": 0, "offset": 0, "record_number": 0},
+        "message_id": message,
+        "source": "one",
+        "priority": priority,
+        "field_priorities": {"h": None, "k": None, "a": more.get("field_priority"), "b": None},
+        "data": {**KEY, "a": value, "b": None},
+        "carried": {"h": True, "k": True, "a": not delete and more.get("carried", True), "b": False},
+    }
+
+
+def asked(
+    spark: SparkSession, changes: Sequence[Row], at: float = 24, **options: Any
+) -> list[tuple[Any, ...]]:
+    """(message, value, priority, verdict, overruled by), in order."""
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", at=START + at * HOUR, **options)
+    columns = ["message_id", "value", "priority", "verdict", "by_message"]
+    assert [row["step"] for row in table.collect()] == list(range(1, table.count() + 1))
+    return [tuple(row) for row in table.select(columns).collect()]
+
+
+def test_the_last_word_wins_and_the_one_before_is_superseded(spark: SparkSession) -> None:
+    assert asked(spark, [change(2, "m2", 20), change(1, "m1", 10)]) == [
+        ("m1", 10, 0, "SUPERSEDED", "m2"),
+        ("m2", 20, 0, "WON", None),
+    ]
+
+
+def test_a_weaker_word_is_outranked_by_the_one_that_stands(spark: SparkSession) -> None:
+    """The priority of the field counts where it is stated."""
+    changes = [
+        change(1, "m1", 10, 5),
+        change(2, "m2", 20, 4),
+        change(3, "m3", 30, 0, field_priority=6),
+        change(4, "m4", 40, 9, field_priority=5),
+    ]
+    assert asked(spark, changes) == [
+        ("m1", 10, 5, "SUPERSEDED", "m3"),
+        ("m2", 20, 4, "OUTRANKED", "m1"),
+        ("m3", 30, 6, "WON", None),
+        ("m4", 40, 5, "OUTRANKED", "m3"),
+    ]
+
+
+def test_who_says_the_same_again_is_equal_and_who_says_it_stronger_wins(spark: SparkSession) -> None:
+    assert asked(spark, [change(1, "m1", 10), change(2, "m2", 10), change(3, "m3", 10, 1)]) == [
+        ("m1", 10, 0, "SUPERSEDED", "m3"),
+        ("m2", 10, 0, "EQUAL", "m1"),
+        ("m3", 10, 1, "WON", None),
+    ]
+
+
+def test_a_delete_takes_the_value_and_weak_words_after_it_are_in_vain(spark: SparkSession) -> None:
+    """The second delete is no stronger than the first; the third message is too weak to bring it back."""
+    changes = [
+        change(0, "m0", delete=True),
+        change(1, "m1", 10),
+        change(2, "m2", delete=True, priority=3),
+        change(3, "m3", 30, 2),
+        change(4, "m4", delete=True, priority=3),
+        change(5, "m5", 50, 3),
+        change(6, "m6", delete=True, priority=2),
+    ]
+    assert asked(spark, changes) == [
+        ("m0", None, 0, "NOTHING_THERE", None),
+        ("m1", 10, 0, "SUPERSEDED", "m2"),
+        ("m2", None, 3, "SUPERSEDED", "m5"),
+        ("m3", 30, 2, "DELETED", "m2"),
+        ("m4", None, 3, "DELETED", "m2"),
+        ("m5", 50, 3, "WON", None),
+        ("m6", None, 2, "OUTRANKED", "m5"),
+    ]
+
+
+def test_a_delete_of_an_entity_without_the_value_had_nothing_to_delete(spark: SparkSession) -> None:
+    assert asked(spark, [change(1, "m1", carried=False), change(2, "m2", delete=True)]) == [
+        ("m2", None, 0, "NOTHING_THERE", None)
+    ]
+
+
+def test_a_message_that_did_not_carry_the_field_did_not_speak_of_it(spark: SparkSession) -> None:
+    assert asked(spark, [change(1, "m1", 10), change(2, "m2", carried=False)]) == [("m1", 10, 0, "WON", None)]
+
+
+def test_a_repeat_is_no_second_word(spark: SparkSession) -> None:
+    assert asked(spark, [change(1, "m1", 10), change(1, "m1", 10, arrives=5)]) == [
+        ("m1", 10, 0, "WON", None),
+        ("m1", 10, 0, "REPEATED", None),
+    ]
+
+
+def test_what_is_true_later_is_not_yet_effective(spark: SparkSession) -> None:
+    changes = [change(1, "m1", 10), change(2, "m2", 20), change(3, "m3", 30)]
+    assert asked(spark, changes, at=2) == [
+        ("m1", 10, 0, "SUPERSEDED", "m2"),
+        ("m2", 20, 0, "WON", None),
+        ("m3", 30, 0, "NOT_YET_EFFECTIVE", None),
+    ]
+
+
+def test_what_was_not_known_then_does_not_count(spark: SparkSession) -> None:
+    changes = [change(1, "m1", 10), change(2, "m2", 20, arrives=9), change(12, "m3", 30)]
+    assert asked(spark, changes, at=5, known_at=START + 6 * HOUR) == [
+        ("m1", 10, 0, "WON", None),
+        ("m2", 20, 0, "ARRIVED_LATER", None),
+        ("m3", 30, 0, "ARRIVED_LATER", None),
+    ]
+
+
+def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
+    changes = to_dataframe(spark, [change(1, "m1", 10), change(2, "m2", delete=True)], FIELDS)
+    table = why(changes, KEY, "k", at=START + 9 * HOUR)
+    assert [(row["message_id"], row["value"], row["verdict"]) for row in table.collect()] == [
+        ("m1", "x", "WON")
+    ]
+
+
+def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
+    changes = to_dataframe(spark, [change(1, "m1", 10, 5), change(2, "m2", 20)], FIELDS)
+    reasons = [row["reason"] for row in why(changes, KEY, "a", at=START + 9 * HOUR).collect()]
+    assert reasons == [
+        "its word is the one that stands",
+        "ignored: a message of higher priority had spoken before",
+    ]
+
+
+def test_an_unknown_key_has_no_messages(spark: SparkSession) -> None:
+    changes = to_dataframe(spark, [change(1, "m1", 10)], FIELDS)
+    assert why(changes, {"h": 1, "k": None}, "a", at=START).collect() == []
+
+
+# The law -------------------------------------------------------------------------------------------------
+
+
+def test_the_winner_is_what_the_history_shows(spark: SparkSession) -> None:
+    """For random histories, every field and random times: value, message and priority are the fold's."""
+    rng = random.Random(31)
+    for number in range(40):
+        told = random_changes(100 + number, 1, FIELDS, longest=20)
+        key = {"h": 0, "k": rng.choice("xy")}
+        mine = [each for each in told if each["data"]["k"] == key["k"]]
+        instants = sorted({each["effective_timestamp"] for each in told})
+        at, field = rng.choice(instants), rng.choice(["k", "a", "b"])
+        history = fold(mine, entity="thing", keys=KEYS, fields=list(FIELDS))
+        in_force = [
+            row
+            for row in history
+            if row["valid_from_timestamp"] <= at
+            and (row["valid_to_timestamp"] is None or row["valid_to_timestamp"] > at)
+        ]
+        stated = in_force[0]["field_provenance"][field] if in_force else None
+        expected = [(in_force[0][field], stated["m"], stated["p"])] if stated else []
+        table = why(to_dataframe(spark, told, FIELDS), key, field, at=at).collect()
+        won = [(row["value"], row["message_id"], row["priority"]) for row in table if row["verdict"] == "WON"]
+        assert won == expected, (number, field, at)
+
+
+@pytest.mark.parametrize("known", [None, 1])
+def test_every_message_that_spoke_has_one_verdict(spark: SparkSession, known: int | None) -> None:
+    told = random_changes(41, 1, FIELDS, longest=60, exactly=60)
+    mine = [each for each in told if each["data"]["k"] == "x"]
+    speaking = [each for each in mine if each["operation"] == "delete" or each["carried"]["a"]]
+    table = why(
+        to_dataframe(spark, told, FIELDS),
+        {"h": 0, "k": "x"},
+        "a",
+        at=max(each["effective_timestamp"] for each in told),
+        known_at=known and min(each["arrival"]["timestamp"] for each in told),
+    ).collect()
+    assert sorted(row["message_id"] for row in table) == sorted(each["message_id"] for each in speaking)
+    beaten = {"SUPERSEDED", "OUTRANKED", "EQUAL", "DELETED"}
+    assert all((row["by_message"] is not None) == (row["verdict"] in beaten) for row in table)
+
+
+def test_a_guid_names_the_entity_where_changes_have_one(spark: SparkSession) -> None:
+    changes = [{**change(1, "m1", 10), "guid": "g1"}, {**change(2, "m2", 20), "guid": "g2"}]
+    frame = to_dataframe(spark, changes, FIELDS)
+    table = why(frame, {"guid": "g1"}, "a", at=START + 9 * HOUR, keys=KEYS)
+    assert [(row["message_id"], row["verdict"]) for row in table.collect()] == [("m1", "WON")]
+    with pytest.raises(InvalidArgument, match="key fields"):
+        why(frame, {"guid": "g1"}, "a", at=START)
+
+
+# Bad input -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changes(spark: SparkSession) -> DataFrame:
+    return to_dataframe(spark, [change(1, "m1", 10)], FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "options", "says"),
+    [
+        ({"z": 1}, "a", {}, "key"),
+        ({}, "a", {}, "key"),
+        ("h", "a", {}, "key"),
+        (KEY, "z", {}, "field"),
+        (KEY, "a", {"at": datetime(2024, 1, 1)}, "at"),
+        (KEY, "a", {"known_at": datetime(2024, 1, 1)}, "known_at"),
+    ],
+)
+def test_a_question_that_cannot_be_asked(
+    changes: DataFrame, key: Any, field: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=rf"why\(\) needs {says} "):
+        why(changes, key, field, **{"at": START, **options})
