@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fold import fold, identity
 from histories import (
     EXTREME_PRIORITIES,
+    INSTANTS,
     KINDS,
     Case,
     Row,
@@ -34,6 +36,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit.identifiers import NAMESPACE
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]
@@ -153,6 +156,16 @@ def test_the_guid_is_the_version_5_uuid_of_the_entity_and_its_key(spark: SparkSe
         values[1]: "3b41ca19-4fea-5b13-b50f-c417a853ab5f",
         values[2]: "9c36a175-236a-52dd-9207-b4f9748cb434",
     }
+
+
+def test_keys_whose_text_only_the_jvm_knows_have_their_guid_too(spark: SparkSession) -> None:
+    """An instant, a date and bytes, under names that need quoting; `uuid.uuid5` of the text is the guid."""
+    fields = {"a.b`c": "timestamp", "day": "date", "raw": "binary"}
+    key = {"a.b`c": INSTANTS[1], "day": date(2013, 2, 8), "raw": b"\x00\xff"}
+    change = one_change(data=key, carried=dict.fromkeys(fields, True))
+    history = merge(to_dataframe(spark, [change], fields), entity="thing", keys=list(fields))
+    text = '{"entity":"thing","key":{"a.b`c":"2024-01-01T00:00:00.000001Z","day":"2013-02-08","raw":"AP8="}}'
+    assert [row["guid"] for row in to_rows(history)] == [str(uuid.uuid5(NAMESPACE, text))]
 
 
 def test_the_order_of_the_keys_and_the_name_of_the_entity_are_part_of_the_guid(spark: SparkSession) -> None:

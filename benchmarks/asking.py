@@ -1,0 +1,79 @@
+"""Questions about the past: beliefs against the merge, and one value's story against a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.measure import Result, content_hash, side_by_side
+from benchmarks.merging import random_changes
+from cdckit import bitemporal, merge, why
+
+LATE = 10
+"""One change in so many arrives after a delay."""
+DELAY_SECONDS = 1_000_000
+WHY_SECONDS = 2.0
+"""What an answer may take beyond the scan that finds the entity's changes."""
+
+
+def results(spark: SparkSession, work: Path) -> list[Result]:
+    """`bitemporal` of a million changes, and `why` of one key among two million."""
+    return [_bitemporal(spark, work), _why(spark, work)]
+
+
+def _bitemporal(spark: SparkSession, work: Path) -> Result:
+    frame = _stored(work / "changes_late.parquet", lambda: delayed_changes(spark, 1_000_000, 100_000), spark)
+    table = bitemporal(frame, entity="flight", keys=["number"])
+    history = merge(frame, entity="flight", keys=["number"])
+    runs: dict[str, Callable[[], object]] = {
+        "merge": lambda: _write(history, work / "history.parquet"),
+        "bitemporal": lambda: _write(table, work / "beliefs.parquet"),
+    }
+    took = side_by_side(runs)
+    seconds, memory = took["bitemporal"].seconds, took["bitemporal"].peak_memory_mb
+    digest = content_hash(spark.read.parquet(str(work / "beliefs.parquet")))
+    ratio = seconds / took["merge"].seconds
+    return Result("bitemporal_1m_over_merge", round(ratio, 2), 4.0, "lower", round(seconds, 2), memory, digest)
+
+
+def _why(spark: SparkSession, work: Path) -> Result:
+    source = work / "changes_2000000_200000.parquet"
+    frame = _stored(source, lambda: random_changes(spark, 2_000_000, 200_000), spark)
+    at = datetime(2013, 3, 1, tzinfo=UTC)
+    told = why(frame, {"number": 4711}, "gate", at=at)
+    runs: dict[str, Callable[[], object]] = {
+        "filtered scan": lambda: frame.where("data.number = 4711").collect(),
+        "why": lambda: told.collect(),
+    }
+    took = side_by_side(runs, rounds=5)
+    seconds, memory = took["why"].seconds, took["why"].peak_memory_mb
+    ratio = seconds / (took["filtered scan"].seconds + WHY_SECONDS)
+    name = "why_2m_over_scan_plus_2s"
+    return Result(name, round(ratio, 2), 1.0, "lower", round(seconds, 2), memory, content_hash(told))
+
+
+def delayed_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:
+    """The changes of the merge's benchmark, one in ten of which arrives up to twelve days after its time."""
+
+    def drawn(salt: str, below: int) -> Column:
+        return F.pmod(F.xxhash64(F.lit(salt), "message_id"), F.lit(below))
+
+    delay = F.when(drawn("late", LATE) == 0, drawn("delay", DELAY_SECONDS)).otherwise(0)
+    arrived = F.timestamp_seconds(F.unix_timestamp("effective_timestamp") + delay)
+    return random_changes(spark, changes, keys).withColumn(
+        "arrival", F.col("arrival").withField("timestamp", arrived)
+    )
+
+
+def _stored(path: Path, make: Callable[[], DataFrame], spark: SparkSession) -> DataFrame:
+    if not (path / "_SUCCESS").exists():
+        make().write.mode("overwrite").parquet(str(path))
+    return spark.read.parquet(str(path))
+
+
+def _write(frame: DataFrame, path: Path) -> None:
+    frame.write.mode("overwrite").parquet(str(path))
