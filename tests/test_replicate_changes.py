@@ -225,6 +225,24 @@ def test_changes_of_a_redelivered_stream_merge_to_the_same_history(rows: DataFra
     assert len(histories[0]) > 2
 
 
+def test_table_changes_are_those_of_the_single_steps(spark: SparkSession) -> None:
+    """Metadata, data of the table and of another one, in any order, in one set of records."""
+    told = [*MESSAGES.values(), NO_KEY.dt("INSERT", {"a": 1, "b": None}), NO_KEY.md(), ITEMS.md()]
+    reading = read(spark, numbered(told))
+    steps = replicate.changes(reading.rows(), keys=["a", "b"])
+    made = replicate.table_changes(reading.records, task="shop_task", table="ITEMS")
+    assert sorted(map(repr, made.collect())) == sorted(map(repr, steps.collect()))
+    assert steps.count() > 10
+
+
+def test_table_changes_need_a_table_that_is_known_and_has_a_key(spark: SparkSession) -> None:
+    records = read(spark, numbered([ITEMS.md(), NO_KEY.md()])).records
+    with pytest.raises(InvalidArgument, match="it is 'none'"):
+        replicate.table_changes(records, task="shop_task", table="NONE")
+    with pytest.raises(InvalidArgument, match="a table with a key"):
+        replicate.table_changes(records, task="shop_task", table="LOOSE")
+
+
 # --- callers ------------------------------------------------------------------------------------------------
 
 

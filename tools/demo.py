@@ -30,14 +30,14 @@ PRIORITIES = {"operations": Priority(0, {"expected_departure": 10, "status": 10}
 
 def flights(records: DataFrame) -> DataFrame:
     """The history of every flight, from the records of both tasks."""
-    zone = replicate.schema_zone(
-        replicate.metadata(replicate.decode(records.where(F.col("topic") == "flights.metadata")))
-    )
-    said = []
-    for task in ("schedule", "operations"):
-        table = zone.where((F.col("task") == task) & (F.col("table") == "FLIGHTS"))
-        rows = replicate.data(records.where(F.col("topic") == f"{task}.flights"), table)
-        said.append(replicate.changes(rows, keys=replicate.keys(table)))
+    said = [
+        replicate.table_changes(
+            records.where(F.col("topic").isin("flights.metadata", f"{task}.flights")),
+            task=task,
+            table="FLIGHTS",
+        )
+        for task in ("schedule", "operations")
+    ]
     return merge(with_priorities(union_changes(*said), PRIORITIES), entity="flight", keys=KEYS)
 
 

@@ -11,10 +11,11 @@ The Replicate door: Qlik Replicate's message envelope.
 
 Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
 error; a data message in the rows of its table, good or in error; or it is waiting.
-`cdckit.rejects` takes what is in error out of any of these tables.
+`cdckit.rejects` takes what is in error out of any of these tables.  Who wants nothing but the changes
+of one table has them in one step with `table_changes`.
 """
 
-from cdckit.replicate.changes import changes
+from cdckit.replicate.changes import changes, table_changes
 from cdckit.replicate.data import data
 from cdckit.replicate.delayed import delayed
 from cdckit.replicate.envelope import decode
@@ -22,4 +23,14 @@ from cdckit.replicate.metadata import metadata, schema_zone
 from cdckit.replicate.tables import keys
 from cdckit.replicate.violations import Violation
 
-__all__ = ["Violation", "changes", "data", "decode", "delayed", "keys", "metadata", "schema_zone"]
+__all__ = [
+    "Violation",
+    "changes",
+    "data",
+    "decode",
+    "delayed",
+    "keys",
+    "metadata",
+    "schema_zone",
+    "table_changes",
+]

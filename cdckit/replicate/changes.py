@@ -10,6 +10,10 @@ from pyspark.sql import functions as F
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.rejects import ERROR_CODE
+from cdckit.replicate import tables
+from cdckit.replicate.data import data
+from cdckit.replicate.envelope import decode
+from cdckit.replicate.metadata import metadata, schema_zone
 from cdckit.schemas import require_columns, require_struct
 
 _READ = (
@@ -64,6 +68,39 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         F.when(is_leaving, F.col("before")).otherwise(F.col("data")).alias("data"),
         F.col("sent").alias("carried"),
     )
+
+
+def table_changes(records: DataFrame, *, task: str, table: str) -> DataFrame:
+    """
+    The changes of one table, straight from the records: the door in one step.
+
+    What it passes over, rejects and messages that wait for their metadata, is found with the steps
+    themselves: `decode`, `metadata`, `schema_zone`, `data`, `delayed`.
+
+    Args:
+        records: The metadata topic and the data topics, together; other tables' messages may be
+            among them.
+        task: The Replicate task.
+        table: The name of the table, as its metadata says it.
+
+    Returns:
+        What `changes` returns, under the keys of the metadata.
+
+    Raises:
+        InvalidArgument: The metadata knows no such table, or knows it in two schemas, or it has no key.
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: a small job for the schema zone of the table; lazily, what `data` costs, over all of *records*.
+
+    Source:
+        Replicate, message envelope; metadata messages and data messages.
+    """
+    zone = schema_zone(metadata(decode(records)))
+    known = zone.where((F.col("task") == task) & (F.col("table") == table))
+    found = tables.keys(known)
+    if not found:
+        raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
+    return changes(data(records, known), keys=found)
 
 
 def _key_differs(keys: Sequence[str]) -> Column:
