@@ -9,9 +9,18 @@ the questions that a history answers.
 from cdckit import replicate
 from cdckit.bitemporal import as_known, bitemporal, known_at
 from cdckit.changes import Priority, union_changes, with_priorities
+from cdckit.differences import changes_between, diff
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.history import as_of, current
+from cdckit.history import as_of, between, current, timeline, with_operation
 from cdckit.merge import merge
+from cdckit.periods import (
+    coalesce,
+    find_empty_periods,
+    find_gaps,
+    find_overlaps,
+    find_several_current,
+)
+from cdckit.provenance import blame, by_message, revoke, sources_of, with_messages
 from cdckit.rejects import drop_rejects, rejects
 from cdckit.sessions import session
 from cdckit.why import why
@@ -24,15 +33,30 @@ __all__ = [
     "WrongColumnType",
     "as_known",
     "as_of",
+    "between",
     "bitemporal",
+    "blame",
+    "by_message",
+    "changes_between",
+    "coalesce",
     "current",
+    "diff",
     "drop_rejects",
+    "find_empty_periods",
+    "find_gaps",
+    "find_overlaps",
+    "find_several_current",
     "known_at",
     "merge",
     "rejects",
     "replicate",
+    "revoke",
     "session",
+    "sources_of",
+    "timeline",
     "union_changes",
     "why",
+    "with_messages",
+    "with_operation",
     "with_priorities",
 ]
