@@ -37,7 +37,9 @@ def _bitemporal(spark: SparkSession, work: Path) -> Result:
     seconds, memory = took["bitemporal"].seconds, took["bitemporal"].peak_memory_mb
     digest = content_hash(spark.read.parquet(str(work / "beliefs.parquet")))
     ratio = seconds / took["merge"].seconds
-    return Result("bitemporal_1m_over_merge", round(ratio, 2), 4.0, "lower", round(seconds, 2), memory, digest)
+    return Result(
+        "bitemporal_1m_over_merge", round(ratio, 2), 4.0, "lower", round(seconds, 2), memory, digest
+    )
 
 
 def _why(spark: SparkSession, work: Path) -> Result:

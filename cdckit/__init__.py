@@ -3,7 +3,16 @@ cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
 of which turns records into changes (`cdckit.replicate`); `merge`, from changes to a history; and
-the questions that a history answers.
+the questions that a history answers:
+
+    what was in force      as_of, current, between, timeline, as_of_join
+    what changed           changes_between, diff, with_operation
+    what was believed      as_known, bitemporal, known_at
+    who said so            why, blame, by_message, sources_of, with_messages
+    what if                with_priorities, revoke, and merge again
+    is it sound            find_overlaps, find_gaps, find_several_current, find_empty_periods, coalesce
+
+In a notebook there are `cdckit.pictures`, `cdckit.widgets` and `cdckit.tables` besides, imported by name.
 """
 
 from cdckit import replicate
@@ -12,6 +21,7 @@ from cdckit.changes import Priority, union_changes, with_priorities
 from cdckit.differences import changes_between, diff
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.history import as_of, between, current, timeline, with_operation
+from cdckit.joins import Lookup, as_of_join
 from cdckit.merge import merge
 from cdckit.periods import (
     coalesce,
@@ -28,11 +38,13 @@ from cdckit.why import why
 __all__ = [
     "CdcError",
     "InvalidArgument",
+    "Lookup",
     "MissingColumns",
     "Priority",
     "WrongColumnType",
     "as_known",
     "as_of",
+    "as_of_join",
     "between",
     "bitemporal",
     "blame",
