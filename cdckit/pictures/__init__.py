@@ -1,0 +1,15 @@
+"""Pictures of changes and histories; import it yourself, since it needs matplotlib (extra `notebooks`).
+
+Every function runs one job, collects a bounded number of rows and returns a figure.  What the bound
+leaves out, the line under the title says.  In all of them a dark colour is an operation, a light one a
+source, a shade of grey-blue a value, and what is deleted is hatched; a marker at the beginning says the
+same without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
+"""
+
+from cdckit.pictures.arriving import arrivals
+from cdckit.pictures.bars import validity_bars
+from cdckit.pictures.look import PALETTE, SIZE, Look
+from cdckit.pictures.plane import bitemporal_plane
+from cdckit.pictures.provenance import provenance_map
+
+__all__ = ["PALETTE", "SIZE", "Look", "arrivals", "bitemporal_plane", "provenance_map", "validity_bars"]

@@ -1,0 +1,64 @@
+"""Instants, values and keys in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from matplotlib.dates import date2num
+from pyspark.sql import types as T
+
+from cdckit.provenance import MESSAGE_SOURCE
+
+
+def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:
+    return "unknown source" if row[column] is None else row[column]
+
+
+def days(instant: datetime) -> float:
+    """An instant as matplotlib counts it."""
+    return float(date2num(instant))  # type: ignore[no-untyped-call]
+
+
+def days_or_none(instant: datetime | None) -> float | None:
+    return None if instant is None else days(instant)
+
+
+def forms_of(value: str | None, kind: T.DataType) -> list[str]:
+    """A value in words, from the longest to the shortest."""
+    if value is None:
+        return ["null"]
+    if isinstance(kind, T.TimestampType):
+        instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(value))
+        forms = [f"{instant:%Y-%m-%d %H:%M:%S}"] if instant.second else []
+        return [*forms, f"{instant:%Y-%m-%d %H:%M}", f"{instant:%d %b %H:%M}", f"{instant:%H:%M}"]
+    return [one_line(value, 60), one_line(value, 24), one_line(value, 12)]
+
+
+def entity_text(key: Mapping[str, Any]) -> str:
+    shown = [
+        value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+        for value in key.values()
+    ]
+    return one_line(" ".join(shown), 60)
+
+
+def one_line(text: str, longest: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def with_number(number: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in its two largest units."""
+    left, parts = round(abs(seconds)), []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+        left %= size
+    return ("-" if seconds < 0 else "") + (" ".join(parts[:2]) or "0 s")

@@ -1,0 +1,244 @@
+"""The pictures, read back from what was drawn: bars, colours, labels and titles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from histories import Row, to_dataframe
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.dates import num2date
+from matplotlib.figure import Figure
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, pictures
+
+FIELDS = {"number": "int", "name": "string"}
+COLOUR = {name: look.colour for name, look in pictures.PALETTE.items()}
+DEPOT, SHOP = COLOUR["source 1"], COLOUR["source 2"]
+
+
+def at(clock: str) -> datetime:
+    return datetime.fromisoformat(f"2024-03-10T{clock}Z")
+
+
+def told(
+    message: str, number: int, name: str | None, clock: str, *, source: str = "shop", arrived: str = ""
+) -> Row:
+    """A message about a product; one without a name deletes it."""
+    effective = at(clock)
+    arrival = at(arrived) if arrived else effective + timedelta(seconds=1)
+    return {
+        "operation": "delete" if name is None else "upsert",
+        "effective_timestamp": effective,
+        "sequence": "",
+        "arrival": {
+            "timestamp": arrival, "topic": "t", "partition": 0, "offset": int(message[1:]), "record_number": 0
+        },
+        "message_id": message,
+        "source": source,
+        "priority": 0,
+        "data": {"number": number, "name": name},
+        "carried": {"number": True, "name": name is not None},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def changes(spark: SparkSession) -> DataFrame:
+    """A kettle of which one message comes late, and a mug that is deleted and comes back as a cup."""
+    said = [
+        told("m1", 1, "kettle", "09:00"),
+        told("m2", 2, "mug", "09:00"),
+        told("m3", 1, "teapot", "10:00"),
+        told("m4", 2, None, "11:00"),
+        told("m5", 1, "pot $1$", "09:30", source="depot", arrived="12:00"),
+        told("m6", 2, "cup", "13:00", source="depot"),
+    ]
+    again = {**said[0], "arrival": {**said[0]["arrival"], "timestamp": at("14:00")}}
+    return to_dataframe(spark, [*said, again], FIELDS).cache()
+
+
+@pytest.fixture(scope="module")
+def history(changes: DataFrame) -> DataFrame:
+    return merge(changes, entity="product", keys=["number"]).cache()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_open() -> Any:
+    yield
+    assert plt.get_fignums() == []
+
+
+def clock(number: float) -> str:
+    """An instant of an axis, to the second."""
+    return f"{num2date(number, tz=UTC) + timedelta(milliseconds=500):%H:%M:%S}"
+
+
+def bars(figure: Figure) -> list[tuple[str, str, str, str]]:
+    """Of each bar in the picture its row, its interval, its colour, and whether it is hatched."""
+    (axes,) = figure.axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    found = []
+    for bar in axes.patches:
+        place = round(bar.get_y() + bar.get_height() / 2)
+        interval = f"{clock(bar.get_x())[:5]} {clock(bar.get_x() + bar.get_width())[:5]}"
+        hatched = bar.get_hatch() is not None
+        colour = to_hex(bar.get_edgecolor() if hatched else bar.get_facecolor())
+        found.append((labels[place], interval, colour, "deleted" if hatched else ""))
+    return sorted(found)
+
+
+def words(axes: Axes) -> list[str]:
+    return sorted(text.get_text() for text in axes.texts)
+
+
+def test_a_bar_lasts_as_long_as_its_version_and_has_the_colour_of_its_operation(history: DataFrame) -> None:
+    figure = pictures.validity_bars(history, label="name")
+    assert bars(figure) == [
+        ("cup", "09:00 11:00", COLOUR["insert"], ""),
+        ("cup", "11:00 13:00", COLOUR["delete"], "deleted"),
+        ("cup", "13:00 13:24", COLOUR["recreate"], ""),  # open: to the edge, a tenth beyond what is known
+        ("teapot", "09:00 09:30", COLOUR["insert"], ""),
+        ("teapot", "09:30 10:00", COLOUR["update"], ""),
+        ("teapot", "10:00 13:24", COLOUR["update"], ""),
+    ]
+    title = "6 versions of 2 entities: 2 inserts, 2 updates, 1 delete, 1 recreate"
+    assert figure.get_suptitle() == title
+    assert figure.axes[0].get_xlabel() == "valid time (UTC)"
+
+
+def test_what_is_deleted_keeps_the_name_that_it_had(history: DataFrame) -> None:
+    figure = pictures.validity_bars(history.where("hour(valid_from_timestamp) < 13"), label="name")
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["mug", "teapot"]
+
+
+def test_by_source_a_bar_has_the_colour_of_who_began_the_version(
+    history: DataFrame, changes: DataFrame
+) -> None:
+    """And what the limit leaves out is said; the colours are those of all sources, not of those drawn."""
+    few = pictures.validity_bars(
+        history, label=["name", "number"], colour_by="source", changes=changes, limit=1
+    )
+    assert bars(few) == [
+        ("cup 2", "09:00 11:00", SHOP, ""),
+        ("cup 2", "11:00 13:00", SHOP, "deleted"),
+        ("cup 2", "13:00 13:24", DEPOT, ""),
+    ]
+    assert few.get_suptitle() == "3 versions of 1 entity: 1 begun by depot, 2 begun by shop"
+    assert few.axes[0].get_title(loc="left") == "1 of 2 entities"
+    assert [text.get_text() for text in few.legends[0].get_texts()] == ["depot", "shop", "deleted"]
+
+
+def test_a_cell_has_the_colour_of_the_source_of_its_value(history: DataFrame, changes: DataFrame) -> None:
+    """A cell ends where another message takes over, not where another field changes."""
+    figure = pictures.provenance_map(history, changes, {"number": 1})
+    assert bars(figure) == [
+        ("name", "09:00 09:30", SHOP, ""),
+        ("name", "09:30 10:00", DEPOT, ""),
+        ("name", "10:00 10:06", SHOP, ""),
+        ("number", "09:00 10:06", SHOP, ""),
+    ]
+    assert {"1", "kettle", "pot $1$"} <= set(words(figure.axes[0]))
+    assert figure.get_suptitle() == "1: 2 values from shop"
+
+
+def test_the_fields_are_those_asked_for_and_what_is_deleted_is_hatched(
+    history: DataFrame, changes: DataFrame
+) -> None:
+    figure = pictures.provenance_map(history, changes, {"number": 2}, fields=["name"], limit=2)
+    assert bars(figure) == [("name", "09:00 11:00", SHOP, ""), ("name", "11:00 13:00", SHOP, "deleted")]
+    assert "the first 2 versions" in figure.axes[0].get_title(loc="left")
+
+
+def test_a_change_is_late_if_something_as_new_had_arrived_before(changes: DataFrame) -> None:
+    """The message that comes a second time, five hours later, is no late change."""
+    figure = pictures.arrivals(changes, keys=["number"])
+    (axes,) = figure.axes
+    drawn = {
+        line.get_label(): [(clock(x), y) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]  # type: ignore[arg-type]
+        for line in axes.lines
+    }
+    assert drawn["depot, late"] == [("09:30:00", 9_000.0)]
+    assert drawn["depot"] == [("13:00:00", 1.0)]
+    assert sorted(drawn["shop"]) == [(f"{hour}:00:00", 1.0) for hour in ("09", "09", "10", "11")]
+    assert words(axes) == ["2 h 30 min"]
+    assert figure.get_suptitle() == "1 of 6 changes arrived late, by up to 2 h 30 min"
+
+
+def test_if_not_all_changes_are_drawn_the_latest_are(spark: SparkSession, changes: DataFrame) -> None:
+    """A second word about one instant is late, too: two are late, and the later one is drawn."""
+    second = to_dataframe(spark, [told("m7", 2, "bowl", "13:00", arrived="15:00")], FIELDS)
+    figure = pictures.arrivals(changes.union(second), keys=["number"], limit=1)
+    assert [line.get_label() for line in figure.axes[0].lines] == ["depot, late"]
+    assert figure.get_suptitle() == "2 of 7 changes arrived late, by up to 2 h 30 min"
+    assert figure.axes[0].get_title(loc="left").startswith("1 of 7 changes, late ones first; ")
+
+
+def test_a_rectangle_of_the_plane_is_what_was_believed_of_a_time(changes: DataFrame) -> None:
+    table = bitemporal(changes, entity="product", keys=["number"])
+    figure = pictures.bitemporal_plane(table, {"number": 1}, "name")
+    (axes,) = figure.axes
+    areas = [patch.get_bbox() for patch in axes.patches]  # type: ignore[attr-defined]
+    assert sorted((clock(a.y0), clock(a.y1), clock(a.x0), clock(a.x1)) for a in areas) == [
+        ("09:00:01", "10:00:01", "09:00:00", "10:07:12"),
+        ("10:00:01", "12:00:00", "09:00:00", "10:00:00"),
+        ("10:00:01", "12:21:36", "10:00:00", "10:07:12"),
+        ("12:00:00", "12:21:36", "09:00:00", "09:30:00"),
+        ("12:00:00", "12:21:36", "09:30:00", "10:00:00"),
+    ]
+    assert len({patch.get_facecolor() for patch in axes.patches}) == 3
+    assert {"kettle", "pot $1$", "teapot"} <= set(words(axes))
+    assert figure.get_suptitle() == "name of 1: 3 values, known up to 2 h 30 min after they began"
+
+
+def test_of_an_unknown_entity_there_is_a_sentence(history: DataFrame, changes: DataFrame) -> None:
+    figure = pictures.provenance_map(history, changes, {"number": 3})
+    assert (figure.get_suptitle(), figure.axes[0].patches[:]) == ("The history has no entity 3.", [])
+    table = bitemporal(changes.limit(0), entity="product", keys=["number"])
+    figure = pictures.bitemporal_plane(table, {"number": 3}, "name")
+    assert figure.get_suptitle() == "The table has no entity 3."
+    assert pictures.validity_bars(history.limit(0), label="name").get_suptitle() == (
+        "The history has no version."
+    )
+    assert pictures.arrivals(changes.limit(0), keys=["number"]).get_suptitle() == (
+        "There is no change with both times."
+    )
+
+
+def test_a_notebook_shows_a_picture_without_pyplot(history: DataFrame) -> None:
+    figure: Any = pictures.validity_bars(history.limit(0), label="name")
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda h, c: pictures.validity_bars(h, label="colour"), "label"),
+        (lambda h, c: pictures.validity_bars(h, label="name", colour_by="mood"), "colour_by"),
+        (lambda h, c: pictures.validity_bars(h, label="name", colour_by="source"), "changes"),
+        (lambda h, c: pictures.validity_bars(h, label="name", limit=0), "limit"),
+        (lambda h, c: pictures.provenance_map(h, c, {}), "key"),
+        (lambda h, c: pictures.provenance_map(h, c, {"number": 1}, fields=["colour"]), "fields"),
+        (lambda h, c: pictures.arrivals(c, keys=["colour"]), "keys"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    history: DataFrame, changes: DataFrame, call: Callable[..., Figure], argument: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=f" needs {argument} to be "):
+        call(history, changes)
+
+
+def test_a_naive_instant_in_a_key_is_refused(history: DataFrame, changes: DataFrame) -> None:
+    dated = history.withColumn("bought", history["valid_from_timestamp"])
+    with pytest.raises(InvalidArgument, match=r"needs key\['bought'\] to be an aware datetime"):
+        pictures.provenance_map(dated, changes, {"bought": datetime(2024, 3, 10)})
+
+
+def test_a_missing_column_is_named(history: DataFrame) -> None:
+    with pytest.raises(MissingColumns, match=r"bitemporal_plane\(\) needs the columns system_from_timestamp"):
+        pictures.bitemporal_plane(history, {"number": 1}, "name")
