@@ -12,7 +12,7 @@ the questions that a history answers:
     what if                with_priorities, revoke, and merge again
     is it sound            find_overlaps, find_gaps, find_several_current, find_empty_periods, coalesce
 
-In a notebook there are `cdckit.pictures`, `cdckit.widgets` and `cdckit.tables` besides, imported by name.
+In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
 from cdckit import replicate
@@ -33,6 +33,7 @@ from cdckit.periods import (
 from cdckit.provenance import blame, by_message, revoke, sources_of, with_messages
 from cdckit.rejects import drop_rejects, rejects
 from cdckit.sessions import session
+from cdckit.tables import show
 from cdckit.why import why
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "replicate",
     "revoke",
     "session",
+    "show",
     "sources_of",
     "timeline",
     "union_changes",

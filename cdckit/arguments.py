@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -28,7 +28,8 @@ def require_period(start: datetime, end: datetime | None, *, function: str) -> t
     if end is None:
         return first, F.lit(None).cast("timestamp")
     last = require_instant(end, "end", function=function)
-    if end <= start:
+    # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
+    if end.astimezone(UTC) <= start.astimezone(UTC):
         raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
     return first, last
 

@@ -1,0 +1,208 @@
+"""Whose word counts how much, and what the history then says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.arguments import as_text, require_instant
+from cdckit.changes import UPSERT
+from cdckit.differences import diff
+from cdckit.errors import InvalidArgument
+from cdckit.history import (
+    VALID_FROM,
+    VALID_TO,
+    as_of,
+    current,
+)
+from cdckit.identifiers import guid
+from cdckit.merge import merge
+from cdckit.schemas import require_struct
+from cdckit.tables import HistoryTable, show
+from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
+
+_MOST_SOURCES = 50
+_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
+
+
+def priority_board(
+    changes: DataFrame,
+    *,
+    entity: str,
+    keys: Sequence[str],
+    at: datetime | None = None,
+    rows: int = 20,
+    provenance: bool = True,
+    zone: tzinfo = UTC,
+) -> Panel:
+    """
+    What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
+
+    There is a number for each source, the entity priority of its changes.  Fields that have a priority
+    of their own (`field_priorities`) keep it, and so do the changes of a source whose number was never
+    touched: where they differ, the number begins with the highest.
+
+    Args:
+        changes: One row per change, of at most 50 sources.
+        entity: As for `merge`.
+        keys: As for `merge`.
+        at: The instant to show, aware; None shows what is current.
+        rows: As for `show`, for each of the two tables.
+        provenance: As for `show`.
+        zone: As for `show`; the changed values are text already, as `diff` gives them, instants among
+            them in the zone of the session.
+
+    Returns:
+        A panel: the numbers; the entities as they stand at *at*, by key; and, after a move, the
+        values at *at* that this move changed, with the messages they came from.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *at* is naive.  And when
+            it is displayed: the changes are of more than 50 sources.
+
+    Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
+    three merges, of all changes, and one more scan of their keys.
+    """
+    board = _Board(changes, entity, tuple(keys), at, rows, provenance, zone)
+    merge(changes, entity=entity, keys=keys)
+    if at is not None:
+        require_instant(at, "at", function="priority_board")
+    board.table({})
+
+    def build(library: Any, first: Callable[[], Page]) -> Any:
+        area = Area(library, first)
+        chosen: dict[str | None, int] = {}
+
+        def move(source: str | None, change: Mapping[str, Any]) -> None:
+            before = dict(chosen)
+            chosen[source] = change["new"]
+            words = f"{_name(source)}: {change['old']} → {change['new']}"
+            area.show(lambda: board.page(before, dict(chosen), words))
+
+        numbers = []
+        for found in board.sources:
+            number = library.BoundedIntText(
+                value=found.highest,
+                min=_LOWEST_PRIORITY,
+                max=_HIGHEST_PRIORITY,
+                description=_name(found.source),
+                style={"description_width": "initial"},
+                layout=library.Layout(width="auto"),
+            )
+            number.observe(partial(move, found.source), names="value")
+            numbers.append(number)
+        return library.VBox([library.HBox(numbers, layout=library.Layout(flex_flow="wrap")), area.widget])
+
+    return Panel(board.first, build)
+
+
+class _Source(NamedTuple):
+    """A source, and the lowest and highest entity priority of its changes."""
+
+    source: str | None
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The changes, and how to show them; *chosen* is the priority by source, where it was touched."""
+
+    changes: DataFrame
+    entity: str
+    keys: tuple[str, ...]
+    at: datetime | None
+    rows: int
+    provenance: bool
+    zone: tzinfo
+
+    @cached_property
+    def sources(self) -> list[_Source]:
+        ends = F.min("priority").alias("lowest"), F.max("priority").alias("highest")
+        found = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
+        if len(found) > _MOST_SOURCES:
+            needed = f"of at most {_MOST_SOURCES} sources"
+            raise InvalidArgument("priority_board", "changes", needed, f"of {len(found)} or more")
+        return [_Source(*row) for row in found]
+
+    def first(self) -> Page:
+        said = ", ".join(_name(each.source) + " " + _between(each) for each in self.sources)
+        return Page(((f"{self._when}, with the priorities {said}", self.table({})),))
+
+    def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
+        changed = show(self._changed(before, after), rows=self.rows, order_by=["key", "field"])
+        return Page(
+            ((f"{self._when}, with {words}", self.table(after)), ("Values that this changed", changed))
+        )
+
+    def table(self, chosen: Mapping[str | None, int]) -> HistoryTable:
+        return show(
+            self._standing(chosen, deletes=False),
+            rows=self.rows,
+            order_by=self.keys,
+            provenance=self.provenance,
+            zone=self.zone,
+        )
+
+    @property
+    def _when(self) -> str:
+        return "current" if self.at is None else f"as of {instant_text(self.at, self.zone)}"
+
+    def _standing(self, chosen: Mapping[str | None, int], *, deletes: bool) -> DataFrame:
+        priority = F.col("priority")
+        for source, number in chosen.items():
+            is_source = F.col("source").eqNullSafe(F.lit(source).cast("string"))
+            priority = F.when(is_source, F.lit(number)).otherwise(priority)
+        ranked = self.changes.withColumn("priority", priority.cast("int"))
+        history = merge(ranked, entity=self.entity, keys=self.keys)
+        if self.at is None:
+            return current(history, deletes=deletes)
+        return as_of(history, self.at, deletes=deletes)
+
+    def _changed(self, before: Mapping[str | None, int], after: Mapping[str | None, int]) -> DataFrame:
+        differing = diff(self._standing(before, deletes=True), self._standing(after, deletes=True))
+        ends = F.col(VALID_TO)
+        # Of versions that stand now the differences end never; those of another instant may lie around it.
+        stands = ends.isNull()
+        if self.at is not None:
+            stands = (F.col(VALID_FROM) <= F.lit(self.at)) & (stands | (ends > F.lit(self.at)))
+        return (
+            differing.where(stands)
+            .join(self._names(), on="guid", how="left")
+            .select(
+                "key",
+                "field",
+                F.col("a_value").alias("before"),
+                F.col("b_value").alias("after"),
+                "a_message",
+                "b_message",
+            )
+        )
+
+    def _names(self) -> DataFrame:
+        """The key of each entity as text; from the changes, since that costs no further merge."""
+        data = require_struct(self.changes, "data", function="priority_board")
+        key = {name: F.col("data").getField(name) for name in self.keys}
+        identity = F.col("guid") if "guid" in self.changes.columns else guid(self.entity, key)
+        texts = [as_text(column, data[name].dataType) for name, column in key.items()]
+        named = self.changes.where(F.col("operation") == UPSERT)
+        return (
+            named.select(identity.alias("guid"), joined_text(texts).alias("key"))
+            .groupBy("guid")
+            .agg(F.max("key").alias("key"))
+        )
+
+
+def _name(source: str | None) -> str:
+    return "(no source)" if source is None else source
+
+
+def _between(source: _Source) -> str:
+    one = source.lowest == source.highest
+    return str(source.highest) if one else f"{source.lowest} to {source.highest}"

@@ -1,0 +1,124 @@
+"""A table as of the instant that a slider stands at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.arguments import require_fields, require_instant
+from cdckit.errors import InvalidArgument
+from cdckit.history import (
+    STANDARD_COLUMNS,
+    as_of,
+    business_fields,
+)
+from cdckit.schemas import quoted
+from cdckit.tables import short_instants, show
+from cdckit.widgets.panel import Area, Page, Panel, instant_text
+
+_MOST_INSTANTS = 10_000
+
+
+def as_of_slider(
+    history: DataFrame,
+    instants: Sequence[datetime] | tuple[datetime, datetime, timedelta],
+    *,
+    fields: Sequence[str] | None = None,
+    rows: int = 20,
+    order_by: str | Sequence[str] | None = None,
+    provenance: bool = False,
+    zone: tzinfo = UTC,
+) -> Panel:
+    """
+    A history as it stood at the instant that a slider chooses.
+
+    Args:
+        history: One row per version.
+        instants: The instants to choose from, aware, at most 10,000 of them: as a sequence, or as (start,
+            end, step), where *end* is one of them if the steps meet it.
+        fields: The business fields to show, without it all.
+        rows: As for `show`.
+        order_by: As for `show`; without it the table is ordered by the fields that it shows, from the left.
+        provenance: As for `show`.
+        zone: As for `show`.
+
+    Returns:
+        A panel: the slider and the table, which begins with the first of *instants*.
+
+    Raises:
+        MissingColumns, WrongColumnType: As `as_of`.
+        InvalidArgument: An instant is naive, there are none or too many, or the step is not positive; a
+            field is none of *history*; as `show`.
+
+    Cost: nothing at the call; at the first display and at each move one job that reads *history*.
+    """
+    listed = _instants(instants)
+    known = business_fields(history)
+    shown = known.names if fields is None else require_fields(fields, known.names, "fields", function=_SLIDER)
+    kept = history.select(
+        *(quoted(name) for name in shown),
+        *(name for name in STANDARD_COLUMNS if name in history.columns),
+    )
+    sortable = [name for name in shown if _can_be_sorted(known[name].dataType)]
+
+    def page(at: datetime) -> Page:
+        table = show(
+            as_of(kept, at),
+            rows=rows,
+            order_by=order_by or sortable or None,
+            provenance=provenance,
+            zone=zone,
+        )
+        return Page(((f"as of {instant_text(at, zone)}", table),))
+
+    page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
+
+    def build(library: Any, first: Callable[[], Page]) -> Any:
+        labels, _ = short_instants(listed, zone)
+        slider = library.SelectionSlider(
+            options=list(zip(labels, listed, strict=True)),
+            description="as of",
+            continuous_update=False,
+            layout=library.Layout(width="95%"),
+        )
+        area = Area(library, first)
+        slider.observe(lambda change: area.show(partial(page, change["new"])), names="value")
+        return library.VBox([slider, area.widget])
+
+    return Panel(partial(page, listed[0]), build)
+
+
+_SLIDER = "as_of_slider"
+
+
+def _instants(instants: Sequence[datetime] | tuple[datetime, datetime, timedelta]) -> list[datetime]:
+    listed: list[Any] = list(instants)
+    if len(listed) == 3 and isinstance(listed[2], timedelta):
+        return _steps(*listed)
+    for instant in listed:
+        require_instant(instant, "instants", function=_SLIDER)
+    if not 1 <= len(listed) <= _MOST_INSTANTS:
+        raise InvalidArgument(
+            _SLIDER, "instants", f"1 to {_MOST_INSTANTS} instants", f"{len(listed)} instants"
+        )
+    return listed
+
+
+def _steps(start: Any, end: Any, step: timedelta) -> list[datetime]:
+    for instant in (start, end):
+        require_instant(instant, "instants", function=_SLIDER)
+    # In UTC: Python counts the hours between two datetimes of one zone on the clock at the wall.
+    first, last = start.astimezone(UTC), end.astimezone(UTC)
+    if step <= timedelta(0) or last < first or (last - first) // step >= _MOST_INSTANTS:
+        needed = f"a start, an end not before it, and a step that makes at most {_MOST_INSTANTS} instants"
+        raise InvalidArgument(_SLIDER, "instants", needed, (start.isoformat(), end.isoformat(), str(step)))
+    return [first + number * step for number in range((last - first) // step + 1)]
+
+
+def _can_be_sorted(kind: T.DataType) -> bool:
+    return isinstance(kind, T.AtomicType) and not isinstance(kind, T.VariantType)
