@@ -46,7 +46,7 @@ def _why(spark: SparkSession, work: Path) -> Result:
     source = work / "changes_2000000_200000.parquet"
     frame = _stored(source, lambda: random_changes(spark, 2_000_000, 200_000), spark)
     at = datetime(2013, 3, 1, tzinfo=UTC)
-    told = why(frame, {"number": 4711}, "gate", at=at)
+    told = why(frame, {"number": 4711}, "gate", keys=["number"], at=at)
     runs: dict[str, Callable[[], object]] = {
         "filtered scan": lambda: frame.where("data.number = 4711").collect(),
         "why": lambda: told.collect(),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import reduce
+from numbers import Integral, Real
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -14,12 +16,23 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.schemas import quoted
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def require_instant(at: datetime, argument: str, *, function: str) -> Column:
     """The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone."""
+    return F.timestamp_micros(F.lit(microseconds(at, argument, function=function)))
+
+
+def microseconds(at: datetime, argument: str, *, function: str) -> int:
+    """
+    The instant as microseconds since 1970.
+
+    Not by Spark's own literal, which counts instants before 1582 by another calendar.
+    """
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise InvalidArgument(function, argument, "an aware datetime (one with tzinfo)", at)
-    return F.lit(at)
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def require_period(start: datetime, end: datetime | None, *, function: str) -> tuple[Column, Column]:
@@ -47,7 +60,8 @@ def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", 
     The condition that a row is of the entity with that key, null being a value like any other.
 
     Args:
-        key: Value by field.  A part of the key speaks of every entity that has these values.
+        key: Value by field, of the field's type.  A part of the key speaks of every entity that has
+            these values.
         known: The fields that a key may name, with their types.
         within: The struct column that holds them; without it they are columns of the frame.
         function: Who asks, for errors.
@@ -57,11 +71,36 @@ def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", 
     require_fields(key, known.fieldNames(), "key", function=function)
     conditions = []
     for name, value in key.items():
-        if isinstance(known[name].dataType, T.TimestampType) and value is not None:
-            require_instant(value, f"key[{name!r}]", function=function)
-        column = F.col(within).getField(name) if within else F.col(quoted(name))
-        conditions.append(column.eqNullSafe(F.lit(value)))
+        literal = _literal(value, known[name].dataType, f"key[{name!r}]", function)
+        inside = within and name != "guid"
+        column = F.col(within).getField(name) if inside else F.col(quoted(name))
+        conditions.append(column.eqNullSafe(literal))
     return reduce(Column.__and__, conditions)
+
+
+def _literal(value: Any, kind: T.DataType, argument: str, function: str) -> Column:
+    """The value as a column of its field's type: Spark itself would take the text "01" for the number 1."""
+    if value is None:
+        return F.lit(None)
+    if isinstance(kind, T.TimestampType):
+        return require_instant(value, argument, function=function)
+    needed = next((classes for kinds, classes in _PYTHON.items() if isinstance(kind, kinds)), (object,))
+    # A bool is an int to Python, and a datetime a date.
+    if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) not in needed):
+        raise InvalidArgument(function, argument, f"a value of the type {kind.simpleString()}", value)
+    return F.lit(value)
+
+
+_PYTHON: dict[Any, tuple[type, ...]] = {
+    (T.StringType, T.VarcharType, T.CharType): (str,),
+    T.BooleanType: (bool,),
+    T.IntegralType: (Integral,),
+    T.DecimalType: (Decimal, Integral),
+    T.FractionalType: (Real,),
+    T.DateType: (date,),
+    T.TimestampNTZType: (datetime,),
+    T.BinaryType: (bytes, bytearray),
+}
 
 
 def require_instants(frame: DataFrame, at: Column, argument: str, *, function: str) -> Column:
@@ -70,10 +109,3 @@ def require_instants(frame: DataFrame, at: Column, argument: str, *, function: s
     if not isinstance(found, T.TimestampType):
         raise WrongColumnType(function, argument, "timestamp", found.simpleString())
     return at
-
-
-def as_text(value: Column, kind: T.DataType) -> Column:
-    """A value of any type as text, null for null: nested ones as JSON, binary as hex digits."""
-    if isinstance(kind, T.StructType | T.ArrayType | T.MapType | T.VariantType):
-        return F.to_json(value)
-    return F.lower(F.hex(value)) if isinstance(kind, T.BinaryType) else value.cast("string")

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import as_text, require_period
+from cdckit.arguments import require_period
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
@@ -21,8 +21,8 @@ from cdckit.history import (
     provenance_type,
     standard_columns,
 )
-from cdckit.periods import comparable
 from cdckit.schemas import quoted, require_struct, require_types
+from cdckit.values import as_text, comparable
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 
@@ -247,9 +247,14 @@ def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
 
 def _events(history: DataFrame, side: str) -> DataFrame:
     """Each version where it begins, and nothing where it ends: only there can a state change."""
-    versions = _versions(history).withColumnRenamed("version", side)
-    ends = history.where(F.col(VALID_TO).isNotNull()).select("guid", F.col(VALID_TO).alias("begins"))
-    return versions.unionByName(ends, allowMissingColumns=True)
+    versions = _versions(history)
+    version = F.col("version")
+    begun = F.struct(F.col("begins"), version.alias(side))
+    nothing = F.lit(None).cast(versions.schema["version"].dataType)
+    ended = F.struct(version.getField("ends").alias("begins"), nothing.alias(side))
+    # Both from one row: a union would compute the history twice.
+    events = versions.select("guid", F.inline(F.array(begun, ended)))
+    return events.where(F.col("begins").isNotNull())
 
 
 def _not_ended(side: str) -> Column:

@@ -233,8 +233,8 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
 
     Args:
         history: One row per version, all versions of each entity.
-        key: Value by business field, null being a value like any other.  Key fields keep their values
-            in deleted versions.  A part of the key, or a field that is no key, stands for every
+        key: Value by business field or `guid`, null being a value like any other.  Key fields keep
+            their values in deleted versions.  A part of the key, or a field that is no key, stands for every
             entity that had these values in one of its versions: a timeline is never cut to pieces.
 
     Returns:
@@ -264,7 +264,8 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     """
     require_types(history, standard_columns("guid", VALID_FROM, DELETED), function="timeline")
     require_free(history, "operation", function="timeline")
-    asked = of_entity(key, business_fields(history), function="timeline")
+    known = T.StructType([history.schema["guid"], *business_fields(history)])
+    asked = of_entity(key, known, function="timeline")
     # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
     guids = F.broadcast(history.where(asked).select("guid").distinct())
     found = history.join(guids, on="guid", how="left_semi")

@@ -13,16 +13,9 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "cdckit")
+from cdckit.values import EXACT_JSON
 
-# Spelled out because Spark's defaults follow the session's zone, and a guid must not.
-_JSON_OPTIONS = {
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    # Spark's own cuts a timestamp without a zone to milliseconds: two keys would share a guid.
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "dateFormat": "yyyy-MM-dd",
-}
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "cdckit")
 
 
 def guid(entity: str, key: Mapping[str, Column]) -> Column:
@@ -48,7 +41,7 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     'e5d2e9d5-3392-53e3-8df4-cbded0d4a616'
     """
     parts = F.struct(*(column.alias(name) for name, column in key.items()))
-    name = F.to_json(F.struct(F.lit(entity).alias("entity"), parts.alias("key")), _JSON_OPTIONS)
+    name = F.to_json(F.struct(F.lit(entity).alias("entity"), parts.alias("key")), EXACT_JSON)
     digest = F.sha1(F.concat(F.lit(NAMESPACE.bytes), F.encode(name, "utf-8")))
     # The 13th hex digit is the version; the top two bits of the 17th are the variant, 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
@@ -105,7 +98,7 @@ def _json_parts(name: str, values: pa.Array) -> list[str]:
 
 
 def _json_text(kind: pa.DataType) -> Callable[[Any], str]:
-    if pa.types.is_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted
     return _boolean if pa.types.is_boolean(kind) else str
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import as_text, require_fields
+from cdckit.arguments import require_fields
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -21,6 +21,7 @@ from cdckit.history import (
     business_fields,
 )
 from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
+from cdckit.values import as_text
 
 _FUNCTION = "as_of_join"
 
@@ -55,7 +56,8 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, at: str) -> DataFrame:
     A version is closed at its start and open at its end: a fact at the instant at which one version
     ends and the next starts gets the next.  Deleted versions match nothing, and neither do facts
     before the first version or without a time.  A null in a key is a value like any other, as it is
-    in `merge`: it matches null.
+    in `merge`: it matches null.  (Where null means that nothing is known, and several entities have
+    it, leave them out: `history.where("gate IS NOT NULL")`.)
 
     Args:
         facts: One row per fact, of any columns.

@@ -82,8 +82,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
             that `data` does not have; or a field of `data` has the name of a standard column of a
             history.
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
-            column): a change lacks its effective timestamp, message, priority or record number, or
-            its operation is neither upsert nor delete.
+            column): a change lacks its effective timestamp, message, priority, record number or, where
+            that is the identity, guid; or its operation is neither upsert nor delete.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more.
@@ -105,7 +105,12 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     +------+------+--------------------+-----------------+--------------+
     <BLANKLINE>
     """
-    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge")
+    return merged(changes, entity=entity, keys=keys, function="merge")
+
+
+def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
+    """What `merge` does, for functions whose errors should bear their own names."""
+    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function=function)
     schema = history_schema(ordered.data)
     made = ordered.changes.mapInArrow(
         partial(versions, layout=ordered.layout, schema=to_arrow_schema(schema)), schema
@@ -128,9 +133,14 @@ def sorted_by_entity(
     keys: Sequence[str],
     function: str,
     more: Mapping[str, Column] = MappingProxyType({}),
+    reserved: Sequence[str] = (),
 ) -> Sorted:
-    """The changes of each entity in one partition, in their order, and *more* columns beside them."""
-    data = _checked_fields(changes, keys, function)
+    """
+    The changes of each entity in one partition, in their order, and *more* columns beside them.
+
+    *reserved* are names that the result will have, beside those of every history: no field may.
+    """
+    data = _checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
     priorities = _fields_with_priority(changes, names, function)
@@ -178,13 +188,15 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
     )
 
 
-def _checked_fields(changes: DataFrame, keys: Sequence[str], function: str) -> T.StructType:
+def _checked_fields(
+    changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str
+) -> T.StructType:
     require_changes(changes, function=function)
     data = require_struct(changes, "data", function=function)
     names = data.fieldNames()
     if isinstance(keys, str) or not keys or set(keys) - set(names) or len(set(keys)) != len(keys):
         raise InvalidArgument(function, "keys", f"a list of distinct fields among {', '.join(names)}", keys)
-    taken = [name for name in names if name.lower() in STANDARD_COLUMNS]
+    taken = [name for name in names if name.lower() in reserved]
     if taken:
         needed = "free of the names of a history's own columns: rename these fields first"
         raise InvalidArgument(function, "data", needed, taken)

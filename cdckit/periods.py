@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.arguments import as_text, require_fields
+from cdckit.arguments import require_fields
 from cdckit.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -21,6 +20,7 @@ from cdckit.history import (
     standard_columns,
 )
 from cdckit.schemas import quoted, require_struct, require_types
+from cdckit.values import comparable
 
 
 def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
@@ -231,21 +231,8 @@ def find_empty_periods(history: DataFrame) -> DataFrame:
     return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
 
 
-def comparable(value: Column, kind: T.DataType) -> Column:
-    """A value in a form that Spark can compare: maps and variants have no equality there, so their JSON."""
-    return value if _has_equality(kind) else as_text(value, kind)
-
-
-def _has_equality(kind: T.DataType) -> bool:
-    if isinstance(kind, T.StructType):
-        return all(_has_equality(field.dataType) for field in kind.fields)
-    if isinstance(kind, T.ArrayType):
-        return _has_equality(kind.elementType)
-    return not isinstance(kind, T.MapType | T.VariantType)
-
-
 def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:
-    columns = [*HISTORY_SCHEMA.fieldNames()[:4], *names, SOURCE_MESSAGE]
+    columns = ["guid", VALID_FROM, VALID_TO, DELETED, *names, SOURCE_MESSAGE]
     chosen = [F.col(quoted(column)) for column in columns]
     if FIELD_PROVENANCE in history.columns:
         entries = require_struct(history, FIELD_PROVENANCE, function="coalesce").fieldNames()

@@ -11,33 +11,29 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import as_text, of_entity, require_instant
+from cdckit.arguments import of_entity, require_instant
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
     FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
     SOURCE_MESSAGE,
     VALID_FROM,
     VALID_TO,
     as_of,
     current,
     provenance_type,
+    standard_columns,
 )
 from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
+from cdckit.values import as_text, comparable
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"
 
 _GUID = "guid"
-_VERSION = T.StructType(
-    [
-        T.StructField(_GUID, T.StringType()),
-        T.StructField(VALID_FROM, T.TimestampType()),
-        T.StructField(VALID_TO, T.TimestampType()),
-        T.StructField(DELETED, T.BooleanType()),
-    ]
-)
+_SAID_WITH = (T.StructField("message", T.StringType()), T.StructField("priority", T.IntegerType()))
 _MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
 
 
@@ -84,7 +80,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     <BLANKLINE>
     """
     fields = _fields_with_provenance(history, function="blame")
-    identity = T.StructType([_VERSION[_GUID], *fields.fields[1:]])
+    identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
     asked = of_entity(key, identity, function="blame")
     if at is None:
         in_force, known = current(history, deletes=True), history
@@ -329,7 +325,7 @@ def _fields_with_provenance(history: DataFrame, *, function: str) -> T.StructTyp
 
     Taken from `field_provenance`: what somebody added to the history beside its fields is not one.
     """
-    require_types(history, _VERSION, function=function)
+    require_types(history, standard_columns(_GUID, VALID_FROM, VALID_TO, DELETED), function=function)
     provenance = require_struct(history, FIELD_PROVENANCE, function=function)
     if _GUID not in provenance.fieldNames():
         needed = f"a struct with the entry {_GUID}"
@@ -355,7 +351,7 @@ def _said(history: DataFrame, fields: T.StructType) -> DataFrame:
         value = F.col(quoted(field.name))
         entry = F.col(FIELD_PROVENANCE).getField(_GUID if field.name == DELETED else field.name)
         part = F.struct(
-            (value if _can_compare(field.dataType) else as_text(value, field.dataType)).alias("value"),
+            value.alias("value"),
             entry.getField("m").alias("message"),
             entry.getField("p").alias("priority"),
         )
@@ -369,9 +365,13 @@ def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
     before = versions.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
     follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
     begins = []
-    for index, _ in enumerate(fields):
-        now, then = F.col("said"), F.col("before").getField("said")
-        same = now.getField(_place(index)).eqNullSafe(then.getField(_place(index)))
+    for index, field in enumerate(fields):
+        kind = T.StructType([T.StructField("value", field.dataType), *_SAID_WITH])
+        now, then = (
+            comparable(said.getField(_place(index)), kind)
+            for said in (F.col("said"), F.col("before").getField("said"))
+        )
+        same = now.eqNullSafe(then)
         begins.append(~(follows & same))
     return before.withColumn("begins", F.array(*begins)).drop("before")
 
@@ -382,7 +382,7 @@ def _told(index: int, field: T.StructField) -> list[Column]:
     value = part.getField("value")
     return [
         F.lit(field.name).alias("field"),
-        (as_text(value, field.dataType) if _can_compare(field.dataType) else value).alias("value"),
+        as_text(value, field.dataType).alias("value"),
         part.getField("message").alias("message"),
         part.getField("priority").alias("priority"),
     ]
@@ -394,12 +394,3 @@ def _message(index: int) -> Column:
 
 def _place(index: int) -> str:
     return f"field_{index}"
-
-
-def _can_compare(kind: T.DataType) -> bool:
-    """Whether Spark compares values of this type: maps and variants it does not, at any depth."""
-    if isinstance(kind, T.StructType):
-        return all(_can_compare(field.dataType) for field in kind)
-    if isinstance(kind, T.ArrayType):
-        return _can_compare(kind.elementType)
-    return not isinstance(kind, T.MapType | T.VariantType)

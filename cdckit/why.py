@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from cdckit.arguments import of_entity, require_fields, require_instant
+from cdckit.arguments import microseconds, of_entity, require_fields
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import ARRIVED, GUID
+from cdckit.kernel.layout import GUID
 from cdckit.kernel.verdicts import Question, verdicts
 from cdckit.merge import sorted_by_entity
 from cdckit.schemas import require_struct
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FOREVER = 2**63 - 1
 
 
 def why(
@@ -29,29 +26,30 @@ def why(
     key: Mapping[str, Any],
     field: str,
     *,
+    keys: Sequence[str],
     at: datetime,
     known_at: datetime | None = None,
-    keys: Sequence[str] | None = None,
 ) -> DataFrame:
     """
     Every message that spoke of one value, in order, and what became of its word.
 
     Args:
         changes: One row per change.
-        key: The entity: the value of each of its key fields, all those that `merge` was given as
-            keys; or `{"guid": ...}` where the changes have that column.
+        key: The entity: the value of each of its key fields; or `{"guid": ...}`, and nothing else,
+            where the changes have that column.
         field: The field that is asked about.
         at: The time that is asked about, aware: what the value was then.
         known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
-            it everything that is known counts.
-        keys: The key fields, where *key* is a guid: a delete does not touch them.
+            it everything that is known counts; with it, a message without a time of arrival never does.
+        keys: As for `merge`.
 
     Returns:
         One row per change that carried the field, or deleted the entity: `step` (1, 2, … in the order in
         which they count), `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`,
-        `operation`, `value` (what it said; null if it deleted), `priority` (of this field), `verdict`,
-        `reason` (the verdict in words), `by_message` and `by_priority` (the message that overruled
-        it, null where none did).  The verdicts are
+        `operation`, `value` (what it said; null if it deleted), `priority`, `verdict`, `reason` (the
+        verdict in words), `by_message` and `by_priority` (the message that overruled it, null where
+        none did).  Priorities are those of the field; where the row as a whole decided (a delete that
+        was too weak, a word about what was deleted), those of the row.  The verdicts are
 
         - WON: it is the value that stands; at most one row, and none where the field was never set;
         - SUPERSEDED: it stood until a later message, or a delete, took its place;
@@ -66,8 +64,10 @@ def why(
         Ordered by `step`.  Nothing for a key that no change has.
 
     Raises:
-        MissingColumns, WrongColumnType, InvalidArgument: As `merge`; *key* or *field* is not of the
-            changes; *at* or *known_at* is naive; *key* is a guid and *keys* is missing.
+        MissingColumns, WrongColumnType: As `merge`.
+        InvalidArgument: As `merge`; *key* does not name exactly the keys, or the guid where there is one,
+            or has a value of another type; *field* is not of the changes; *at* or *known_at* is naive.
+        PythonException: When the result is computed, as `merge`.
 
     Cost: one scan with a filter; then the entity's changes, all in one partition and in memory.
 
@@ -76,7 +76,7 @@ def why(
 
     >>> from datetime import datetime, timezone
     >>> noon = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)
-    >>> told = why(changes, {"number": 1}, "name", at=noon)
+    >>> told = why(changes, {"number": 1}, "name", keys=["number"], at=noon)
     >>> told.select("step", "message_id", "value", "verdict", "by_message").show()
     +----+----------+------+----------+----------+
     |step|message_id| value|   verdict|by_message|
@@ -89,16 +89,14 @@ def why(
     require_changes(changes, function="why")
     data = require_struct(changes, "data", function="why")
     (field,) = require_fields([field], data.fieldNames(), "field", function="why")
-    names = _key_fields(key, keys, data)
     question = Question(
         data.fieldNames().index(field),
-        _microseconds(at, "at"),
-        _FOREVER if known_at is None else _microseconds(known_at, "known_at"),
+        microseconds(at, "at", function="why"),
+        None if known_at is None else microseconds(known_at, "known_at", function="why"),
     )
-    more = {ARRIVED: F.col("arrival.timestamp"), "source": F.col("source")}
-    ordered = sorted_by_entity(
-        changes.where(_of_key(changes, key, data)), entity="", keys=names, function="why", more=more
-    )
+    more = {"arrival_timestamp": F.col("arrival.timestamp"), "source": F.col("source")}
+    mine = changes.where(_of_key(changes, key, keys, data))
+    ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(data[field].dataType)
     told = ordered.changes.coalesce(1).mapInArrow(
         partial(verdicts, layout=ordered.layout, question=question, schema=to_arrow_schema(schema)), schema
@@ -106,22 +104,12 @@ def why(
     return told.orderBy("step")
 
 
-def _key_fields(key: Mapping[str, Any], keys: Sequence[str] | None, data: T.StructType) -> list[str]:
-    by_guid = isinstance(key, Mapping) and set(key) == {GUID}
-    if by_guid and keys is None:
-        raise InvalidArgument("why", "keys", "the key fields, since the entity is named by its guid", keys)
-    return require_fields(list(keys or key), data.fieldNames(), "keys" if keys else "key", function="why")
-
-
-def _of_key(changes: DataFrame, key: Mapping[str, Any], data: T.StructType) -> Column:
-    if set(key) == {GUID}:
-        return of_entity(key, changes.schema, function="why")
-    return of_entity(key, data, within="data", function="why")
-
-
-def _microseconds(at: datetime, argument: str) -> int:
-    require_instant(at, argument, function="why")
-    return (at - _EPOCH) // timedelta(microseconds=1)
+def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> Column:
+    needed = [GUID] if GUID in changes.columns else list(keys)
+    if not isinstance(key, Mapping) or set(key) != set(needed):
+        raise InvalidArgument("why", "key", f"a value for each of {', '.join(needed)}", key)
+    known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
+    return of_entity(key, known, within="data", function="why")
 
 
 def _verdict_schema(value: T.DataType) -> T.StructType:

@@ -172,7 +172,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
         return sorted(repr(row) for batch in made for row in batch.to_pylist())
 
     together = rows()
-    monkeypatch.setattr(cdckit.kernel.beliefs, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(cdckit.kernel.beliefs, "EPOCH_ROWS_AT_ONCE", 7)
     assert len(together) > 500
     assert rows() == together
 
@@ -240,6 +240,26 @@ def test_errors_name_the_function_that_was_called(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [told(1, 1, 1)], FIELDS)
     with pytest.raises(InvalidArgument, match=r"bitemporal\(\) needs keys"):
         bitemporal(changes, entity="thing", keys=["none"])
+    with pytest.raises(InvalidArgument, match=r"as_known\(\) needs keys"):
+        as_known(changes, at(1), entity="thing", keys=["none"])
+
+
+def test_a_field_must_not_have_the_name_of_a_system_column(spark: SparkSession) -> None:
+    fields = {"h": "int", "System_From_timestamp": "int"}
+    change = told(1, 1, 1)
+    change.update(data=dict.fromkeys(fields, 1), carried=dict.fromkeys(fields, True))
+    with pytest.raises(InvalidArgument, match="free of the names"):
+        bitemporal(to_dataframe(spark, [change], fields), entity="thing", keys=["h"])
+
+
+def test_long_texts_and_many_late_changes_stay_in_bounds(spark: SparkSession) -> None:
+    """Told from the newest to the oldest, 400 texts of 20 kB: each in portions and rows that fit."""
+    changes = [{**told(arrives, -arrives, None, f"m{arrives}")} for arrives in range(1, 401)]
+    for change in changes:
+        change["data"] = {**change["data"], "b": f"{change['message_id']:x>20000}"}
+        change["carried"] = dict.fromkeys(FIELDS, True)
+    table = bitemporal(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
+    assert table.count() > 400
 
 
 def test_never_is_later_than_any_instant() -> None:

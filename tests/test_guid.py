@@ -59,6 +59,18 @@ def test_it_does_not_follow_the_session_zone(spark: SparkSession) -> None:
     assert here == there
 
 
+def test_it_does_not_follow_how_the_session_writes_json(spark: SparkSession) -> None:
+    """Null parts are left out even where the session would write them."""
+    name = "spark.sql.jsonGenerator.ignoreNullFields"
+    key = {"a": F.lit(1), "b": F.lit(None).cast("string")}
+    try:
+        spark.conf.set(name, "false")
+        made = spark.range(1).select(guid("e", key)).first()[0]
+    finally:
+        spark.conf.unset(name)
+    assert made == uuid5('{"entity":"e","key":{"a":1}}')
+
+
 def test_version_and_variant_are_those_of_a_uuid5(spark: SparkSession) -> None:
     """All sixteen digits can stand where the variant is put."""
     made = spark.range(200).select(guid("e", {"id": F.col("id")}).alias("guid")).collect()

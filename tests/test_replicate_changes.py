@@ -237,7 +237,7 @@ def test_table_changes_are_those_of_the_single_steps(spark: SparkSession) -> Non
 
 def test_table_changes_need_a_table_that_is_known_and_has_a_key(spark: SparkSession) -> None:
     records = read(spark, numbered([ITEMS.md(), NO_KEY.md()])).records
-    with pytest.raises(InvalidArgument, match="it is 'none'"):
+    with pytest.raises(InvalidArgument, match="a table that the metadata of shop_task knows"):
         replicate.table_changes(records, task="shop_task", table="NONE")
     with pytest.raises(InvalidArgument, match="a table with a key"):
         replicate.table_changes(records, task="shop_task", table="LOOSE")

@@ -105,9 +105,14 @@ def test_an_unknown_key_has_no_timeline(history: DataFrame) -> None:
     assert steps(timeline(history, {"shop": "A", "number": 99})) == []
 
 
-@pytest.mark.parametrize("key", [{"nr": 1}, {}, {"guid": "mug"}, "mug", None])
+def test_the_guid_is_a_key_too(history: DataFrame) -> None:
+    asked = timeline(history, {"guid": "mug"})
+    assert asked.count() == history.where("guid = 'mug'").count() > 0
+
+
+@pytest.mark.parametrize("key", [{"nr": 1}, {}, {"number": "1"}, "mug", None])
 def test_what_is_no_key_is_refused(history: DataFrame, key: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"timeline\(\) needs key to be"):
+    with pytest.raises(InvalidArgument, match=r"timeline\(\) needs key"):
         timeline(history, key)
 
 

@@ -50,7 +50,7 @@ def asked(
     spark: SparkSession, changes: Sequence[Row], at: float = 24, **options: Any
 ) -> list[tuple[Any, ...]]:
     """(message, value, priority, verdict, overruled by), in order."""
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", at=START + at * HOUR, **options)
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + at * HOUR, **options)
     columns = ["message_id", "value", "priority", "verdict", "by_message"]
     assert [row["step"] for row in table.collect()] == list(range(1, table.count() + 1))
     return [tuple(row) for row in table.select(columns).collect()]
@@ -146,7 +146,7 @@ def test_what_was_not_known_then_does_not_count(spark: SparkSession) -> None:
 
 def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10), change(2, "m2", delete=True)], FIELDS)
-    table = why(changes, KEY, "k", at=START + 9 * HOUR)
+    table = why(changes, KEY, "k", keys=KEYS, at=START + 9 * HOUR)
     assert [(row["message_id"], row["value"], row["verdict"]) for row in table.collect()] == [
         ("m1", "x", "WON")
     ]
@@ -154,7 +154,7 @@ def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
 
 def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10, 5), change(2, "m2", 20)], FIELDS)
-    reasons = [row["reason"] for row in why(changes, KEY, "a", at=START + 9 * HOUR).collect()]
+    reasons = [row["reason"] for row in why(changes, KEY, "a", keys=KEYS, at=START + 9 * HOUR).collect()]
     assert reasons == [
         "its word is the one that stands",
         "ignored: a message of higher priority had spoken before",
@@ -163,7 +163,7 @@ def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
 
 def test_an_unknown_key_has_no_messages(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10)], FIELDS)
-    assert why(changes, {"h": 1, "k": None}, "a", at=START).collect() == []
+    assert why(changes, {"h": 1, "k": None}, "a", keys=KEYS, at=START).collect() == []
 
 
 # The law -------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_the_winner_is_what_the_history_shows(spark: SparkSession) -> None:
         ]
         stated = in_force[0]["field_provenance"][field] if in_force else None
         expected = [(in_force[0][field], stated["m"], stated["p"])] if stated else []
-        table = why(to_dataframe(spark, told, FIELDS), key, field, at=at).collect()
+        table = why(to_dataframe(spark, told, FIELDS), key, field, keys=KEYS, at=at).collect()
         won = [(row["value"], row["message_id"], row["priority"]) for row in table if row["verdict"] == "WON"]
         assert won == expected, (number, field, at)
 
@@ -201,6 +201,7 @@ def test_every_message_that_spoke_has_one_verdict(spark: SparkSession, known: in
         to_dataframe(spark, told, FIELDS),
         {"h": 0, "k": "x"},
         "a",
+        keys=KEYS,
         at=max(each["effective_timestamp"] for each in told),
         known_at=known and min(each["arrival"]["timestamp"] for each in told),
     ).collect()
@@ -212,10 +213,38 @@ def test_every_message_that_spoke_has_one_verdict(spark: SparkSession, known: in
 def test_a_guid_names_the_entity_where_changes_have_one(spark: SparkSession) -> None:
     changes = [{**change(1, "m1", 10), "guid": "g1"}, {**change(2, "m2", 20), "guid": "g2"}]
     frame = to_dataframe(spark, changes, FIELDS)
-    table = why(frame, {"guid": "g1"}, "a", at=START + 9 * HOUR, keys=KEYS)
+    table = why(frame, {"guid": "g1"}, "a", keys=KEYS, at=START + 9 * HOUR)
     assert [(row["message_id"], row["verdict"]) for row in table.collect()] == [("m1", "WON")]
-    with pytest.raises(InvalidArgument, match="key fields"):
-        why(frame, {"guid": "g1"}, "a", at=START)
+    # Several entities can have had that key: only the guid tells them apart.
+    with pytest.raises(InvalidArgument, match="a value for each of guid"):
+        why(frame, KEY, "a", keys=KEYS, at=START)
+
+
+def test_where_the_row_decides_its_priorities_are_shown(spark: SparkSession) -> None:
+    """The entity's 5 beats the delete's 3, though the field was said with 1; and the other way round."""
+    changes = [
+        change(1, "m1", 10, 5, field_priority=1),
+        change(2, "m2", delete=True, priority=3),
+        change(3, "m3", delete=True, priority=6),
+        change(4, "m4", 40, 5, field_priority=9),
+    ]
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + 9 * HOUR)
+    columns = ["message_id", "verdict", "priority", "by_message", "by_priority"]
+    assert [tuple(row) for row in table.select(columns).collect()] == [
+        ("m1", "SUPERSEDED", 1, "m3", 6),
+        ("m2", "OUTRANKED", 3, "m1", 5),
+        ("m3", "WON", 6, None, None),
+        ("m4", "DELETED", 5, "m3", 6),
+    ]
+
+
+def test_a_message_without_a_time_of_arrival_counts_unless_one_asks_what_was_known(
+    spark: SparkSession,
+) -> None:
+    told = change(1, "m1", 10)
+    told["arrival"]["timestamp"] = None
+    assert asked(spark, [told]) == [("m1", 10, 0, "WON", None)]
+    assert asked(spark, [told], known_at=START + 99 * HOUR) == [("m1", 10, 0, "ARRIVED_LATER", None)]
 
 
 # Bad input -----------------------------------------------------------------------------------------------
@@ -230,6 +259,11 @@ def changes(spark: SparkSession) -> DataFrame:
     ("key", "field", "options", "says"),
     [
         ({"z": 1}, "a", {}, "key"),
+        ({"h": 1}, "a", {}, "key"),
+        ({"h": "1", "k": "x"}, "a", {}, r"key\['h'\]"),
+        ({"h": 1, "k": 7}, "a", {}, r"key\['k'\]"),
+        ({"h": True, "k": "x"}, "a", {}, r"key\['h'\]"),
+        (None, "a", {}, "key"),
         ({}, "a", {}, "key"),
         ("h", "a", {}, "key"),
         (KEY, "z", {}, "field"),
@@ -241,4 +275,4 @@ def test_a_question_that_cannot_be_asked(
     changes: DataFrame, key: Any, field: str, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=rf"why\(\) needs {says} "):
-        why(changes, key, field, **{"at": START, **options})
+        why(changes, key, field, **{"keys": KEYS, "at": START, **options})

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from cdckit.kernel.arrays import ints
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.entities import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, whole_entities
 from cdckit.kernel.layout import ARRIVED, Layout
 from cdckit.kernel.states import States, states
 from cdckit.kernel.written import following, written
 from cdckit.running import NOWHERE, Bools, Ints
 
-ROWS_AT_ONCE = 1 << 18
+EPOCH_ROWS_AT_ONCE = 1 << 18
+EPOCH_BYTES_AT_ONCE = 1 << 27
 """How many changes are merged anew together; of one entity with many late changes, an epoch at least."""
 
 NEVER = np.iinfo(np.int64).max
@@ -37,12 +38,13 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
         if not keep.all():
             changes, entity = changes.where(keep), entity[keep]
         epochs = _epochs(changes, entity)
-        rows: _Rows | None = None
-        for some in _together(epochs):
-            new = _believed(changes, epochs, some)
-            rows = _folded(new if rows is None else _concatenated(rows, new))
-        if rows is not None and len(rows.since):
-            yield _written(changes, rows, schema)
+        row_bytes = 1 + table.nbytes // table.num_rows
+        rows = _nothing(len(layout.fields))
+        for some in _together(epochs, row_bytes):
+            rows = _folded(_concatenated(rows, _believed(changes, epochs, some)))
+        at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
+        for start in range(0, len(rows.since), at_once):
+            yield _written(changes, _some(rows, slice(start, start + at_once)), schema)
 
 
 def _repeated_later(changes: Changes, entity: Ints) -> Bools:
@@ -98,9 +100,9 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     return _Epochs(of_change, arrived, start, end, firsts[number], sizes[number], moment)
 
 
-def _together(epochs: _Epochs) -> Iterator[Ints]:
-    """The epochs, so many at once as have `ROWS_AT_ONCE` changes, and at least one."""
-    share = np.cumsum(epochs.size) // ROWS_AT_ONCE
+def _together(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
+    """The epochs, so many at once as have the changes that may be merged together, and at least one."""
+    share = np.cumsum(epochs.size) // max(1, min(EPOCH_ROWS_AT_ONCE, EPOCH_BYTES_AT_ONCE // row_bytes))
     cuts = np.flatnonzero(np.diff(share, prepend=-1))
     for begin, end in zip(cuts, [*cuts[1:], len(share)], strict=True):
         yield np.arange(begin, end)
@@ -187,7 +189,7 @@ def _mapped(begun: States, position: Ints) -> States:
     return States(begun.entity - 1, ends, begun.dead, row, standing, said_by)
 
 
-def _at(begun: States, which: Ints | Bools) -> States:
+def _at(begun: States, which: Ints | Bools | slice) -> States:
     return States(
         begun.entity[which],
         begun.ends[which],
@@ -198,7 +200,7 @@ def _at(begun: States, which: Ints | Bools) -> States:
     )
 
 
-def _some(rows: _Rows, which: Ints | Bools) -> _Rows:
+def _some(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
     return _Rows(_at(rows.states, which), rows.after[which], rows.since[which], rows.until[which])
 
 

@@ -10,6 +10,7 @@ from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.layout import (
     ARRIVED,
+    GUID,
     WORD,
     Layout,
     carried_column,
@@ -31,7 +32,7 @@ class InvalidChanges(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"merge() needs {self.column} in every change; at least {self.count} have none "
+            f"The merge needs {self.column} in every change; at least {self.count} have none "
             "(or, for the operation, neither 'upsert' nor 'delete'): keep them out before the merge."
         )
 
@@ -45,10 +46,12 @@ class Changes:
         self.table, self.layout = table, layout
         self.is_delete, self.priority = bools(table.column("is_delete")), ints(table.column("priority"))
         self.record = ints(table.column("record_number"))
-        self.distinct = distinct
-        """No message made two changes of one entity."""
-        self.message = message if message is not None else self._numbered()
+        self.message = _numbered(table.column("message_id")) if message is None else message
         """The messages as numbers: equal numbers, equal messages."""
+        self.distinct = (
+            distinct if message is not None else bool(self.message.max(initial=-1) + 1 == len(self))
+        )
+        """No message made two changes of one entity."""
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
         ]
@@ -56,7 +59,7 @@ class Changes:
     @classmethod
     def of(cls, table: pa.RecordBatch, layout: Layout) -> Changes:
         """The changes of *table*; raises `InvalidChanges` where one lacks what every change needs."""
-        for name in (*_NEEDED, *({ARRIVED} & set(table.schema.names))):
+        for name in (*_NEEDED, *({ARRIVED, GUID} & set(table.schema.names))):
             if table.column(name).null_count:
                 stated = {"is_delete": "operation", ARRIVED: "arrival.timestamp"}.get(name, name)
                 raise InvalidChanges(stated, table.column(name).null_count)
@@ -64,11 +67,6 @@ class Changes:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
-
-    def _numbered(self) -> Ints:
-        encoded = self.table.column("message_id").dictionary_encode()
-        self.distinct = len(encoded.dictionary) == len(encoded)
-        return ints(encoded.indices)
 
     def take(self, at: Ints) -> Changes:
         """The changes at these positions; one may be there for several entities, but once for each."""
@@ -123,3 +121,8 @@ class Changes:
             return False
         pairs = np.sort((entity << 32) + self.message)
         return bool((pairs[1:] == pairs[:-1]).any())
+
+
+def _numbered(messages: pa.Array) -> Ints:
+    """Each message's place among the distinct ones, in the order in which they first appear."""
+    return ints(messages.dictionary_encode().indices)

@@ -103,7 +103,8 @@ class States(NamedTuple):
 
 def states(changes: Changes, entity: Ints) -> States:
     """Step 7: the last state of each instant, where it differs from the version before."""
-    of = (did := steps(changes, entity)).of
+    did = steps(changes, entity)
+    of = did.of
     fields = range(len(changes.layout.fields))
     priorities = [changes.field_priority(index) for index in fields]
     standing = [field(changes, did, index, priorities[index]).standing for index in fields]

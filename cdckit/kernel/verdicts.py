@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.kernel.arrays import ints, positions
+from cdckit.errors import CdcError
+from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.layout import ARRIVED, Layout
+from cdckit.kernel.entities import first_of_entity
+from cdckit.kernel.layout import Layout
 from cdckit.kernel.states import Field, Steps, field, steps
 from cdckit.running import NOWHERE, Bools, Ints, row_before
 
@@ -53,19 +55,30 @@ _ALL = list(Verdict)
 """Verdicts travel as their places in this list: one number a change."""
 
 
+class NotOneEntity(CdcError, ValueError):
+    """Changes of several entities reached a question that is about one."""
+
+    def __str__(self) -> str:
+        return "why() found several entities of that key: name all key fields, as merge() was given them."
+
+
 class Question(NamedTuple):
     """Which field is asked about, at which time, and as known when; times in microseconds."""
 
     field: int
     at: int
-    known: int
+    known: int | None
 
 
 class _Ruling(NamedTuple):
-    """For each change its verdict, a place in `_ALL`, and the change that overruled it (or `NOWHERE`)."""
+    """For each change what became of it."""
 
     verdict: Ints
+    """A place in `_ALL`."""
     by: Ints
+    """The change that overruled it, or `NOWHERE`."""
+    of_row: Bools
+    """It was overruled as to the row: the entity's priorities decided, not the field's."""
 
 
 def verdicts(
@@ -76,33 +89,37 @@ def verdicts(
     if not pieces:
         return
     changes = Changes.of(pa.concat_batches(pieces), layout)
+    if first_of_entity(changes.table, layout.identity).sum() != 1:
+        raise NotOneEntity()
     ruling = _ruled(changes, question)
     index = question.field
     speaks = np.where(changes.is_delete, index not in layout.keys, changes.carries(index))
     at = pa.array(np.flatnonzero(speaks))
     by, verdict = positions(ruling.by), pa.array(ruling.verdict[speaks])
-    table, priority = changes.table, pa.array(changes.field_priority(index).astype(np.int32))
+    table, own = changes.table, changes.field_priority(index)
+    stated = np.where(ruling.of_row, changes.priority, own)
+    overruling = np.where(ruling.of_row, changes.priority[ruling.by], own[ruling.by])
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
         "effective_timestamp": table.column("effective_timestamp").take(at),
-        "arrival_timestamp": table.column(ARRIVED).take(at),
+        "arrival_timestamp": table.column("arrival_timestamp").take(at),
         "message_id": table.column("message_id").take(at),
         "source": table.column("source").take(at),
         "operation": pc.if_else(table.column("is_delete"), "delete", "upsert").take(at),
         "value": changes.values(index).take(at),
-        "priority": priority.take(at),
+        "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
         "reason": pa.array([each.reason for each in _ALL]).take(verdict),
         "by_message": table.column("message_id").take(by).take(at),
-        "by_priority": priority.take(by).take(at),
+        "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
     }
     yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _ruled(changes: Changes, question: Question) -> _Ruling:
     verdict = np.full(len(changes), _ALL.index(Verdict.NOTHING_THERE))
-    by = np.full(len(changes), NOWHERE)
-    unknown = ints(changes.table.column(ARRIVED)) > question.known
+    by, of_row = np.full(len(changes), NOWHERE), np.zeros(len(changes), dtype=bool)
+    unknown = _unknown(changes, question.known)
     later = ~unknown & (changes.instants() > question.at)
     verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
     verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
@@ -117,7 +134,16 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
         found = _of_counting(then, did, field(then, did, question.field, then.field_priority(question.field)))
         verdict[counted] = found.verdict
         by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
-    return _Ruling(verdict, by)
+        of_row[counted] = found.of_row
+    return _Ruling(verdict, by, of_row)
+
+
+def _unknown(changes: Changes, known: int | None) -> Bools:
+    """Which changes had not arrived at the moment of knowledge: one without a time of arrival never has."""
+    if known is None:
+        return np.zeros(len(changes), dtype=bool)
+    arrived = changes.table.column("arrival_timestamp")
+    return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
 
 
 def _of_counting(changes: Changes, did: Steps, told: Field) -> _Ruling:
@@ -141,6 +167,7 @@ def _of_counting(changes: Changes, did: Steps, told: Field) -> _Ruling:
     return _Ruling(
         np.select(which, places, _ALL.index(Verdict.NOTHING_THERE)),
         np.select(which, [by for _, _, by in cases], NOWHERE),
+        stopped & ~told.set,
     )
 
 

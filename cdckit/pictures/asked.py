@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import as_text, of_entity
+from cdckit.arguments import of_entity
 from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
@@ -17,6 +17,7 @@ from cdckit.history import (
 )
 from cdckit.provenance import with_messages
 from cdckit.schemas import require_columns
+from cdckit.values import as_text
 
 
 def of_one_entity(

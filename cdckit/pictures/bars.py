@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import as_text, require_fields
+from cdckit.arguments import require_fields
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
@@ -26,6 +26,7 @@ from cdckit.pictures.look import PALETTE, ROWS, draw_key, new_figure, only_words
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, one_line, source_name, with_number
 from cdckit.schemas import quoted, require_types
+from cdckit.values import as_text
 
 _OPERATIONS = ("insert", "update", "delete", "recreate")
 

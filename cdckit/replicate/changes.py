@@ -13,7 +13,7 @@ from cdckit.rejects import ERROR_CODE
 from cdckit.replicate import tables
 from cdckit.replicate.data import data
 from cdckit.replicate.envelope import decode
-from cdckit.replicate.metadata import metadata, schema_zone
+from cdckit.replicate.metadata import ZONE_SCHEMA, metadata, schema_zone
 from cdckit.schemas import require_columns, require_struct
 
 _READ = (
@@ -90,13 +90,18 @@ def table_changes(records: DataFrame, *, task: str, table: str) -> DataFrame:
         InvalidArgument: The metadata knows no such table, or knows it in two schemas, or it has no key.
         MissingColumns, WrongColumnType: *records* are not records.
 
-    Cost: a small job for the schema zone of the table; lazily, what `data` costs, over all of *records*.
+    Cost: one look at every envelope of *records* when it is called, to collect the schema zone of the
+    table; then, lazily, what `data` costs.  Give it the topics that matter.
 
     Source:
         Replicate, message envelope; metadata messages and data messages.
     """
     zone = schema_zone(metadata(decode(records)))
-    known = zone.where((F.col("task") == task) & (F.col("table") == table))
+    rows = zone.where((F.col("task") == task) & (F.col("table") == table)).collect()
+    if not rows:
+        raise InvalidArgument("table_changes", "table", f"a table that the metadata of {task} knows", table)
+    # Kept: the keys and the rows ask for it once each, and it took a look at every record.
+    known = records.sparkSession.createDataFrame(rows, ZONE_SCHEMA)
     found = tables.keys(known)
     if not found:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)

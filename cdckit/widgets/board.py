@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import as_text, require_instant
+from cdckit.arguments import require_instant
 from cdckit.changes import UPSERT
 from cdckit.differences import diff
 from cdckit.errors import InvalidArgument
@@ -25,6 +25,7 @@ from cdckit.identifiers import guid
 from cdckit.merge import merge
 from cdckit.schemas import require_struct
 from cdckit.tables import HistoryTable, show
+from cdckit.values import as_text
 from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
 
 _MOST_SOURCES = 50

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import as_text, require_fields
+from cdckit.arguments import require_fields
 from cdckit.history import (
     VALID_FROM,
     business_fields,
@@ -20,6 +20,7 @@ from cdckit.history import (
 from cdckit.provenance import blame
 from cdckit.schemas import quoted, require_struct
 from cdckit.tables import show
+from cdckit.values import as_text
 from cdckit.why import why
 from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text
 
@@ -164,8 +165,8 @@ class _Explorer:
             self.changes,
             key,
             field,
+            keys=self.keys,
             at=_END_OF_TIME if at is None else at,
-            keys=self.keys if by_guid else None,
         ).select(
             "step",
             F.col("effective_timestamp").alias("effective"),
