@@ -63,7 +63,9 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     Args:
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
             (null while the version is current), `deleted_indicator`.
-        at: The instant to read at: an aware datetime in any zone, or a column of instants.
+        at: The instant to read at: an aware datetime in any zone, or a column of instants.  Such a
+            column is read from each version itself, and a deleted one has nulls in all fields but the
+            keys: for instants that must not vanish with a delete there is `as_of_join`.
         deletes: Keep the entities that were deleted at *at*, with nulls in all fields but the keys.
 
     Returns:
