@@ -46,16 +46,20 @@ def _why(spark: SparkSession, work: Path) -> Result:
     source = work / "changes_2000000_200000.parquet"
     frame = _stored(source, lambda: random_changes(spark, 2_000_000, 200_000), spark)
     at = datetime(2013, 3, 1, tzinfo=UTC)
-    told = why(frame, {"number": 4711}, "gate", keys=["number"], at=at)
+
+    def told() -> DataFrame:
+        # Made anew for each run: Spark keeps what a DataFrame that was asked before has shuffled.
+        return why(frame, {"number": 4711}, "gate", keys=["number"], at=at)
+
     runs: dict[str, Callable[[], object]] = {
         "filtered scan": lambda: frame.where("data.number = 4711").collect(),
-        "why": lambda: told.collect(),
+        "why": lambda: told().collect(),
     }
     took = side_by_side(runs, rounds=5)
     seconds, memory = took["why"].seconds, took["why"].peak_memory_mb
     ratio = seconds / (took["filtered scan"].seconds + WHY_SECONDS)
     name = "why_2m_over_scan_plus_2s"
-    return Result(name, round(ratio, 2), 1.0, "lower", round(seconds, 2), memory, content_hash(told))
+    return Result(name, round(ratio, 2), 1.0, "lower", round(seconds, 2), memory, content_hash(told()))
 
 
 def delayed_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:
