@@ -575,5 +575,13 @@ def test_a_change_that_has_no_place_in_the_merge_stops_it(
     changes = [one_change(), one_change(**{"message_id": "m2", column: value})]
     frame = rows_to_dataframe(spark, changes, change_schema(ONE_FIELD, field_priorities=False))
     history = merge(frame, entity="thing", keys=["k"])
-    with pytest.raises(PySparkException, match=rf"merge\(\) needs {column} in every change"):
+    with pytest.raises(PySparkException, match=rf"The merge needs {column} in every change"):
         history.collect()
+
+
+def test_a_change_without_the_guid_that_is_its_identity_stops_the_merge(spark: SparkSession) -> None:
+    """Otherwise all entities without one would be one entity."""
+    changes = [one_change(guid="g1"), one_change(message_id="m2", guid=None)]
+    frame = rows_to_dataframe(spark, changes, change_schema(ONE_FIELD, field_priorities=False, guid=True))
+    with pytest.raises(PySparkException, match="The merge needs guid in every change"):
+        merge(frame, entity="thing", keys=["k"]).collect()
