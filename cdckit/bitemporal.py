@@ -21,7 +21,7 @@ from cdckit.schemas import require_types
 SYSTEM_FROM = "system_from_timestamp"
 SYSTEM_TO = "system_to_timestamp"
 
-_SYSTEM_INTERVAL = T.StructType(
+SYSTEM_INTERVAL = T.StructType(
     [T.StructField(SYSTEM_FROM, T.TimestampType()), T.StructField(SYSTEM_TO, T.TimestampType())]
 )
 
@@ -132,9 +132,9 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         keys=keys,
         function="bitemporal",
         more={ARRIVED: F.col("arrival.timestamp")},
-        reserved=_SYSTEM_INTERVAL.fieldNames(),
+        reserved=SYSTEM_INTERVAL.fieldNames(),
     )
-    schema = history_schema(ordered.data, *_SYSTEM_INTERVAL.fields)
+    schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     made = ordered.changes.mapInArrow(
         partial(beliefs, layout=ordered.layout, schema=to_arrow_schema(schema)), schema
     )
@@ -172,7 +172,7 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     +------+------+------------------+
     <BLANKLINE>
     """
-    require_types(table, _SYSTEM_INTERVAL, function="known_at")
+    require_types(table, SYSTEM_INTERVAL, function="known_at")
     if isinstance(at, Column):
         moment = require_instants(table, at, "at", function="known_at")
     else:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_fields
+from cdckit.arguments import EPOCH, require_fields
 from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, FIELD_PROVENANCE, HISTORY_SCHEMA, SOURCE_MESSAGE, VALID_FROM, VALID_TO
@@ -24,7 +24,6 @@ OPEN = "…"
 NULL = "NULL"
 _LONGEST_MESSAGE = 12
 _MOST = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESPECS = (
     (60_000_000, "minutes"),
     (1_000_000, "seconds"),
@@ -360,7 +359,7 @@ class _Clock(NamedTuple):
 
 def short_instants(instants: Sequence[datetime], zone: tzinfo) -> tuple[list[str], str]:
     """Instants as short as they can be together, and the words for what they share."""
-    micros = [(instant - _EPOCH) // timedelta(microseconds=1) for instant in instants]
+    micros = [(instant - EPOCH) // timedelta(microseconds=1) for instant in instants]
     clock = _Clock.of(micros, zone)
     return [clock.text(each, _timespec(micros)) for each in micros], clock.caption
 
@@ -372,7 +371,7 @@ def _timespec(micros: Iterable[int]) -> str:
 
 def _moment(micros: int, zone: tzinfo) -> datetime | None:
     try:
-        return (_EPOCH + timedelta(microseconds=micros)).astimezone(zone)
+        return (EPOCH + timedelta(microseconds=micros)).astimezone(zone)
     except OverflowError:
         return None
 

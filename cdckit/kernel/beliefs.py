@@ -112,7 +112,7 @@ class _Rows(NamedTuple):
     """Versions that are believed from *since* until *until*."""
 
     states: States
-    """Positions of changes; the entity is the epoch."""
+    """Positions of changes; the entity is the position of its first one."""
     after: Ints
     since: Ints
     until: Ints
@@ -147,7 +147,7 @@ def _rows(begun: States, epochs: _Epochs) -> _Rows:
     closed[:-1] = np.where(after[:-1] != NOWHERE, since[1:], until[:-1])
     ended = after != NOWHERE
     # A late change may be the last of its instant and yet change nothing: the instant is what counts.
-    begun = begun._replace(ends=epochs.moment[begun.ends])
+    begun = begun._replace(ends=epochs.moment[begun.ends], entity=epochs.first[epoch])
     after = np.where(ended, epochs.moment[after], NOWHERE)
     open_ = _Rows(begun, np.full(len(after), NOWHERE), since, closed)
     shut = _Rows(_at(begun, ended), after[ended], closed[ended], until[ended])
@@ -156,7 +156,7 @@ def _rows(begun: States, epochs: _Epochs) -> _Rows:
 
 def _folded(rows: _Rows) -> _Rows:
     """Rows that believe the same in epochs that follow one another as one."""
-    order = np.lexsort((rows.states.entity, rows.after, rows.states.ends))
+    order = np.lexsort((rows.since, rows.states.ends))
     rows = _some(rows, order)
     begun = rows.states
     content = [rows.after, begun.ends, begun.dead, begun.row, begun.said_by, *begun.standing]
@@ -166,9 +166,7 @@ def _folded(rows: _Rows) -> _Rows:
     )
     starts = np.flatnonzero(~same)
     ends = np.append(starts[1:], len(order)) - 1
-    # The fold goes on in the last of the epochs.
-    kept = _some(rows, starts)
-    return kept._replace(until=rows.until[ends], states=kept.states._replace(entity=begun.entity[ends]))
+    return _some(rows, starts)._replace(until=rows.until[ends])
 
 
 def _written(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.arguments import require_fields
-from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
+from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO
 from cdckit.history import (
     DELETED,
     VALID_FROM,
@@ -77,8 +77,7 @@ def bitemporal_plane(table: DataFrame, key: Mapping[str, Any], field: str, *, li
     'name of 1: 2 values, each known when it began'
     """
     function = "bitemporal_plane"
-    system = T.StructType([T.StructField(name, T.TimestampType()) for name in (SYSTEM_FROM, SYSTEM_TO)])
-    require_types(table, system, function=function)
+    require_types(table, SYSTEM_INTERVAL, function=function)
     require_types(table, standard_columns("guid", VALID_FROM, VALID_TO, DELETED), function=function)
     (field,) = require_fields([field], fields_of(table).fieldNames(), "field", function=function)
     require_limit(limit, function)

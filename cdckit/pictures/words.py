@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.dates import date2num
 from pyspark.sql import types as T
 
+from cdckit.arguments import EPOCH
 from cdckit.provenance import MESSAGE_SOURCE
 
 
@@ -30,7 +31,7 @@ def forms_of(value: str | None, kind: T.DataType) -> list[str]:
     if value is None:
         return ["null"]
     if isinstance(kind, T.TimestampType):
-        instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(value))
+        instant = EPOCH + timedelta(microseconds=int(value))
         forms = [f"{instant:%Y-%m-%d %H:%M:%S}"] if instant.second else []
         return [*forms, f"{instant:%Y-%m-%d %H:%M}", f"{instant:%d %b %H:%M}", f"{instant:%H:%M}"]
     return [one_line(value, 60), one_line(value, 24), one_line(value, 12)]

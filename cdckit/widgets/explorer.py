@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_fields
+from cdckit.arguments import EPOCH, require_fields
 from cdckit.history import (
     VALID_FROM,
     business_fields,
@@ -33,7 +33,6 @@ _LONGEST_VALUE = 300  # the reasons of `why` are sentences
 _END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
@@ -138,7 +137,7 @@ class _Explorer:
         """Where its versions begin, the last first."""
         begins = F.unix_micros(VALID_FROM).alias("begins")
         found = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(_MOST_CHOICES)
-        return [_EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
+        return [EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
 
     def first(self) -> Page:
         if not self.all:
