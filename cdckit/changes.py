@@ -15,6 +15,8 @@ from cdckit.schemas import require_columns, require_struct, require_types
 
 UPSERT = "upsert"
 DELETE = "delete"
+ABSENT = "absent"
+"""A complete list did not name the entity: a delete if it is alive at that point, else nothing."""
 
 ARRIVAL_TYPE = T.StructType(
     [

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from cdckit.changes import DELETE, ORDER, UPSERT, require_changes
+from cdckit.changes import ORDER, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -26,6 +26,7 @@ from cdckit.history import (
 from cdckit.identifiers import can_be_guids, guid
 from cdckit.kernel.layout import (
     GUID,
+    OPERATIONS,
     Layout,
     carried_column,
     carried_words,
@@ -57,6 +58,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     - an upsert of a deleted entity brings it back if its priority is at least the row's; fields
       that it does not carry stay null;
     - deletes before the first upsert of an entity say nothing: there was nothing to delete;
+    - an absence, "a complete list did not name the entity", is a delete where the entity is alive, and
+      nothing where it is not: it cannot make the delete of another source stronger;
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
 
@@ -83,7 +86,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
             history.
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
             column): a change lacks its effective timestamp, message, priority, record number or, where
-            that is the identity, guid; or its operation is neither upsert nor delete.
+            that is the identity, guid; or its operation is none of upsert, delete and absent.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more.
@@ -230,10 +233,11 @@ def _fields_with_priority(changes: DataFrame, names: Sequence[str], function: st
 
 
 def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Column]:
-    operation = F.col("operation")
-    is_delete = F.when(operation == DELETE, True).when(operation == UPSERT, False)
+    operation = F.lit(None).cast("byte")
+    for code, name in enumerate(OPERATIONS):
+        operation = F.when(F.col("operation") == name, F.lit(code).cast("byte")).otherwise(operation)
     columns = [
-        is_delete.alias("is_delete"),
+        operation.alias("operation"),
         F.col("priority"),
         F.col("arrival.record_number").alias("record_number"),
     ]

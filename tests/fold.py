@@ -145,6 +145,9 @@ def apply(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]
             delete_again(after, change, keys, fields)
         else:
             delete(after, change, keys, fields)
+    elif change["operation"] == "absent":
+        if state.exists and not state.deleted:
+            delete(after, change, keys, fields)
     else:
         raise ValueError(f"unknown operation {change['operation']!r}")
     return after

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cdckit.kernel.arrays import ints
 from cdckit.kernel.changes import Changes
+from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, whole_entities
 from cdckit.kernel.layout import ARRIVED, Layout
 from cdckit.kernel.states import States, states
@@ -128,7 +129,7 @@ def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     epoch, position = epoch[known], position[known]
     then = changes.take(position)
     # Segments are numbered from one.
-    keep = then.counting(epoch + 1)
+    keep = counting(then, epoch + 1)
     if not keep.all():
         then, epoch, position = then.where(keep), epoch[keep], position[keep]
     if not len(then):
@@ -165,7 +166,7 @@ def _folded(rows: _Rows) -> _Rows:
         [rows.since[1:] == rows.until[:-1], *(column[1:] == column[:-1] for column in content)]
     )
     starts = np.flatnonzero(~same)
-    ends = np.append(starts[1:], len(order)) - 1
+    ends = np.append(starts[1:], len(order))[: len(starts)] - 1
     return _some(rows, starts)._replace(until=rows.until[ends])
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.changes import ABSENT
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.layout import (
     ARRIVED,
     GUID,
+    OPERATIONS,
     WORD,
     Layout,
     carried_column,
@@ -18,9 +20,9 @@ from cdckit.kernel.layout import (
     priority_column,
     value_column,
 )
-from cdckit.running import NOWHERE, Bools, Ints, last_where, segments
+from cdckit.running import Bools, Ints
 
-_NEEDED = ("is_delete", "effective_timestamp", "message_id", "priority", "record_number")
+_NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record_number")
 
 
 class InvalidChanges(CdcError, ValueError):
@@ -32,8 +34,8 @@ class InvalidChanges(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"The merge needs {self.column} in every change; at least {self.count} have none "
-            "(or, for the operation, neither 'upsert' nor 'delete'): keep them out before the merge."
+            f"The merge needs {self.column} in every change; at least {self.count} have none (or, "
+            f"for the operation, none of {', '.join(OPERATIONS)}): keep them out before the merge."
         )
 
 
@@ -44,7 +46,9 @@ class Changes:
         self, table: pa.RecordBatch, layout: Layout, message: Ints | None = None, *, distinct: bool = False
     ) -> None:
         self.table, self.layout = table, layout
-        self.is_delete, self.priority = bools(table.column("is_delete")), ints(table.column("priority"))
+        operation = ints(table.column("operation"))
+        self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
+        self.priority = ints(table.column("priority"))
         self.record = ints(table.column("record_number"))
         self.message = _numbered(table.column("message_id")) if message is None else message
         """The messages as numbers: equal numbers, equal messages."""
@@ -61,7 +65,7 @@ class Changes:
         """The changes of *table*; raises `InvalidChanges` where one lacks what every change needs."""
         for name in (*_NEEDED, *({ARRIVED, GUID} & set(table.schema.names))):
             if table.column(name).null_count:
-                stated = {"is_delete": "operation", ARRIVED: "arrival.timestamp"}.get(name, name)
+                stated = {ARRIVED: "arrival.timestamp"}.get(name, name)
                 raise InvalidChanges(stated, table.column(name).null_count)
         return cls(table, layout)
 
@@ -108,12 +112,6 @@ class Changes:
             sorted_ = [column[order] for column in (entity, self.message, self.record)]
             again[order[1:]] = np.logical_and.reduce([column[1:] == column[:-1] for column in sorted_])
         return again
-
-    def counting(self, entity: Ints) -> Bools:
-        """Which changes count at all: no repeats, and no deletes before the first upsert of an entity."""
-        keep = ~self.repeated(entity)
-        keep &= last_where(keep & ~self.is_delete, segments(entity)) != NOWHERE
-        return keep
 
     def share_messages(self, entity: Ints) -> bool:
         """Whether a message made several changes of one entity."""

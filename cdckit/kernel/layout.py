@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cdckit.changes import ABSENT, DELETE, UPSERT
+
+OPERATIONS = (UPSERT, DELETE, ABSENT)
+"""The operations travel as their places in this list."""
+
 GUID = "guid"
 ARRIVED = "arrived"
 

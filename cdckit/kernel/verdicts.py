@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.changes import Changes
+from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity
-from cdckit.kernel.layout import Layout
+from cdckit.kernel.layout import OPERATIONS, Layout
 from cdckit.kernel.states import Field, Steps, field, steps
 from cdckit.running import NOWHERE, Bools, Ints, row_before
 
@@ -105,7 +106,7 @@ def verdicts(
         "arrival_timestamp": table.column("arrival_timestamp").take(at),
         "message_id": table.column("message_id").take(at),
         "source": table.column("source").take(at),
-        "operation": pc.if_else(table.column("is_delete"), "delete", "upsert").take(at),
+        "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
         "value": changes.values(index).take(at),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
@@ -127,8 +128,8 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     then = changes.take(asked)
     one = np.ones(len(then), dtype=np.int64)
     verdict[asked[then.repeated(one)]] = _ALL.index(Verdict.REPEATED)
-    counting = then.counting(one)
-    counted, then = asked[counting], then.where(counting)
+    counts = counting(then, one)
+    counted, then = asked[counts], then.where(counts)
     if len(then):
         did = steps(then, one[: len(then)])
         found = _of_counting(then, did, field(then, did, question.field, then.field_priority(question.field)))

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.kernel.changes import Changes
+from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity, whole_entities
 from cdckit.kernel.layout import Layout
 from cdckit.kernel.states import states
@@ -21,7 +22,7 @@ def versions(
     for table in whole_entities(batches, layout.identity):
         changes = Changes.of(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = changes.counting(entity)
+        keep = counting(changes, entity)
         if not keep.all():
             changes, entity = changes.where(keep), entity[keep]
         if len(changes):
