@@ -254,7 +254,7 @@ def draw_history(
         key = {"h": number, "k": pick(("x", "x", "y"))}
         data = {name: key[name] if name in key else pick(KINDS[t].values) for name, t in fields.items()}
         change = {
-            "operation": pick(("upsert", "upsert", "upsert", "delete", "delete", "absent")),
+            "operation": pick((*("upsert",) * 6, *("delete",) * 3, "absent")),
             "effective_timestamp": pick(INSTANTS),
             "sequence": pick(("", "1", "2")),
             # Messages begin with record 0, so that arrivals tie and only the message id tells them apart.
