@@ -2,8 +2,8 @@
 cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
-of which turns records into changes (`cdckit.replicate`); `merge`, from changes to a history; and
-the questions that a history answers:
+of which turns records into changes (`cdckit.replicate` and `cdckit.datahub`); `merge`, from changes
+to a history; and the questions that a history answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
     what changed           changes_between, diff, with_operation
@@ -15,7 +15,7 @@ the questions that a history answers:
 In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
-from cdckit import replicate
+from cdckit import datahub, replicate
 from cdckit.bitemporal import as_known, bitemporal, known_at
 from cdckit.changes import Priority, union_changes, with_priorities
 from cdckit.differences import changes_between, diff
@@ -53,6 +53,7 @@ __all__ = [
     "changes_between",
     "coalesce",
     "current",
+    "datahub",
     "diff",
     "drop_rejects",
     "find_empty_periods",

@@ -79,13 +79,18 @@ def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     >>> guids("product", {"product_number": pa.array([1234567])}).to_pylist()
     ['e5d2e9d5-3392-53e3-8df4-cbded0d4a616']
     """
+    return pa.array([uuid5(name) for name in names(entity, key)], pa.string())
+
+
+def names(entity: str, key: Mapping[str, pa.Array]) -> list[str]:
+    """The texts that guids are made of, one for each row of the keys' arrays."""
     start = f'{{"entity":{_quoted(entity)},"key":{{'
     columns = [_json_parts(name, array) for name, array in key.items()]
-    names = (start + ",".join(filter(None, parts)) + "}}" for parts in zip(*columns, strict=True))
-    return pa.array([_uuid5(name) for name in names], pa.string())
+    return [start + ",".join(filter(None, parts)) + "}}" for parts in zip(*columns, strict=True)]
 
 
-def _uuid5(name: str) -> str:
+def uuid5(name: str) -> str:
+    """The version 5 UUID of that name in `NAMESPACE`."""
     digest = sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"

@@ -1,0 +1,45 @@
+"""
+The data hub door: messages of many systems, mapped to the same entities by rules that are data.
+
+    shop = datahub.read_schema("schema")                   one JSON document per source system
+    hub = datahub.Hub(spark, shop, "tables")               a folder of tables
+    receipts = hub.receive(datahub.records(spark, [...], at=...))
+    hub.process(now=...)
+    hub.history("product")                                 what the spine's questions are asked of
+    hub.messages(), hub.log(), hub.rejects()               what became of each message and record
+
+A message whose links lead nowhere waits, and is tried again; a second message of one sender's
+identifier changes nothing; a record in error is a reject, and all others are processed.
+"""
+
+from cdckit.datahub.documents import InvalidSchema
+from cdckit.datahub.exports import Sink, bulk_lines
+from cdckit.datahub.hub import Hub
+from cdckit.datahub.outcomes import Retry
+from cdckit.datahub.questions import query
+from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
+from cdckit.datahub.schema import Schema, read_schema, schema
+from cdckit.datahub.statuses import Outcome, Problem, Status
+from cdckit.datahub.store import decode, files, records
+
+__all__ = [
+    "Context",
+    "Filter",
+    "Hub",
+    "InvalidSchema",
+    "Outcome",
+    "Problem",
+    "Reader",
+    "Retry",
+    "Schema",
+    "Sink",
+    "Status",
+    "UnreadableData",
+    "bulk_lines",
+    "decode",
+    "files",
+    "query",
+    "read_schema",
+    "records",
+    "schema",
+]

@@ -1,0 +1,185 @@
+"""Absences: what a complete list did not name.  Refreshes, lists of children, and deletes that cascade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import ARRIVAL_TYPE
+from cdckit.datahub.schema import Place, Schema
+from cdckit.datahub.statements import (
+    AUTOCREATE,
+    DELETE,
+    END_OF_MESSAGE,
+    LIST,
+    REFRESH,
+    UPSERT,
+    by_place,
+    place_numbers,
+)
+from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM
+
+ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
+
+_POSITION = T.StructType(
+    [T.StructField("effective_timestamp", T.TimestampType()), T.StructField("arrival", ARRIVAL_TYPE)]
+)
+
+
+def parent_fields(schema: Schema, entity: str) -> dict[str, dict[Place, Place]]:
+    """The fields of *entity* that lead to parents: by the mapping of the children that of their parents."""
+    found: dict[str, dict[Place, Place]] = {}
+    for place in schema.places():
+        for each, child in schema.children(place):
+            if schema.mapping(child).reference == entity and each.parent_identifier is not None:
+                found.setdefault(each.parent_identifier, {})[child] = place
+    return found
+
+
+def refresh_events(statements: DataFrame) -> DataFrame:
+    """Where a list of all entities of the target ends: one row per refresh, with `scope` null."""
+    rows = statements.where(F.col("operation") == REFRESH)
+    return rows.select(F.lit(None).cast("string").alias("scope"), *_event_columns())
+
+
+def list_events(statements: DataFrame, field: str) -> DataFrame:
+    """Where a list of the children of one parent ends: one row per list, `scope` being the parent's guid."""
+    rows = statements.where((F.col("operation") == LIST) & F.col("data").getField(field).isNotNull())
+    return rows.select(F.col("data").getField(field).alias("scope"), *_event_columns())
+
+
+def cascade_events(
+    schema: Schema,
+    entity: str,
+    field: str,
+    history_of: Callable[[str], DataFrame | None],
+    messages: DataFrame,
+) -> DataFrame | None:
+    """Where a parent was deleted: an empty list of its children, at the end of the message that did it."""
+    found: list[DataFrame] = []
+    numbers = place_numbers(schema)
+    by_parent: dict[str, dict[str, Place]] = {}
+    for child, parent in parent_fields(schema, entity)[field].items():
+        by_parent.setdefault(schema.mapping(parent).reference, {})[child.system] = child
+    for name, children in by_parent.items():
+        history = history_of(name)
+        if history is None:
+            continue
+        deleted = history.where(DELETED).select("guid", VALID_FROM, SOURCE_MESSAGE)
+        systems = F.lit(None).cast("int")
+        for system, child in children.items():
+            systems = F.when(F.col("source_system") == system, numbers[child]).otherwise(systems)
+        said = messages.withColumn("place", systems).where(F.col("place").isNotNull())
+        joined = deleted.join(said, deleted[SOURCE_MESSAGE] == said["message_identifier"])
+        found.append(
+            joined.select(
+                F.col("guid").alias("scope"),
+                F.col(SOURCE_MESSAGE).alias("message_id"),
+                "place",
+                F.col(VALID_FROM).alias("effective_timestamp"),
+                _arrival(F.lit(END_OF_MESSAGE + 1)).alias("arrival"),
+            )
+        )
+    return reduce(DataFrame.unionByName, found) if found else None
+
+
+def _event_columns() -> list[str]:
+    return ["message_id", "place", "effective_timestamp", "arrival"]
+
+
+def _arrival(number: Column) -> Column:
+    return F.struct(
+        F.col("message_timestamp").alias("timestamp"),
+        "topic",
+        "partition",
+        "offset",
+        number.cast("int").alias("record_number"),
+    )
+
+
+def absences(
+    schema: Schema,
+    statements: DataFrame,
+    events: Sequence[tuple[str | None, DataFrame]],
+) -> DataFrame:
+    """
+    Of each entity, the ends of complete lists that did not name it.
+
+    Args:
+        schema: The schema.
+        statements: Those of one target, applied or not: whom a list names is seen, though it waits or is
+            in error.
+        events: Ends of lists (`scope`, `message_id`, `place`, `effective_timestamp`, `arrival`), each
+            table with the field that `scope` is a value of; None for lists of all entities.
+
+    Returns:
+        One row per entity and list that may have ended it, in the columns of `ABSENCE_COLUMNS`.  Whether
+        the entity was alive at that point is for the merge to say.  Only the first list after each
+        mention of the entity is there, for each priority: those after it find what it left.
+
+    Cost: one shuffle of the mentions of entities by guid.  Lists of all entities are few, and are
+    broadcast; those of one parent are joined by the parent.
+    """
+    fields = dict.fromkeys(field for field, _ in events if field is not None)
+    mentions = _mentions(statements, list(fields))
+    by_field: dict[str | None, list[DataFrame]] = {}
+    for field, some in events:
+        by_field.setdefault(field, []).append(some)
+    found = []
+    for field, tables in by_field.items():
+        ends = _with_previous(schema, reduce(DataFrame.unionByName, tables))
+        if field is None:
+            found.append(_first_after(mentions, F.broadcast(ends), F.lit(True), F.col("whole")))
+        else:
+            same = F.col(f"parent_{field}") == F.col("scope")
+            found.append(_first_after(mentions, ends, same, F.col("listed")))
+    return reduce(DataFrame.unionByName, found).distinct()
+
+
+def _mentions(statements: DataFrame, fields: Sequence[str]) -> DataFrame:
+    """Every mention of an entity, with the end of the list that it stands in, and the next mention."""
+    named = statements.where(
+        F.col("guid").isNotNull() & F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
+    ).select(
+        "guid",
+        _position(F.col("arrival")).alias("at"),
+        _position(_numbered(F.coalesce("listed", F.col("arrival.record_number")))).alias("listed"),
+        _position(_numbered(F.lit(END_OF_MESSAGE))).alias("whole"),
+        *(F.col("data").getField(name).alias(f"parent_{name}") for name in fields),
+    )
+    in_order = Window.partitionBy("guid").orderBy("at")
+    return named.withColumn("next", F.lead("at").over(in_order))
+
+
+def _with_previous(schema: Schema, events: DataFrame) -> DataFrame:
+    """Each end of a list with the one before it that had the same scope and priority."""
+    places = place_numbers(schema)
+    priority = by_place({number: schema.mapping(place).priority for place, number in places.items()}, "int")
+    source = by_place({number: place.system for place, number in places.items()}, "string")
+    said = events.withColumns({"priority": priority, "source": source, "ends": _position(F.col("arrival"))})
+    in_order = Window.partitionBy("scope", "priority").orderBy("ends")
+    return said.withColumn("previous", F.lag("ends").over(in_order))
+
+
+def _first_after(mentions: DataFrame, ends: DataFrame, same: Column, after: Column) -> DataFrame:
+    first = (F.col("ends") > after) & (F.col("previous").isNull() | (F.col("previous") <= after))
+    before_next = F.col("next").isNull() | (F.col("next") > F.col("ends"))
+    return mentions.join(ends, same & first & before_next).select(*ABSENCE_COLUMNS)
+
+
+def _position(arrival: Column) -> Column:
+    return F.struct(F.col("effective_timestamp"), arrival.alias("arrival")).cast(_POSITION)
+
+
+def _numbered(number: Column) -> Column:
+    return F.struct(
+        F.col("arrival.timestamp").alias("timestamp"),
+        F.col("arrival.topic").alias("topic"),
+        F.col("arrival.partition").alias("partition"),
+        F.col("arrival.offset").alias("offset"),
+        number.cast("int").alias("record_number"),
+    )

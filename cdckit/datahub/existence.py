@@ -1,0 +1,138 @@
+"""Existence: which records can be applied, and which must wait for what they link to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.datahub.resolution import Resolution, needed_columns, needed_links
+from cdckit.datahub.schema import Schema
+from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
+from cdckit.datahub.tables import Tables
+
+STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "guid")
+"""What tells one statement from all others."""
+
+_APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
+
+
+def waiting_statements(
+    schema: Schema,
+    resolution: Resolution,
+    entities: Sequence[str],
+    held: DataFrame | None,
+    tables: Tables,
+) -> DataFrame | None:
+    """
+    The statements that cannot be applied since an entity to which they link does not exist.
+
+    An entity exists if a statement that is applied makes it: so all that are valid are taken for
+    applied first; those that link to what nobody makes wait; what only they would have made does not
+    exist either, and so on.  Statements that wait for each other in a circle, and for nothing else,
+    are applied.
+
+    Args:
+        schema: The schema.
+        resolution: The statements of all targets.
+        entities: The targets of which there are any.
+        held: Messages (`message_id`) whose records that waited must wait on, and those records
+            (`STATEMENT_KEY`, `missing`); they are not tried.
+        tables: Where each round is kept.
+
+    Returns:
+        `STATEMENT_KEY` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
+        nothing waits.
+
+    Cost: two aggregations over the guids and links of all statements; a further round, over what was
+    found to wait, for each link of the longest chain of records that wait for each other.
+    """
+    if not schema.has_links or not entities:
+        return None
+    stated, answers = _stated(schema, resolution, entities), resolution.answers()
+    if answers is not None:
+        # What was looked up is looked at several times.
+        stated = tables.scratch("stated", stated)
+    needing = stated.where(F.size("needs") > 0)
+    if answers is None:
+        needed = _needed(schema, resolution, entities).distinct()
+    else:
+        needed = needing.select(F.explode("needs").alias("need")).distinct()
+    makers = stated.where(F.col("operation").isin(UPSERT, AUTOCREATE)).select(*STATEMENT_KEY)
+    waiting, count = held, held.count() if held is not None else 0
+    while True:
+        alive = makers if waiting is None else _without(makers, waiting)
+        exists = alive.select(F.col("guid").alias("need")).distinct()
+        missing = needed.join(exists, "need", "left_anti")
+        if answers is not None:
+            missing = _not_answered(missing, answers, exists)
+        missing = tables.scratch("missing", missing)
+        if missing.isEmpty():
+            return held
+        needs = needing.select(*STATEMENT_KEY, F.explode("needs").alias("need"))
+        found = (
+            needs.join(missing, "need", "left_semi")
+            .groupBy(*STATEMENT_KEY)
+            .agg(F.min("need").alias("missing"))
+        )
+        if held is not None:
+            found = _without(found, held).unionByName(held)
+        waiting = tables.scratch("waiting", found)
+        now = waiting.count()
+        if now == count:
+            return waiting
+        count = now
+
+
+def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
+    """The statements about one target that need not wait."""
+    if waiting is None:
+        return statements
+    return _without(statements, waiting.where(F.col("entity") == entity).drop("entity"))
+
+
+def _without(statements: DataFrame, waiting: DataFrame) -> DataFrame:
+    columns = [name for name in STATEMENT_KEY if name in waiting.columns]
+    left, right = statements.alias("s"), waiting.select(*columns).alias("w")
+    # Statements without a guid of their own are lists, or not known yet: null is a value here.
+    same = [F.col(f"s.{name}").eqNullSafe(F.col(f"w.{name}")) for name in columns]
+    return left.join(right, same, "left_anti")
+
+
+def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame:
+    """What can be applied, of all targets: who says so, what it makes, and what it needs."""
+    found: DataFrame | None = None
+    for entity in entities:
+        rows = resolution.resolved(entity)
+        valid = F.col("error_code").isNull() & F.col("operation").isin(*_APPLIED)
+        some = rows.where(valid).select(
+            F.lit(entity).alias("entity"),
+            "message_id",
+            F.col("arrival.record_number").alias("number"),
+            "operation",
+            "place",
+            "guid",
+            needed_links(schema, entity).alias("needs"),
+        )
+        found = some if found is None else found.unionByName(some)
+    assert found is not None
+    return found
+
+
+def _needed(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame:
+    """All that statements need: column by column, which is cheaper than as lists."""
+    found = []
+    for entity in entities:
+        rows = resolution.resolved(entity).where(F.col("error_code").isNull())
+        for need in needed_columns(schema, entity):
+            found.append(rows.select(need.alias("need")))
+    return reduce(DataFrame.unionByName, found).where(F.col("need").isNotNull())
+
+
+def _not_answered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
+    """Of the texts that are no guid of what exists, those that lead to none by a look-up either."""
+    led = missing.join(answers, missing["need"] == answers["text"], "left").select("need", "found")
+    there = exists.withColumnRenamed("need", "found").withColumn("there", F.lit(True))
+    return led.join(there, "found", "left").where(F.col("there").isNull()).select("need")

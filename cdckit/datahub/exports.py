@@ -1,0 +1,112 @@
+"""Export mode: records for indexes that keep no history, as inserts and deletes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.datahub.schema import Schema, Target
+from cdckit.datahub.statements import DELETE, UPSERT, place_numbers
+from cdckit.errors import InvalidArgument
+from cdckit.schemas import require_columns
+from cdckit.values import EXACT_JSON
+
+
+class Sink(Protocol):
+    """Takes the exported records of one target, as `export_rows` gives them, to where they belong."""
+
+    def __call__(self, rows: DataFrame) -> None: ...
+
+
+def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
+    """
+    The records of an export target as if each were an insert or a delete.
+
+    Args:
+        schema: The schema.
+        entity: A target with `export`.
+        applied: Its statements that are applied.
+
+    Returns:
+        One row per record: `operation` ("insert" or "delete"), `id` (the text of the field that
+        `exportIdentifier` names; null without one), `version` (effective timestamp in microseconds:
+        of two records with one id the later one is to stand, in whatever order they come), `message_id`,
+        `arrival`, and `document`, a struct of the fields (with `exportStandardFields` also of
+        `valid_from_timestamp`, `deleted_indicator` and `source_message`); a field that was not carried
+        is null.
+
+    Source:
+        Data hub, section on export mode.
+    """
+    target = schema.targets[entity]
+    rows = applied.where(F.col("operation").isin(UPSERT, DELETE))
+    is_delete = F.col("operation") == DELETE
+    fields = [F.col("data").getField(name).alias(name) for name in target.fields]
+    if any(mapping.export_standard_fields for mapping in target.mappings.values()):
+        fields += [
+            F.col("effective_timestamp").alias("valid_from_timestamp"),
+            is_delete.alias("deleted_indicator"),
+            F.col("message_id").alias("source_message"),
+        ]
+    return rows.select(
+        F.when(is_delete, "delete").otherwise("insert").alias("operation"),
+        _identifier(schema, target).alias("id"),
+        F.unix_micros("effective_timestamp").alias("version"),
+        "message_id",
+        "arrival",
+        F.struct(*fields).alias("document"),
+    )
+
+
+def _identifier(schema: Schema, target: Target) -> Column:
+    numbers = place_numbers(schema)
+    found = F.lit(None).cast("string")
+    for place, mapping in target.mappings.items():
+        if mapping.export_identifier is not None:
+            value = F.col("data").getField(mapping.export_identifier).cast("string")
+            found = F.when(F.col("place") == numbers[place], value).otherwise(found)
+    return found
+
+
+def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
+    """
+    Exported records as lines for Elasticsearch's bulk interface (NDJSON).
+
+    Args:
+        rows: As a hub's `exports` returns them.
+        index: The index to write to.
+
+    Returns:
+        One row per record with the one column `value`, so that `lines.write.text(path)` writes the
+        file: the line of the action and, for an insert, the line of the document.  Actions with an id
+        carry the version, so the index keeps the latest record whatever the order of lines and files;
+        of two at one instant, the one that comes later in the order of lines.  Without an id the index
+        gives one, and a delete has nothing to name: it is left out.
+
+    Raises:
+        MissingColumns: *rows* are not exported records.
+        InvalidArgument: *index* is empty.
+
+    Cost: a projection, and one sort by id within what one task writes.
+    """
+    require_columns(rows, ["operation", "id", "version", "arrival", "document"], function="bulk_lines")
+    if not index:
+        raise InvalidArgument("bulk_lines", "index", "the name of an index", index)
+    is_delete = F.col("operation") == "delete"
+    meta = F.struct(
+        F.lit(index).alias("_index"),
+        F.col("id").alias("_id"),
+        F.when(F.col("id").isNotNull(), F.col("version")).alias("version"),
+        F.when(F.col("id").isNotNull(), "external_gte").alias("version_type"),
+    )
+    action = F.when(is_delete, F.to_json(F.struct(meta.alias("delete")))).otherwise(
+        F.to_json(F.struct(meta.alias("index")))
+    )
+    # Fields that are null stay in the document: they say that there is no value.
+    document = F.to_json("document", {**EXACT_JSON, "ignoreNullFields": "false"})
+    lines = F.when(is_delete, action).otherwise(F.concat(action, F.lit("\n"), document))
+    kept = rows.where(F.col("id").isNotNull() | ~is_delete)
+    in_order = kept.repartition("id").sortWithinPartitions("id", "version", "arrival")
+    return in_order.select(lines.alias("value"))

@@ -1,0 +1,292 @@
+"""The hub: messages in, histories out, and what became of each message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.datahub.exports import Sink, export_rows
+from cdckit.datahub.mappings import EntityMapping
+from cdckit.datahub.outcomes import Retry, message_log, record_log, rejected, with_status
+from cdckit.datahub.questions import query
+from cdckit.datahub.readers import READERS, Filter, Reader
+from cdckit.datahub.runs import INBOX, RECEIVED, STATUSES, Run, table
+from cdckit.datahub.schema import Schema
+from cdckit.datahub.statuses import Status
+from cdckit.datahub.store import MESSAGE_SCHEMA, decode, with_statuses
+from cdckit.datahub.tables import Tables
+from cdckit.errors import InvalidArgument
+from cdckit.merge import history_schema
+
+
+class Hub:
+    """
+    Messages in, histories out, and what became of each message.
+
+    A hub is a folder of tables: the messages as they came, what their records say (typed, by target),
+    the histories that this makes, and the status of each message.  Everything but the messages can be
+    made anew from them (`rebuild`), and is then what it was.
+
+    Args:
+        spark: The session that does the work.
+        schema: The source systems (see `schema` and `read_schema`).
+        tables: The folder of the hub's tables; made if it is not there.
+        readers: Readers of your own, by the names that mappings call them.
+        filters: Filters of your own, likewise.
+        files: The folder to which readers of files are confined.
+        retry: When messages that wait are tried again, and when they are given up.
+
+    Raises:
+        InvalidArgument: A mapping names a reader or a filter that is not given.
+
+    Cost: a run reads the new messages once for each target that they can bring records of, writes what
+    they say, looks at the guids and links of all statements, and merges the entities that are touched.
+    The number of Spark jobs depends on the schema, not on messages, entities or keys.
+
+    Source:
+        Data hub specification.
+
+    >>> from datetime import datetime, timezone
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit.datahub import records, schema
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
+    >>> product = {"reference": "product", "fields": fields}
+    >>> shop = schema({"reference": "*", "mappings": {"product": [product]}})
+    >>> at = datetime(2024, 1, 1, 9, tzinfo=timezone.utc)
+    >>> data = [{"number": 1, "name": "kettle"}, {"name": "mug"}]
+    >>> message = {"entity": "product", "guid": "m1", "data": data}
+    >>> with TemporaryDirectory() as folder:
+    ...     hub = Hub(session(), shop, folder)
+    ...     _ = hub.receive(records(session(), [message], at=at))
+    ...     hub.process(now=at)
+    ...     hub.history("product").select("number", "name", "source_message").show()
+    ...     hub.messages().select("message_identifier", "status", "error_message").show(truncate=False)
+    +------+------+--------------+
+    |number|  name|source_message|
+    +------+------+--------------+
+    |     1|kettle|            m1|
+    +------+------+--------------+
+    <BLANKLINE>
+    +------------------+------+-----------------------------------------------+
+    |message_identifier|status|error_message                                  |
+    +------------------+------+-----------------------------------------------+
+    |m1                |25    |record 2: KEY_MISSING: needs a value for number|
+    +------------------+------+-----------------------------------------------+
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: Schema,
+        tables: str | Path,
+        *,
+        readers: Mapping[str, Reader] | None = None,
+        filters: Mapping[str, Filter] | None = None,
+        files: str | Path | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        self.schema = schema
+        self._spark, self._tables = spark, Tables(spark, tables)
+        self._readers, self._filters = {**READERS, **(readers or {})}, dict(filters or {})
+        self._files, self._retry = None if files is None else str(files), retry or Retry()
+        for place, mapping in schema.all_mappings.items():
+            self._require_known(str(place), mapping)
+
+    def receive(self, records: DataFrame) -> DataFrame:
+        """
+        Store messages.
+
+        Args:
+            records: One row per record, `value` one JSON document (see `decode`); `records` and `files`
+                make such tables.
+
+        Returns:
+            One receipt per record: `topic`, `partition`, `offset`, `message_identifier`, `status` (0 not
+            processed yet; 5 previously received, which changes nothing; 22 message invalid, kept as a
+            reject), `error_code`, `error_description`.
+
+        Raises:
+            MissingColumns, WrongColumnType: *records* is not a table of records.
+        """
+        with self._atomic():
+            stored = self._received()
+            kept = stored.where(F.col("status") == int(Status.NOT_PROCESSED))
+            part = self._tables.append(INBOX, with_statuses(decode(records), kept))
+        return part.select(
+            "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description"
+        )
+
+    def process(self, *, now: datetime | None = None) -> None:
+        """
+        Process what was received since the last run, and the messages that wait and are due again.
+
+        Args:
+            now: The time of the run, aware; without it the clock's.  It decides which messages are due
+                and which are given up, nothing else.
+        """
+        with self._atomic():
+            run = self._run(now)
+            run.read(self._messages_of(INBOX))
+            run.settle()
+            self._tables.move(INBOX, RECEIVED)
+
+    def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
+        """
+        Read messages again, by the schema as it is now; with the same schema nothing changes.
+
+        Messages that were given up are given a new chance.
+
+        Args:
+            messages: The identifiers.
+            now: The time of the run.
+
+        Raises:
+            InvalidArgument: One of them is not in the store (status 21, message not found).
+        """
+        listed = [messages] if isinstance(messages, str) else sorted(set(messages))
+        chosen = self._spark.createDataFrame([(each,) for each in listed], "message_identifier string")
+        stored = self._messages_of(RECEIVED)
+        unknown = chosen.join(stored, "message_identifier", "left_anti").first()
+        if unknown is not None:
+            raise InvalidArgument(
+                "reprocess", "messages", "identifiers of processed messages (status 21)", unknown[0]
+            )
+        with self._atomic():
+            run = self._run(now)
+            run.forget(chosen)
+            run.read(stored.join(F.broadcast(chosen), "message_identifier", "left_semi"))
+            run.settle(everything=True)
+
+    def rebuild(self, *, now: datetime | None = None) -> None:
+        """
+        Make everything anew from the messages, by the schema as it is now.
+
+        Messages that were given up stay given up, and those that are not due wait on: with the same
+        schema, tables and statuses are what they were.
+        """
+        with self._atomic():
+            run = self._run(now)
+            run.forget(None)
+            run.read(self._messages_of(RECEIVED), attempt=False)
+            run.settle(everything=True)
+
+    def messages(self) -> DataFrame:
+        """One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
+        `next_attempt_timestamp`."""
+        stored = self._received().where(F.col("status") == int(Status.NOT_PROCESSED))
+        return with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
+
+    def log(self) -> DataFrame:
+        """One row per record and mapping of the processed messages: what it came to (see `record_log`)."""
+        return self._log().drop("raw", "number")
+
+    def rejects(self) -> DataFrame:
+        """
+        Everything that could not be applied and never will as it is, with the reason.
+
+        Returns:
+            One row per message or record in error: the columns of a record (`value` the bytes of the
+            message; of a record its JSON text), `message_identifier`, `record`, `error_code`,
+            `error_description`.
+        """
+        return rejected(self._received(), self._log())
+
+    def history(self, entity: str) -> DataFrame:
+        """
+        The history of a target, as `merge` gives it, as it stands now.
+
+        The table can be read until the second run from now: ask for it again after a run.
+        """
+        target = self._target(entity, export=False)
+        found = self._tables.read(table("history", entity))
+        return self._empty(history_schema(self.schema.targets[target].data)) if found is None else found
+
+    def changes(self, entity: str) -> DataFrame:
+        """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
+        return self._run(None).changes(self._target(entity, export=False))
+
+    def exports(self, entity: str) -> DataFrame:
+        """The records of an export target, each an insert or a delete (see `export_rows`)."""
+        target = self._target(entity, export=True)
+        return export_rows(self.schema, target, self._run(None).applied(target))
+
+    def export(self, entity: str, sink: Sink) -> None:
+        """Hand the records of an export target to *sink*."""
+        sink(self.exports(entity))
+
+    def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
+        """Answer a question about one target (see `query`)."""
+        histories = {entity: self.history(entity) for entity in self.schema.families}
+        return query(histories, question, now=now or datetime.now(UTC))
+
+    def _run(self, now: datetime | None) -> Run:
+        at = now or datetime.now(UTC)
+        return Run(self.schema, self._tables, self._readers, self._filters, self._files, self._retry, at)
+
+    def _received(self) -> DataFrame:
+        found = [each for each in (self._tables.read(RECEIVED), self._tables.read(INBOX)) if each is not None]
+        return reduce(DataFrame.unionByName, found) if found else self._empty(_received_schema())
+
+    def _messages_of(self, name: str) -> DataFrame:
+        found = self._tables.read(name)
+        rows = self._empty(_received_schema()) if found is None else found
+        return rows.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
+
+    def _log(self) -> DataFrame:
+        run = self._run(None)
+        waiting = run.waiting()
+        parts = [record_log(run.resolved(entity), waiting, entity) for entity in self.schema.targets]
+        known = self._tables.read(STATUSES)
+        if known is not None:
+            parts.append(message_log(known, parts[0].columns))
+        return reduce(DataFrame.unionByName, parts)
+
+    def _target(self, entity: str, *, export: bool) -> str:
+        known = [name for name, target in self.schema.targets.items() if target.export == export]
+        if entity not in known:
+            raise InvalidArgument("Hub", "entity", f"one of {', '.join(sorted(known))}", entity)
+        return entity
+
+    def _require_known(self, path: str, mapping: EntityMapping) -> None:
+        if mapping.reader not in self._readers:
+            needed = f"given for {path}.messageReader"
+            raise InvalidArgument("Hub", f"readers[{mapping.reader!r}]", needed, sorted(self._readers))
+        for each in mapping.filters:
+            if each.name not in self._filters:
+                needed = f"given for {path}.messageFilters"
+                raise InvalidArgument("Hub", f"filters[{each.name!r}]", needed, sorted(self._filters))
+
+    def _empty(self, columns: T.StructType) -> DataFrame:
+        return self._spark.createDataFrame([], columns)
+
+    @contextmanager
+    def _atomic(self) -> Iterator[None]:
+        """What happens inside is seen when it has ended well, or never."""
+        try:
+            yield
+        except BaseException:
+            self._tables.rollback()
+            raise
+        self._tables.commit()
+
+
+def _received_schema() -> T.StructType:
+    more = [T.StructField(name, T.StringType()) for name in ("error_code", "error_description")]
+    return T.StructType(
+        [
+            T.StructField("key", T.BinaryType()),
+            T.StructField("value", T.BinaryType()),
+            *MESSAGE_SCHEMA.fields,
+            *more,
+            T.StructField("status", T.IntegerType()),
+        ]
+    )

@@ -1,0 +1,143 @@
+"""Source systems: which fields of which records go where.  A mapping is a value; nothing here runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import types as T
+
+DEFAULT_SYSTEM = "*"
+DELETED_INDICATOR = "deleted_indicator"
+
+LINK, CHILDREN, TEXT, DECIMAL = "link", "children", "text", "decimal"
+
+SPARK_TYPES: Mapping[str, T.DataType] = MappingProxyType(
+    {
+        TEXT: T.StringType(),
+        "number": T.DoubleType(),
+        "double": T.DoubleType(),
+        "smallint": T.ShortType(),
+        "integer": T.IntegerType(),
+        "bigint": T.LongType(),
+        DECIMAL: T.DecimalType(),
+        "date": T.DateType(),
+        "timestamp": T.TimestampType(),
+        "boolean": T.BooleanType(),
+        LINK: T.StringType(),
+        CHILDREN: T.StringType(),
+    }
+)
+"""The field types, and what a column of each is in Spark; a link is the guid of what it leads to."""
+
+KEYLESS_TYPES = frozenset({"number", "double", CHILDREN})
+"""Types of which no key can be made: a floating-point number has no exact text."""
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """
+    A type with its measures.
+
+    Args:
+        name: One of `SPARK_TYPES`.
+        length: Of a text: how many characters are kept.
+        scale: Of a decimal: how many digits in all.
+        precision: Of a decimal: how many of them are decimals.  The two words mean the reverse in SQL.
+    """
+
+    name: str = TEXT
+    length: int | None = None
+    scale: int | None = None
+    precision: int | None = None
+
+    @property
+    def spark(self) -> T.DataType:
+        """The type of a column of it."""
+        if self.name == DECIMAL and self.scale is not None and self.precision is not None:
+            return T.DecimalType(self.scale, self.precision)
+        return SPARK_TYPES[self.name]
+
+
+@dataclass(frozen=True)
+class FieldMapping:
+    """How one field of a target is read from a record."""
+
+    reference: str
+    source: str
+    type: FieldType
+    key: str | None
+    """The alternative key of which it is a part; None if it is no key."""
+    priority: int | None
+    link_entity: str | None = None
+    link_key: tuple[str, ...] = ()
+    source_link_key: tuple[str, ...] = ()
+    autocreate: bool = False
+    child_entity: str | None = None
+    parent_identifier: str | None = None
+    source_parent_identifier: str | None = None
+    child_sequence: str | None = None
+    source_child_sequence: str | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter by the name under which it was given to the hub, and what it is to be called with."""
+
+    name: str
+    config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class EntityMapping:
+    """How records of a source entity become rows of one target."""
+
+    reference: str
+    fields: tuple[FieldMapping, ...]
+    priority: int = 0
+    reader: str = "json"
+    reader_config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    filters: tuple[Filter, ...] = ()
+    unique_identifier: str | None = None
+    """Where the message's identifier is put into each record; None unless the mapping is unique."""
+    unique_sequence: str | None = None
+    export: bool = False
+    export_identifier: str | None = None
+    export_standard_fields: bool = False
+
+    @property
+    def columns(self) -> tuple[FieldMapping, ...]:
+        """The fields that are columns of the target: all but children and the deleted indicator."""
+        return tuple(
+            each for each in self.fields if each.type.name != CHILDREN and each.reference != DELETED_INDICATOR
+        )
+
+    @property
+    def children(self) -> tuple[FieldMapping, ...]:
+        """The fields that hold records of child entities."""
+        return tuple(each for each in self.fields if each.type.name == CHILDREN)
+
+    @property
+    def deleted_source(self) -> str:
+        """The name under which a record says that it deletes."""
+        named = (each.source for each in self.fields if each.reference == DELETED_INDICATOR)
+        return next(named, DELETED_INDICATOR)
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The keys by which its records find their entity: the target fields of each."""
+        named: dict[str, list[str]] = {}
+        for each in self.columns:
+            if each.key is not None:
+                named.setdefault(each.key, []).append(each.reference)
+        return tuple(tuple(fields) for fields in named.values())
+
+
+@dataclass(frozen=True)
+class SourceSystem:
+    """A set of rules under a name: for each source entity the targets that its records go to."""
+
+    reference: str
+    mappings: Mapping[str, tuple[EntityMapping, ...]]

@@ -1,0 +1,77 @@
+"""A JSON object's properties with the text of each as it was written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused)
+
+
+def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """
+    The properties of the one JSON object that *text* holds, as values and as texts.
+
+    `json` alone gives the values, and written anew a number may lose digits: what is handed on must be
+    the text.  Of a name that comes twice the last counts, as for `json`.
+
+    Raises:
+        ValueError: It is no JSON object, or more than one.
+
+    >>> members('{"a": 1.10, "b": [1.10]}')
+    ({'a': 1.1, 'b': [1.1]}, {'a': '1.10', 'b': '[1.10]'})
+    """
+    at = _past(text, 0, "{")
+    values: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    if text[at : at + 1] != "}":
+        while True:
+            quote = _skipped(text, at)
+            if text[quote : quote + 1] != '"':
+                raise ValueError(f"a name is missing at character {quote}")
+            name, at = _DECODER.raw_decode(text, quote)
+            start = _past(text, at, ":")
+            values[name], at = _DECODER.raw_decode(text, start)
+            texts[name] = text[start:at]
+            at = _skipped(text, at)
+            if text[at : at + 1] != ",":
+                break
+            at = _skipped(text, at + 1)
+    at = _past(text, at, "}")
+    if at != len(text):
+        raise ValueError(f"there is more after the object, at character {at}")
+    return values, texts
+
+
+def _past(text: str, at: int, needed: str) -> int:
+    """Where the text goes on behind the sign that is needed here, and the space around it."""
+    at = _skipped(text, at)
+    if text[at : at + 1] != needed:
+        raise ValueError(f"{needed} is missing at character {at}")
+    return _skipped(text, at + 1)
+
+
+def _skipped(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON text, with every digit of a `Decimal` (which `json` itself refuses)."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(name)}: {as_json(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=str)

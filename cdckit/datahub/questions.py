@@ -1,0 +1,132 @@
+"""The query object: a question about one entity as a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.arguments import require_fields, require_instant
+from cdckit.datahub.conversions import converted, instant
+from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
+from cdckit.errors import InvalidArgument
+from cdckit.history import as_of, business_fields
+from cdckit.schemas import quoted
+
+_PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
+
+
+def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, now: datetime) -> DataFrame:
+    """
+    Answer a question about one entity from its history.
+
+    Args:
+        histories: By entity.
+        question: `entity` (needed); `timestamp` (ISO 8601: what was in force then; *now* without it);
+            `where`, field: value, all of which must hold (a list means any of them, null that there is
+            no value); `fields`, a list of the fields to return, all of them without it; `deletes`, true
+            to return deleted rows too.
+        now: The time that is asked about where the question says none; aware.
+
+    Returns:
+        One row per entity, with the fields asked for: business fields and the standard columns of a
+        history alike.
+
+    Raises:
+        InvalidArgument: The question has another property, asks about what is not there, or is not of
+            the needed form.
+
+    Cost: one filter over the history, no shuffle.
+
+    Source:
+        Data hub, query object; facts on its properties.
+
+    >>> from datetime import datetime, timezone
+    >>> now = datetime(2024, 1, 2, tzinfo=timezone.utc)
+    >>> question = {"entity": "product", "where": {"number": [1, 2]}, "fields": ["number", "name"]}
+    >>> query({"product": history}, question, now=now).show()
+    +------+------+
+    |number|  name|
+    +------+------+
+    |     1|teapot|
+    +------+------+
+    <BLANKLINE>
+    """
+    unknown = sorted(set(question) - set(_PROPERTIES))
+    if unknown:
+        raise InvalidArgument("query", "question", f"an object of {', '.join(_PROPERTIES)}", unknown)
+    entity = question.get("entity")
+    if not isinstance(entity, str) or entity not in histories:
+        raise InvalidArgument("query", "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
+    history = histories[entity]
+    deletes = question.get("deletes", False)
+    if not isinstance(deletes, bool):
+        raise InvalidArgument("query", "question['deletes']", "true or false", deletes)
+    rows = as_of(history, _at(question.get("timestamp"), now), deletes=deletes)
+    for condition in _conditions(history, question.get("where")):
+        rows = rows.where(condition)
+    return rows.select(*(quoted(name) for name in _fields(history, question.get("fields"))))
+
+
+def _at(timestamp: Any, now: datetime) -> datetime:
+    if timestamp is None:
+        return now
+    found = timestamp if isinstance(timestamp, datetime) else instant(timestamp)
+    if found is None:
+        raise InvalidArgument("query", "question['timestamp']", "an instant, YYYY-MM-DDTHH:MM:SS", timestamp)
+    return found
+
+
+def _conditions(history: DataFrame, where: Any) -> list[Column]:
+    if where is None:
+        return []
+    if not isinstance(where, Mapping):
+        raise InvalidArgument("query", "question['where']", "an object of field: value", where)
+    known = {each.name: each.dataType for each in (history.schema["guid"], *business_fields(history))}
+    found = []
+    for name, value in where.items():
+        if name not in known:
+            raise InvalidArgument("query", "question['where']", f"of fields among {', '.join(known)}", name)
+        values = value if isinstance(value, list | tuple) else [value]
+        found.append(_any_of(name, known[name], values))
+    return found
+
+
+def _any_of(name: str, kind: T.DataType, values: Sequence[Any]) -> Column:
+    found = F.lit(False)
+    for value in values:
+        literal = _literal(name, kind, value)
+        found = found | F.col(quoted(name)).eqNullSafe(literal)
+    return found
+
+
+def _literal(name: str, kind: T.DataType, value: Any) -> Column:
+    """The value as the field's type converts it in a message."""
+    argument = f"question['where'][{name!r}]"
+    exact = Decimal(repr(value)) if isinstance(value, float) else value
+    column = converted([exact], _field_type(kind))
+    if column.errors:
+        raise InvalidArgument("query", argument, f"a value of the type {kind.simpleString()}", value)
+    found = column.values[0].as_py()
+    if isinstance(found, datetime):
+        return require_instant(found, argument, function="query")
+    return F.lit(found).cast(kind)
+
+
+def _field_type(kind: T.DataType) -> FieldType:
+    if isinstance(kind, T.DecimalType):
+        return FieldType(DECIMAL, None, kind.precision, kind.scale)
+    return FieldType(next(name for name, each in SPARK_TYPES.items() if each == kind))
+
+
+def _fields(history: DataFrame, asked: Any) -> list[str]:
+    if asked is None:
+        return history.columns
+    if not isinstance(asked, list | tuple):
+        raise InvalidArgument("query", "question['fields']", "a list of fields", asked)
+    return require_fields(asked, history.columns, "question['fields']", function="query")

@@ -1,0 +1,159 @@
+"""Readers: from the data of a message to records.  Filters: a record changed, or dropped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Protocol
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Context:
+    """
+    What a reader or a filter may know beside what it is given.
+
+    Args:
+        message_identifier: Of the message that is read.
+        system: Its source system.
+        entity: Its source entity.
+        config: `messageReaderConfig` of the mapping, or the `config` of the filter.
+        options: The `options` of the message.
+        files: The folder to which readers of files are confined; None if the hub has none.
+    """
+
+    message_identifier: str
+    system: str
+    entity: str
+    config: Mapping[str, Any]
+    options: Mapping[str, Any]
+    files: str | None = None
+
+
+class Reader(Protocol):
+    """
+    Reads the data of one message.
+
+    It is given the message's `data` as JSON text (null if there is none) and returns records, in their
+    order: dictionaries of texts, numbers, booleans and nulls (and lists of such for children).  What it
+    raises makes the message an error, and none of its records is applied.  It runs in Spark's workers.
+    """
+
+    def __call__(self, data: str | None, context: Context) -> Iterable[Any]: ...
+
+
+Filter = Callable[[Record, Context], Record | None]
+"""Is given one record and returns it, or another in its place, or None to drop it.  What it raises makes
+that record an error.  It runs in Spark's workers."""
+
+
+class UnreadableData(ValueError):
+    """The data of a message is not in the form that its reader reads."""
+
+
+def parsed(text: str) -> Any:
+    """JSON text as Python values, numbers exact; raises `ValueError` for what JSON does not know."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+# Made once: `json.loads` with these options would make one for every message.
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused)
+
+
+def read_json(data: str | None, context: Context) -> Iterable[Any]:
+    """The records of a JSON array of objects, or of one object."""
+    found = None if data is None else parsed(data)
+    if isinstance(found, dict):
+        return [found]
+    if not isinstance(found, list):
+        raise UnreadableData("the data must be an array of objects, or an object")
+    return found
+
+
+def read_csv(data: str | None, context: Context) -> Iterable[Any]:
+    """
+    The records of CSV text (RFC 4180), each a dictionary of texts.
+
+    Config:
+        `delimiter` (default a comma), `quote` (a double quote), `header` (default true: the first line
+        holds the names), `columns` (the names; needed without a header, and instead of it with one),
+        `null` (the text that means null, default the empty text).
+    """
+    text = None if data is None else parsed(data)
+    if not isinstance(text, str):
+        raise UnreadableData("the data must be a text of comma-separated values")
+    return _of_csv(text, context.config)
+
+
+def read_file(data: str | None, context: Context) -> Iterable[Any]:
+    """
+    The records of a file that the data names, relative to the folder of the hub's files.
+
+    Config:
+        `format` ("json", the default, or "csv"), `encoding` (default UTF-8), and those of the format.
+        A name that leads out of the folder, by `..`, by a link or by being absolute, is refused.
+    """
+    name = None if data is None else parsed(data)
+    if not isinstance(name, str):
+        raise UnreadableData("the data must be the name of a file")
+    text = _confined(name, context.files).read_text(encoding=context.config.get("encoding", "utf-8-sig"))
+    kind = context.config.get("format", "json")
+    if kind == "csv":
+        return _of_csv(text, context.config)
+    if kind == "json":
+        return read_json(text, context)
+    raise UnreadableData(f"the format must be json or csv; it is {kind!r}")
+
+
+def _confined(name: str, files: str | None) -> Path:
+    if files is None:
+        raise UnreadableData("the hub was given no folder of files")
+    folder = Path(files).resolve()
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder) or not path.is_file():
+        raise UnreadableData(f"there is no file {name!r} in the folder of the hub's files")
+    return path
+
+
+def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
+    lines = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=config.get("delimiter", ","),
+        quotechar=config.get("quote", '"'),
+        strict=True,
+    )
+    rows = [row for row in lines if row]
+    names = config.get("columns")
+    if config.get("header", True):
+        if not rows:
+            raise UnreadableData("the line of names is missing")
+        names = names or rows[0]
+        rows = rows[1:]
+    if not names or len(set(names)) != len(names):
+        raise UnreadableData("the columns need distinct names: a line of names, or the config's columns")
+    null = config.get("null", "")
+    return [_named(row, names, null) for row in rows]
+
+
+def _named(row: list[str], names: list[str], null: str) -> Record | list[str]:
+    """The line as a record; one of another length stays a list, which is an error of this record alone."""
+    if len(row) != len(names):
+        return row
+    return {name: None if value == null else value for name, value in zip(names, row, strict=True)}
+
+
+READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": read_file}
+"""The readers that every hub has, by the names that mappings call them."""

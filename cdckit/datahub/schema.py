@@ -1,0 +1,418 @@
+"""The schema of a hub: all source systems together, and the targets that they write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import types as T
+
+from cdckit.datahub.documents import InvalidSchema, source_system
+from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
+from cdckit.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a mapping stands: its system, its source entity, and which of that entity's targets it is."""
+
+    system: str
+    entity: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.system}:mappings.{self.entity}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One field of a key that a link looks up: read from the record, or a link itself."""
+
+    field: str
+    type: FieldType
+    source: str | None
+    inner: KeyPlan | None = None
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """How the key of a linked entity is put together from a record."""
+
+    entity: str
+    parts: tuple[KeyPart, ...]
+    whole: bool
+    """The parts are the key that every mapping of the entity has: its guid can be computed."""
+    autocreate: bool
+    mapping: Place | None
+    """The mapping that translated the names; None where the target's own are used."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The fields of the record that are read."""
+        found: list[str] = []
+        for part in self.parts:
+            found.extend([part.source] if part.source is not None else [])
+            found.extend(part.inner.sources if part.inner else ())
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target entity: its fields, its keys, and the mappings that write it."""
+
+    entity: str
+    fields: Mapping[str, FieldType]
+    alternatives: tuple[tuple[str, ...], ...]
+    mappings: Mapping[Place, EntityMapping]
+    export: bool
+
+    @property
+    def strict(self) -> bool:
+        """Whether every mapping finds its entities by the same key: then the key gives the guid."""
+        return len(self.alternatives) == 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The fields that are part of a key, in the order of the fields."""
+        named = {name for alternative in self.alternatives for name in alternative}
+        return tuple(name for name in self.fields if name in named)
+
+    @property
+    def data(self) -> T.StructType:
+        """The type of the business fields."""
+        return T.StructType([T.StructField(name, kind.spark) for name, kind in self.fields.items()])
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The fields that lead to other entities."""
+        return tuple(name for name, kind in self.fields.items() if kind.name == LINK)
+
+
+class Schema:
+    """
+    Source systems that belong together.
+
+    Args:
+        systems: No two of one reference.
+
+    Raises:
+        InvalidSchema: They contradict each other, or name what is not there.
+    """
+
+    def __init__(self, systems: Iterable[SourceSystem]) -> None:
+        listed = sorted(systems, key=lambda each: (each.reference != DEFAULT_SYSTEM, each.reference))
+        self.systems: dict[str, SourceSystem] = {}
+        for each in listed:
+            if each.reference in self.systems:
+                raise InvalidSchema("reference", "of one document only", each.reference)
+            self.systems[each.reference] = each
+        self.targets = {entity: self._target(entity) for entity in dict.fromkeys(self._entities())}
+        self._require_sound_links()
+        self._require_sound_children()
+
+    def mapping(self, place: Place) -> EntityMapping:
+        """The mapping that stands there."""
+        return self.systems[place.system].mappings[place.entity][place.index]
+
+    def places(self, entity: str | None = None) -> Iterator[Place]:
+        """Where there is a mapping, or one to that target."""
+        for system in self.systems.values():
+            for source, mappings in system.mappings.items():
+                for index, mapping in enumerate(mappings):
+                    if entity is None or mapping.reference == entity:
+                        yield Place(system.reference, source, index)
+
+    @cached_property
+    def all_mappings(self) -> dict[Place, EntityMapping]:
+        """Every mapping by where it stands."""
+        return {place: self.mapping(place) for place in self.places()}
+
+    @cached_property
+    def autocreated(self) -> set[str]:
+        """The targets that links make if they are missing."""
+        return {plan.entity for plan in self._plans.values() if plan.autocreate}
+
+    def children(self, place: Place) -> Iterator[tuple[FieldMapping, Place]]:
+        """The children fields of a mapping, each with the mappings of what it holds."""
+        for field in self.mapping(place).children:
+            assert field.child_entity is not None
+            for index, _ in enumerate(self.systems[place.system].mappings.get(field.child_entity, ())):
+                yield field, Place(place.system, field.child_entity, index)
+
+    def roots(self, entity: str) -> list[Place]:
+        """The mappings at which a message can enter and bring records of *entity*, embedded at any depth."""
+        return [place for place in self.places() if entity in self._brought(place)]
+
+    def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
+        """How the link *field* of the mapping at *place* is looked up."""
+        return self._plans[place, field.reference]
+
+    @property
+    def has_links(self) -> bool:
+        """Whether any record may have to wait."""
+        return bool(self._plans)
+
+    @cached_property
+    def looked_up(self) -> dict[str, set[tuple[str, ...]]]:
+        """For each target the sets of key fields by which links look it up other than by its guid."""
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for plan in _all_plans(self._plans.values()):
+            if not plan.whole:
+                found.setdefault(plan.entity, set()).add(tuple(part.field for part in plan.parts))
+        return found
+
+    @cached_property
+    def families(self) -> list[str]:
+        """The targets that are merged, parents before their children."""
+        parents: dict[str, set[str]] = {
+            name: set() for name, target in self.targets.items() if not target.export
+        }
+        for place in self.places():
+            for _, child in self.children(place):
+                parents[self.mapping(child).reference].add(self.mapping(place).reference)
+        return list(TopologicalSorter(parents).static_order())
+
+    @cached_property
+    def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
+        return {
+            (place, field.reference): self._key_plan(place, field, field.source_link_key, ())
+            for place in self.places()
+            for field in self.mapping(place).columns
+            if field.type.name == LINK
+        }
+
+    def _entities(self) -> Iterator[str]:
+        for place in self.places():
+            yield self.mapping(place).reference
+
+    def _target(self, entity: str) -> Target:
+        fields: dict[str, FieldType] = {}
+        spelled: dict[str, str] = {}
+        keys: dict[frozenset[str], tuple[str, ...]] = {}
+        mappings = {place: self.mapping(place) for place in self.places(entity)}
+        for place, mapping in mappings.items():
+            for field in mapping.columns:
+                known = fields.setdefault(field.reference, field.type)
+                path = f"{place}.{field.reference}"
+                if known.spark != field.type.spark or (known.name == LINK) != (field.type.name == LINK):
+                    raise InvalidSchema(
+                        f"{path}.type", f"{known.name}, as in another mapping of {entity}", field.type.name
+                    )
+                if spelled.setdefault(field.reference.lower(), field.reference) != field.reference:
+                    raise InvalidSchema(
+                        path, f"spelled {spelled[field.reference.lower()]!r} everywhere", field.reference
+                    )
+            for alternative in mapping.alternatives:
+                keys.setdefault(frozenset(alternative), alternative)
+            if mapping.export != next(iter(mappings.values())).export:
+                raise InvalidSchema(
+                    f"{place}.export", f"the same in all mappings of {entity}", mapping.export
+                )
+        order = {name: index for index, name in enumerate(fields)}
+        sorted_keys = (tuple(sorted(each, key=order.__getitem__)) for each in keys.values())
+        alternatives = tuple(sorted(sorted_keys, key=lambda names: [order[name] for name in names]))
+        return Target(entity, fields, alternatives, mappings, next(iter(mappings.values())).export)
+
+    def _key_plan(
+        self,
+        place: Place,
+        field: FieldMapping,
+        sources: tuple[str, ...],
+        above: tuple[tuple[Place, str], ...],
+    ) -> KeyPlan:
+        """The plan, where the record has the link's source fields under the names *sources*."""
+        path = f"{place}.{field.reference}"
+        if (place, field.reference) in above:
+            raise InvalidSchema(
+                f"{path}.linkKey", "of fields that do not lead back to this link", field.link_key
+            )
+        assert field.link_entity is not None
+        named = dict(zip(field.link_key, sources, strict=True))
+        translators = self.systems[place.system].mappings.get(field.link_entity)
+        if not translators:
+            return self._plan_by_target(path, field, named)
+        there = Place(place.system, field.link_entity, 0)
+        target = self.targets[translators[0].reference]
+        parts, used = [], set()
+        for each in translators[0].columns:
+            if each.reference not in target.keys:
+                continue
+            direct = named.get(each.source)
+            if each.type.name == LINK and direct is None:
+                inner = [name for name in each.source_link_key if name in named]
+                if len(inner) == len(each.source_link_key) and inner:
+                    given = tuple(named[name] for name in each.source_link_key)
+                    plan = self._key_plan(there, each, given, (*above, (place, field.reference)))
+                    parts.append(KeyPart(each.reference, each.type, None, plan))
+                    used.update(inner)
+            elif direct is not None:
+                parts.append(KeyPart(each.reference, each.type, direct))
+                used.add(each.source)
+        return self._finished(path, field, target, parts, used, there)
+
+    def _plan_by_target(self, path: str, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
+        assert field.link_entity is not None
+        if field.link_entity not in self.targets:
+            needed = f"an entity among {', '.join(sorted(self.targets))}"
+            raise InvalidSchema(f"{path}.linkEntity", needed, field.link_entity)
+        target = self.targets[field.link_entity]
+        parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
+        return self._finished(path, field, target, parts, {part.field for part in parts}, None)
+
+    def _finished(
+        self,
+        path: str,
+        field: FieldMapping,
+        target: Target,
+        parts: list[KeyPart],
+        used: set[str],
+        there: Place | None,
+    ) -> KeyPlan:
+        unknown = [name for name in field.link_key if name not in used]
+        if unknown:
+            needed = f"of key fields of {target.entity}, which are {', '.join(target.keys) or 'none'}"
+            raise InvalidSchema(f"{path}.linkKey", needed, unknown)
+        if target.export:
+            raise InvalidSchema(f"{path}.linkEntity", "an entity that is not exported", target.entity)
+        order = list(target.fields)
+        parts.sort(key=lambda part: order.index(part.field))
+        fields = tuple(part.field for part in parts)
+        if field.key is not None and fields not in target.alternatives:
+            needed = f"all of a key of {target.entity}, the link being a key itself"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
+        whole = target.strict and fields == target.alternatives[0]
+        if any(part.inner and not part.inner.whole for part in parts):
+            needed = "of fields that lead on by whole keys of entities with one key"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
+        if field.autocreate and not whole:
+            raise InvalidSchema(
+                f"{path}.autocreate", f"with the one whole key of {target.entity}", field.link_key
+            )
+        return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
+
+    def _require_sound_links(self) -> None:
+        links_in_keys: dict[str, set[str]] = {name: set() for name in self.targets}
+        for place in self.places():
+            for field in self.mapping(place).columns:
+                if field.type.name == LINK:
+                    plan = self.key_plan(place, field)
+                    if field.key is not None:
+                        links_in_keys[self.mapping(place).reference].add(plan.entity)
+        try:
+            self.by_keys = list(TopologicalSorter(links_in_keys).static_order())
+            """The targets, each after those that its key leads to."""
+        except CycleError as error:
+            raise InvalidSchema(
+                "mappings", "free of keys that lead back to themselves", error.args[1]
+            ) from None
+
+    def _require_sound_children(self) -> None:
+        for place in self.places():
+            for field in self.mapping(place).children:
+                self._require_sound_child(place, field)
+        for place in self.places():
+            self._brought(place)
+        try:
+            _ = self.families
+        except CycleError as error:
+            raise InvalidSchema(
+                "mappings", "free of children that hold their parents", error.args[1]
+            ) from None
+
+    def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
+        path = f"{place}.{field.reference}"
+        mappings = self.systems[place.system].mappings.get(field.child_entity or "")
+        if not mappings:
+            raise InvalidSchema(
+                f"{path}.childEntity", "a source entity of the same system", field.child_entity
+            )
+        parent = self.targets[self.mapping(place).reference]
+        links = [each for each in self.mapping(place).columns if each.type.name == LINK and each.key]
+        if not parent.strict or not all(self.key_plan(place, each).whole for each in links):
+            needed = "in an entity with one key, whose links lead to such entities"
+            raise InvalidSchema(path, needed, parent.alternatives)
+        for mapping in mappings:
+            named = {each.reference: each for each in mapping.columns}
+            link = named.get(field.parent_identifier or "")
+            if link is None or link.type.name != LINK or link.key is None:
+                needed = f"a field of {mapping.reference} that is a link and part of its key"
+                raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
+            if mapping.export:
+                raise InvalidSchema(
+                    f"{path}.childEntity", "an entity that is not exported", mapping.reference
+                )
+
+    def _brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
+        if place in above:
+            raise InvalidSchema(f"{place}.fields", "free of children that hold their parents", str(place))
+        found = {self.mapping(place).reference}
+        found |= {
+            self.key_plan(place, each).entity for each in self.mapping(place).columns if each.autocreate
+        }
+        for _, child in self.children(place):
+            found |= self._brought(child, (*above, place))
+        return found
+
+
+def schema(*documents: Mapping[str, Any]) -> Schema:
+    """
+    The schema that documents describe, one per source system.
+
+    Args:
+        documents: JSON documents as dictionaries: `reference` (the system's name; `*` is the one of
+            messages that name none) and `mappings`, by source entity a list of targets.
+
+    Returns:
+        A value to be given to a hub.
+
+    Raises:
+        InvalidSchema: A document cannot be followed; the error names the path in it.
+        InvalidArgument: There is no document.
+
+    Source:
+        Data hub, sections on source systems and mappings.
+
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
+    >>> product = {"reference": "product", "fields": fields}
+    >>> shop = schema({"reference": "*", "mappings": {"product": [product]}})
+    >>> shop.targets["product"].data.simpleString()
+    'struct<number:int,name:string>'
+    >>> schema({"reference": "*", "mappings": {"product": [{"reference": "product", "fields": [{}]}]}})
+    Traceback (most recent call last):
+    ...
+    cdckit.datahub.documents.InvalidSchema: *:mappings.product[0].fields[0].reference must be a text that ...
+    """
+    if not documents:
+        raise InvalidArgument("schema", "documents", "one or more documents of source systems", documents)
+    return Schema([source_system(each) for each in documents])
+
+
+def read_schema(folder: str | Path) -> Schema:
+    """
+    The schema in a folder: every file `*.json` in it is the document of one source system.
+
+    Raises:
+        InvalidSchema: A document cannot be followed, or is no JSON.
+        InvalidArgument: The folder holds none.
+    """
+    files = sorted(Path(folder).glob("*.json"))
+    if not files:
+        raise InvalidArgument("read_schema", "folder", "a folder with files *.json", str(folder))
+    documents = []
+    for file in files:
+        try:
+            documents.append(json.loads(file.read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None
+    return schema(*documents)
+
+
+def _all_plans(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
+    for plan in plans:
+        yield plan
+        yield from _all_plans(part.inner for part in plan.parts if part.inner)

@@ -1,0 +1,55 @@
+"""What can become of a message, and of a record in it."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class Status(IntEnum):
+    """
+    Where a message stands.
+
+    Source:
+        Data hub: 1 and 5 stand in the text.  The others are those of the product's status page, but for
+        BEING_PROCESSED: its number there is 1, which the text has given away (decision: 4).
+    """
+
+    NOT_PROCESSED = 0
+    REQUIRES_REPROCESSING = 1
+    BEING_PROCESSED = 4
+    PREVIOUSLY_RECEIVED = 5
+    SUCCESS = 10
+    GENERAL_ERROR = 20
+    MESSAGE_NOT_FOUND = 21
+    MESSAGE_INVALID = 22
+    SYSTEM_NOT_FOUND = 23
+    ENTITY_NOT_FOUND = 24
+    DATA_INVALID = 25
+    REPROCESS_TIMEOUT = 26
+
+
+class Outcome(StrEnum):
+    """What a record came to."""
+
+    UPSERT = "upsert"
+    DELETE = "delete"
+    DROPPED = "dropped"
+    WAITING = "waiting"
+    ERROR = "error"
+
+
+class Problem(StrEnum):
+    """Why a message or a record was not applied: the `error_code` of logs and rejects."""
+
+    MESSAGE_INVALID = "MESSAGE_INVALID"
+    SYSTEM_NOT_FOUND = "SYSTEM_NOT_FOUND"
+    ENTITY_NOT_FOUND = "ENTITY_NOT_FOUND"
+    DATA_INVALID = "DATA_INVALID"
+    RECORD_INVALID = "RECORD_INVALID"
+    FILTER_FAILED = "FILTER_FAILED"
+    VALUE_INVALID = "VALUE_INVALID"
+    CHILDREN_INVALID = "CHILDREN_INVALID"
+    KEY_MISSING = "KEY_MISSING"
+    KEY_AMBIGUOUS = "KEY_AMBIGUOUS"
+    LINK_AMBIGUOUS = "LINK_AMBIGUOUS"
+    LINK_MISSING = "LINK_MISSING"

@@ -1,0 +1,279 @@
+"""The message store: messages as they came, each under an identifier of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from cdckit.arguments import require_instant
+from cdckit.datahub.conversions import instant, microseconds
+from cdckit.datahub.mappings import DEFAULT_SYSTEM
+from cdckit.datahub.members import as_json, members
+from cdckit.datahub.statuses import Problem, Status
+from cdckit.errors import InvalidArgument
+from cdckit.identifiers import guid
+from cdckit.records import RECORD_SCHEMA, require_records
+from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+
+MESSAGE_SCHEMA = T.StructType(
+    [
+        T.StructField("message_identifier", T.StringType()),
+        T.StructField("source_system", T.StringType()),
+        T.StructField("source_entity", T.StringType()),
+        T.StructField("message_timestamp", T.TimestampType()),
+        T.StructField("effective_timestamp", T.TimestampType()),
+        T.StructField("user_name", T.StringType()),
+        T.StructField("refresh", T.BooleanType()),
+        T.StructField("options", T.StringType()),
+        T.StructField("data", T.StringType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+    ]
+)
+"""One row is one message of the store.  `data` and `options` are JSON text, null where the message has
+none; topic, partition and offset say where it came from, and with `message_timestamp` when in the order."""
+
+_TEXTS = {
+    "system": "source_system",
+    "entity": "source_entity",
+    "user": "user_name",
+    "guid": "message_identifier",
+}
+_FLAGS = ("refresh", "process")
+
+_DECODED = T.StructType([*RECORD_SCHEMA.fields[:2], *MESSAGE_SCHEMA.fields, *ERROR_FIELDS])
+
+
+def decode(records: DataFrame) -> DataFrame:
+    """
+    Every record as a message of the data hub.
+
+    Args:
+        records: One row per record; `value` is one JSON document in UTF-8: `entity` (needed), `system`
+            (default `*`), `timestamp` (ISO 8601; in UTC unless it says its zone), `user`, `refresh`,
+            `process` (false unless true), `options` (an object), `data`, `guid`.
+
+    Returns:
+        One row per record, in the columns of `MESSAGE_SCHEMA`, with `key` and `value` before them and
+        `error_code` and `error_description` after them.  A sound message has no `value`: all of it is
+        in its columns.  One in error (MESSAGE_INVALID) has its bytes, and where it came from.
+        `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
+        `effective_timestamp` is `timestamp`, or when the record was stored.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* is not a table of records.
+
+    Cost: one pass through Python, no shuffle.
+
+    Source:
+        Data hub, sections on the message store and on received messages.
+
+    >>> found = decode(records_of(b'{"entity": "product", "data": [], "guid": "m1"}', b"{}"))
+    >>> found.orderBy("offset").select("message_identifier", "source_entity", "error_code").show()
+    +------------------+-------------+---------------+
+    |message_identifier|source_entity|     error_code|
+    +------------------+-------------+---------------+
+    |                m1|      product|           NULL|
+    |              NULL|         NULL|MESSAGE_INVALID|
+    +------------------+-------------+---------------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode")
+    read = records.select("key", "value", "topic", "partition", "offset", "timestamp")
+    decoded = read.mapInArrow(_decoded, _DECODED)
+    place = {name: F.col(name) for name in ("topic", "partition", "offset")}
+    given = F.coalesce("message_identifier", guid("message", place))
+    sound = F.col(ERROR_CODE).isNull()
+    return decoded.withColumn("message_identifier", F.when(sound, given))
+
+
+def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(_DECODED)
+    for batch in batches:
+        found = [_message(value) for value in batch.column("value").to_pylist()]
+        columns: dict[str, pa.Array] = {
+            name: pa.array([each.get(name) for each in found], schema.field(name).type)
+            for name in (*_TEXTS.values(), "refresh", "options", "data", ERROR_CODE, ERROR_DESCRIPTION)
+        }
+        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
+            pa.timestamp("us", tz="UTC")
+        )
+        stored = batch.column("timestamp")
+        invalid = columns[ERROR_CODE].is_valid()
+        columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(said.type)))
+        columns["message_timestamp"] = stored
+        columns["value"] = pc.if_else(invalid, batch.column("value"), None)
+        for name in ("key", "topic", "partition", "offset"):
+            columns[name] = batch.column(name)
+        yield pa.RecordBatch.from_arrays(
+            [columns[each.name].cast(each.type) for each in schema], schema=schema
+        )
+
+
+def _message(value: bytes | None) -> dict[str, Any]:
+    """The columns that the document fills, or the error."""
+    try:
+        return _columns(*_document(value))
+    except (ValueError, RecursionError) as error:
+        return {ERROR_CODE: str(Problem.MESSAGE_INVALID), ERROR_DESCRIPTION: str(error)}
+
+
+def _document(value: bytes | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The document's properties, and the text of each as it was written: numbers in it stay exact."""
+    if value is None:
+        raise ValueError("the record has no value")
+    return members(value.decode("utf-8"))
+
+
+def _columns(said: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, column in _TEXTS.items():
+        text = said.get(name)
+        if text is not None and (not isinstance(text, str) or not text):
+            raise ValueError(f"{name} must be a text that is not empty")
+        if text is not None:
+            text.encode()
+        found[column] = text
+    if found["source_entity"] is None:
+        raise ValueError("entity is missing")
+    found["source_system"] = found["source_system"] or DEFAULT_SYSTEM
+    for name in _FLAGS:
+        if not isinstance(said.get(name), bool | None):
+            raise ValueError(f"{name} must be true or false")
+    found["refresh"] = bool(said.get("refresh"))
+    if said.get("timestamp") is not None:
+        at = instant(said["timestamp"])
+        if at is None:
+            raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
+        found["timestamp"] = microseconds(at)
+    if said.get("options") is not None:
+        if not isinstance(said["options"], dict):
+            raise ValueError("options must be an object")
+        found["options"] = texts["options"]
+    if said.get("data") is not None:
+        found["data"] = texts["data"]
+    return found
+
+
+def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFrame:
+    """
+    Say of each message whether it is received: `status`.
+
+    Args:
+        decoded: One row per record, as `decode` returns them.
+        stored: The identifiers (`message_identifier`) of the messages that were received before.
+
+    Returns:
+        The same rows and `status`: 0, not processed; 5, previously received, for the second message with
+        an identifier in the order of arrival, which loses its data; 22, message invalid.
+
+    Cost: one shuffle by identifier.
+
+    Source:
+        Data hub, section on messages that are received twice.
+    """
+    order = Window.partitionBy("message_identifier").orderBy(
+        "message_timestamp", "topic", "partition", "offset"
+    )
+    invalid = F.col(ERROR_CODE).isNotNull()
+    repeated = ~invalid & (F.row_number().over(order) > 1)
+    if stored is not None:
+        known = stored.select("message_identifier").distinct().withColumn("known", F.lit(True))
+        decoded = decoded.join(known, "message_identifier", "left")
+        repeated = repeated | F.coalesce("known", F.lit(False))
+    status = (
+        F.when(invalid, int(Status.MESSAGE_INVALID))
+        .when(repeated, int(Status.PREVIOUSLY_RECEIVED))
+        .otherwise(int(Status.NOT_PROCESSED))
+    )
+    kept: Column = F.when(F.col("status") == int(Status.NOT_PROCESSED), F.col("data"))
+    said = decoded.withColumn("status", status).withColumn("data", kept).select(*_DECODED.names, "status")
+    # A run reads the messages of one entity after the other: side by side they are found faster.
+    return said.sortWithinPartitions("source_system", "source_entity")
+
+
+def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *, at: datetime) -> DataFrame:
+    """
+    Documents as records of a topic, as the web service would have passed them on at *at*.
+
+    Args:
+        spark: The session.
+        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts, which are
+            passed on as they are.
+        at: When they are stored: an aware datetime.  They stand in their order.
+
+    Returns:
+        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web".
+
+    Raises:
+        InvalidArgument: *at* is naive, or *documents* is a single one.
+
+    >>> from datetime import datetime, timezone
+    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> records(session(), [{"entity": "product"}], at=at).select("value", "topic").show(truncate=21)
+    +---------------------+-----+
+    |                value|topic|
+    +---------------------+-----+
+    |[7B 22 65 6E 74 69...|  web|
+    +---------------------+-----+
+    <BLANKLINE>
+    """
+    if isinstance(documents, Mapping | str | bytes):
+        raise InvalidArgument("records", "documents", "a list of documents", documents)
+    listed = [
+        (None, _as_text(each).encode(), "web", 0, microseconds(at) + place)
+        for place, each in enumerate(documents)
+    ]
+    frame = spark.createDataFrame(
+        listed, "key binary, value binary, topic string, partition int, offset long"
+    )
+    return frame.select(
+        "*",
+        require_instant(at, "at", function="records").alias("timestamp"),
+        F.lit(0).alias("timestampType"),
+        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
+    )
+
+
+def _as_text(document: Mapping[str, Any] | str) -> str:
+    return document if isinstance(document, str) else as_json(document)
+
+
+def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:
+    """
+    The files of a folder as records, one message each.
+
+    Args:
+        spark: The session.
+        path: The folder, anywhere that Spark can read.
+        pattern: The names to take.
+
+    Returns:
+        One row per file, in the columns of `cdckit.records.RECORD_SCHEMA`: `value` is what the file
+        holds, `key` its name, `timestamp` when it was changed last; the offset numbers them by name.
+
+    Cost: a file is read whole; numbering sorts the names in one task.
+    """
+    found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
+    name = F.element_at(F.split("path", "/"), -1)
+    order = Window.orderBy("path")
+    return found.select(
+        F.encode(name, "utf-8").alias("key"),
+        F.col("content").alias("value"),
+        F.lit("files").alias("topic"),
+        F.lit(0).alias("partition"),
+        (F.row_number().over(order) - 1).cast("long").alias("offset"),
+        F.col("modificationTime").alias("timestamp"),
+        F.lit(0).alias("timestampType"),
+        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
+    )

@@ -1,0 +1,138 @@
+"""The tables of a hub, as Parquet files in a folder: what a run writes is seen all at once, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+_CURRENT = "current.json"
+
+
+@dataclass
+class _Table:
+    parts: list[str]
+    columns: str
+    """Its schema, as Spark writes it in JSON."""
+
+
+@dataclass
+class _State:
+    next: int = 0
+    tables: dict[str, _Table] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Tables:
+    """
+    Named tables under a folder.
+
+    Each is a list of parts, and a part is never changed.  What is written becomes visible with
+    `commit`, which replaces one small file; a run that fails leaves the tables as they were.  What a
+    commit has replaced stays until the next one: whoever still reads it can.
+
+    Args:
+        spark: The session that reads and writes.
+        folder: A folder of this machine, made if it is not there.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str | Path) -> None:
+        self._spark, self._folder = spark, Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._state = self._before = self._committed()
+        self._forget_strays()
+
+    def read(self, name: str) -> DataFrame | None:
+        """The table as it stands, what was not committed yet included; None if there is none."""
+        found = self._state.tables.get(name)
+        return self._read(found.parts, found.columns) if found else None
+
+    def append(self, name: str, rows: DataFrame) -> DataFrame:
+        """Write rows as a further part of a table; the part, as read back."""
+        before = self._state.tables.get(name)
+        return self._write(name, rows, before.parts if before else [])
+
+    def replace(self, name: str, rows: DataFrame) -> DataFrame:
+        """Write rows as the table; the table, as read back."""
+        return self._write(name, rows, [])
+
+    def scratch(self, name: str, rows: DataFrame) -> DataFrame:
+        """Write rows that nobody needs after the commit; as read back."""
+        part = self._new(name)
+        rows.write.parquet(str(self._folder / part))
+        return self._read([part], rows.schema.json())
+
+    def move(self, name: str, to: str) -> None:
+        """Make the parts of one table parts of another, which has the same columns."""
+        moved, before = self._state.tables.pop(name, None), self._state.tables.get(to)
+        if moved is not None:
+            self._state.tables[to] = _Table([*(before.parts if before else []), *moved.parts], moved.columns)
+
+    def empty(self, columns: str | T.StructType) -> DataFrame:
+        """No rows of these columns."""
+        return self._spark.createDataFrame([], columns)
+
+    def drop(self, name: str) -> None:
+        """Forget a table."""
+        self._state.tables.pop(name, None)
+
+    def noted(self, name: str) -> list[str]:
+        """A list that was noted beside the tables."""
+        return self._state.notes.get(name, [])
+
+    def note(self, name: str, values: list[str]) -> None:
+        """Note a short list beside the tables."""
+        self._state.notes[name] = values
+
+    def commit(self) -> None:
+        """Let everything that was written since the last commit be seen."""
+        current = self._folder / _CURRENT
+        new = current.with_suffix(".new")
+        new.write_text(json.dumps(asdict(self._state), indent=1))
+        self._before = self._committed()
+        os.replace(new, current)
+        self._forget_strays()
+
+    def rollback(self) -> None:
+        """Forget everything that was written since the last commit."""
+        written = self._state.next
+        self._state = self._committed()
+        # Nobody knows who still writes: a number is never given twice.
+        self._state.next = written
+        self._forget_strays()
+
+    def _committed(self) -> _State:
+        current = self._folder / _CURRENT
+        if not current.exists():
+            return _State()
+        found = json.loads(current.read_text())
+        tables = {name: _Table(**each) for name, each in found["tables"].items()}
+        return _State(found["next"], tables, found["notes"])
+
+    def _write(self, name: str, rows: DataFrame, before: list[str]) -> DataFrame:
+        part = self._new(name)
+        rows.write.parquet(str(self._folder / part))
+        columns = rows.schema.json()
+        self._state.tables[name] = _Table([*before, part], columns)
+        return self._read([part], columns)
+
+    def _new(self, name: str) -> str:
+        self._state.next += 1
+        return f"{name}/{self._state.next:06}"
+
+    def _read(self, parts: list[str], columns: str) -> DataFrame:
+        # With its columns stated, Spark need not look into the files before it reads them.
+        reader = self._spark.read.schema(T.StructType.fromJson(json.loads(columns)))
+        return reader.parquet(*(str(self._folder / part) for part in parts))
+
+    def _forget_strays(self) -> None:
+        states = (self._state, self._before)
+        kept = {part for state in states for each in state.tables.values() for part in each.parts}
+        for part in self._folder.glob("*/[0-9]*"):
+            if part.is_dir() and str(part.relative_to(self._folder)) not in kept:
+                shutil.rmtree(part)

@@ -1,0 +1,228 @@
+"""The records in messages: read, filtered, numbered, and the records inside them found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cdckit.datahub.mappings import EntityMapping
+from cdckit.datahub.readers import Context, Filter, Reader, Record
+from cdckit.datahub.schema import Place, Schema
+from cdckit.datahub.statuses import Problem
+
+_PATHS = [str(number) for number in range(1, 1001)]
+"""The paths of the first records of a message: most have no more."""
+
+
+class Message(NamedTuple):
+    """What reading needs to know of a message."""
+
+    row: int
+    """Its row in the batch."""
+    identifier: str
+    system: str
+    entity: str
+    options: str | None
+    data: str | None
+
+
+class Fault(NamedTuple):
+    """Why a record, or the data of a message, is not applied."""
+
+    problem: Problem
+    text: str
+
+
+@dataclass
+class Nodes:
+    """
+    The records that one mapping is given, column by column.
+
+    A record stands after the record that holds it, and before that one's next sibling: so they are
+    numbered, and so they count.
+    """
+
+    place: Place
+    parent_field: str | None = None
+    """The field that leads to the record that holds it, in the mapping's target."""
+    records: list[Record] = field(default_factory=list)
+    message: list[int] = field(default_factory=list)
+    """The row of its message in the batch."""
+    number: list[int] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
+    """Where it stands in its message: "2", "2/order_lines/1"."""
+    parent: list[int] = field(default_factory=list)
+    """Its parent among the parent's nodes; -1 for what is embedded in nothing."""
+    listed: list[int] = field(default_factory=list)
+    """The number at which the list ends in which it stands."""
+    faults: dict[int, Fault] = field(default_factory=dict)
+    children_faults: dict[int, Fault] = field(default_factory=dict)
+    """What is wrong with the lists in a record: told only of one whose own fields are sound."""
+    dropped: set[int] = field(default_factory=set)
+
+    def add(self, record: Record, message: int, number: int, path: str, parent: int = -1) -> int:
+        """Another record; its position."""
+        self.records.append(record)
+        self.message.append(message)
+        self.number.append(number)
+        self.path.append(path)
+        self.parent.append(parent)
+        self.listed.append(number)
+        return len(self.records) - 1
+
+
+Path = tuple[tuple[str | None, Place], ...]
+"""How records are reached: the root's mapping, then each field of children with theirs."""
+
+
+class Listing(NamedTuple):
+    """One list of children in one record: what is not in it is to be deleted."""
+
+    child: Place
+    parent_field: str
+    parent: int
+    ends: int
+    """The number of the last record inside."""
+
+
+@dataclass
+class Walk:
+    """All that the messages of a batch hold for one mapping, and what is embedded in it."""
+
+    schema: Schema
+    root: Place
+    readers: Mapping[str, Reader]
+    filters: Mapping[str, Filter]
+    files: str | None
+    nodes: dict[Path, Nodes] = field(default_factory=dict)
+    listings: dict[Path, list[Listing]] = field(default_factory=dict)
+    """By the path of the records that hold them."""
+    unreadable: dict[int, Fault] = field(default_factory=dict)
+    """By row of the message."""
+
+    def __post_init__(self) -> None:
+        self._mapping = self.schema.mapping(self.root)
+        entity = self.schema.systems[self.root.system].mappings[self.root.entity]
+        # Two mappings of a record may write one target: their numbers must not meet.
+        self._step, self._offset = len(entity), self.root.index
+        mapping = self._mapping
+        self._plain = not (mapping.children or mapping.filters or mapping.unique_identifier)
+        # A message that one of its mappings cannot read is not applied in half: the others try it too.
+        self._read_otherwise = [
+            each
+            for each in entity
+            if (each.reader, each.reader_config) != (mapping.reader, mapping.reader_config)
+        ]
+
+    def read(self, message: Message) -> None:
+        """Add the records of one message."""
+        try:
+            found = self._read(message, self._mapping)
+            for each in self._read_otherwise:
+                self._read(message, each)
+        except Exception as error:  # readers may be anybody's, and data may be anything
+            self.unreadable[message.row] = Fault(Problem.DATA_INVALID, f"{type(error).__name__}: {error}")
+            return
+        root: Path = ((None, self.root),)
+        here = self._nodes(root, None)
+        if self._plain and all(type(record) is dict for record in found):
+            count = len(found)
+            here.records.extend(found)
+            here.message.extend([message.row] * count)
+            numbers = range(self._step + self._offset, (count + 1) * self._step + self._offset, self._step)
+            here.number.extend(numbers)
+            here.path.extend(_PATHS[:count] if count <= len(_PATHS) else map(str, range(1, count + 1)))
+            here.parent.extend([-1] * count)
+            here.listed.extend(numbers)
+            return
+        count = 0
+        for place, record in enumerate(found, 1):
+            count += 1
+            at = here.add(record, message.row, self._numbered(count), str(place))
+            if self._fit(here, at, self._mapping, message):
+                _make_unique(self._mapping, here.records[at], message, place)
+                count = self._descend(root, at, message, count)
+
+    def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
+        context = self._context(message, mapping.reader_config)
+        return list(self.readers[mapping.reader](message.data, context))
+
+    def _numbered(self, count: int) -> int:
+        return count * self._step + self._offset
+
+    def _nodes(self, path: Path, parent_field: str | None) -> Nodes:
+        return self.nodes.setdefault(path, Nodes(path[-1][1], parent_field))
+
+    def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
+        options = json.loads(message.options) if message.options else {}
+        return Context(message.identifier, message.system, message.entity, config, options, self.files)
+
+    def _fit(self, nodes: Nodes, at: int, mapping: EntityMapping, message: Message) -> bool:
+        """Whether the record is one, after its filters; if not, it says why."""
+        record: Any = nodes.records[at]
+        nodes.records[at] = record if isinstance(record, dict) else {}
+        if not isinstance(record, dict):
+            nodes.faults[at] = Fault(Problem.RECORD_INVALID, "the record must be an object")
+            return False
+        for each in mapping.filters:
+            try:
+                record = self.filters[each.name](record, self._context(message, each.config))
+            except Exception as error:  # filters may be anybody's
+                text = f"{each.name}: {type(error).__name__}: {error}"
+                nodes.faults[at] = Fault(Problem.FILTER_FAILED, text)
+                return False
+            if record is None:
+                nodes.dropped.add(at)
+                return False
+        if not isinstance(record, dict):
+            nodes.faults[at] = Fault(Problem.FILTER_FAILED, "a filter must return a dictionary, or None")
+            return False
+        nodes.records[at] = record
+        return True
+
+    def _descend(self, path: Path, at: int, message: Message, count: int) -> int:
+        """Add the records inside one record; how many there are so far."""
+        nodes = self.nodes[path]
+        record = nodes.records[at]
+        for held, children in self._lists(path[-1][1], record):
+            if children is not None and not isinstance(children, list):
+                text = f"{held}: children must be an array of objects"
+                nodes.children_faults[at] = Fault(Problem.CHILDREN_INVALID, text)
+                return count
+        for child_field, child in self.schema.children(path[-1][1]):
+            if child_field.source not in record:
+                continue
+            assert child_field.parent_identifier is not None
+            below: Path = (*path, (child_field.reference, child))
+            mapping, inside = self.schema.mapping(child), self._nodes(below, child_field.parent_identifier)
+            start = len(inside.records)
+            for sequence, given in enumerate(record[child_field.source] or (), 1):
+                count += 1
+                # A record may have several mappings, and each is to have a record of its own.
+                own = dict(given) if isinstance(given, dict) else given
+                where = f"{nodes.path[at]}/{child_field.source}/{sequence}"
+                node = inside.add(own, message.row, self._numbered(count), where, at)
+                if self._fit(inside, node, mapping, message):
+                    _make_unique(mapping, inside.records[node], message, count)
+                    if child_field.source_child_sequence is not None:
+                        inside.records[node][child_field.source_child_sequence] = sequence
+                    count = self._descend(below, node, message, count)
+            ends = self._numbered(count)
+            inside.listed[start:] = [ends] * (len(inside.records) - start)
+            self.listings.setdefault(path, []).append(Listing(child, child_field.parent_identifier, at, ends))
+        return count
+
+    def _lists(self, place: Place, record: Record) -> Iterator[tuple[str, Any]]:
+        for each in self.schema.mapping(place).children:
+            if each.source in record:
+                yield each.source, record[each.source]
+
+
+def _make_unique(mapping: EntityMapping, record: Record, message: Message, number: int) -> None:
+    """Give a fact the fields by which it is told from all others."""
+    if mapping.unique_identifier is not None:
+        record[mapping.unique_identifier] = message.identifier
+    if mapping.unique_sequence is not None:
+        record[mapping.unique_sequence] = number
