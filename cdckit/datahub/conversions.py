@@ -28,7 +28,8 @@ _ARROW = {
 _NUMBER = re.compile(r" *[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)? *", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})?)?", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:\.(\d{1,9}))?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?)?",
+    re.ASCII,
 )
 
 _PLAIN = {
@@ -91,7 +92,7 @@ def _direct(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
             return pa.array(values, INTEGERS[kind.name])
         except (pa.ArrowInvalid, OverflowError):
             return None
-    if kind.name in ("number", "double") and types <= {int, Decimal}:
+    if kind.name in ("number", "double") and types <= {int, Decimal, float}:
         return _all_finite(values)
     if kind.name == "boolean" and types <= {bool}:
         return pa.array(values, pa.bool_())
@@ -121,7 +122,11 @@ def _all_finite(values: Sequence[Any]) -> pa.Array | None:
         found = [None if value is None else float(value) for value in values]
     except OverflowError:
         return None
-    return None if any(value in _INFINITE for value in found) else pa.array(found, pa.float64())
+    return (
+        None
+        if any(value in _INFINITE or value != value for value in found)
+        else pa.array(found, pa.float64())
+    )
 
 
 class _Unfit(ValueError):
@@ -131,8 +136,8 @@ class _Unfit(ValueError):
 def _text(value: Any, kind: FieldType) -> str:
     if isinstance(value, bool):
         text = "true" if value else "false"
-    elif isinstance(value, int | Decimal):
-        text = format(_bounded(Decimal(value)), "f")
+    elif isinstance(value, int | Decimal | float):
+        text = _plain(_exact(value))
     elif isinstance(value, str):
         text = value
     else:
@@ -150,26 +155,47 @@ def _number(value: Any, needed: str) -> Decimal:
             value = Decimal(value.strip())
         except InvalidOperation:
             raise _unfit(value, needed) from None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | float):
         raise _unfit(value, needed)
-    return _bounded(Decimal(value))
+    number = _exact(value)
+    if not number.is_finite():
+        raise _unfit(value, needed)
+    return number
 
 
-def _bounded(number: Decimal) -> Decimal:
-    if number and abs(number.adjusted()) > _MAX_EXPONENT:
-        raise _Unfit("the number is beyond all types")
+def _exact(value: float | Decimal) -> Decimal:
+    """A number as a decimal; of a float the shortest one that stands for it."""
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _plain(number: Decimal) -> str:
+    """A number without an exponent, as long as that can be written down."""
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, str) or abs(number.adjusted()) > _MAX_EXPONENT or exponent < -_MAX_EXPONENT:
+        if number == 0:
+            return "0"
+        raise _Unfit("the number is too long to be written out")
+    return format(number, "f")
+
+
+def _within(number: Decimal, value: Any, needed: str) -> Decimal:
+    if number and number.adjusted() > _MAX_EXPONENT:
+        raise _unfit(value, needed)
     return number
 
 
 def _double(value: Any, kind: FieldType) -> float:
-    found = float(_number(value, "a number"))
+    try:
+        found = float(_number(value, "a number"))
+    except OverflowError:
+        found = _INFINITE[0]
     if found in _INFINITE:
         raise _unfit(value, "a number that a double can hold")
     return found
 
 
 def _integer(value: Any, kind: FieldType) -> int:
-    number = _number(value, "a number")
+    number = _within(_number(value, "a number"), value, f"a number within the range of a {kind.name}")
     bits = INTEGERS[kind.name].bit_width
     # Halves go away from zero (decision: the text says "nearest").
     found = int(number.to_integral_value(ROUND_HALF_UP))
@@ -181,12 +207,13 @@ def _integer(value: Any, kind: FieldType) -> int:
 def _decimal(value: Any, kind: FieldType) -> Decimal:
     assert kind.scale is not None
     assert kind.precision is not None
-    number = _number(value, "a number")
+    digits = f"a number of at most {kind.scale - kind.precision} digits before the point"
+    number = _within(_number(value, "a number"), value, digits)
     # In the order in which the text says it: truncated to its digits, then rounded to its decimals.
     cut = Context(prec=kind.scale, rounding=ROUND_DOWN).create_decimal(number)
     found = cut.quantize(Decimal(1).scaleb(-kind.precision), ROUND_HALF_UP, _EXACT)
     if found and found.adjusted() >= kind.scale - kind.precision:
-        raise _unfit(value, f"a number of at most {kind.scale - kind.precision} digits before the point")
+        raise _unfit(value, digits)
     return found
 
 
@@ -239,7 +266,10 @@ def microseconds(at: datetime) -> int:
 
 
 def _unfit(value: Any, needed: str) -> _Unfit:
-    text = ascii(value) if not isinstance(value, Decimal) else str(value)
+    try:
+        text = str(value) if isinstance(value, Decimal) else ascii(value)
+    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+        text = f"a value of the type {type(value).__name__}"
     return _Unfit(f"{text if len(text) <= 80 else text[:77] + '...'} is not {needed}")
 
 

@@ -129,7 +129,9 @@ def source_system(document: Mapping[str, Any]) -> SourceSystem:
     said = _Object(document, "$", _SYSTEM)
     reference = said.needed_text("reference")
     here = f"{reference}:"
-    mappings = _Object(said.value.get("mappings"), f"{here}mappings", set(document.get("mappings") or ()))
+    stated = said.value.get("mappings")
+    known = set(stated) if isinstance(stated, Mapping) else set()
+    mappings = _Object(stated, f"{here}mappings", known)
     found = {}
     for entity in mappings.value:
         if not _is_name(entity):
@@ -157,7 +159,7 @@ def _entity(value: Any, path: str) -> EntityMapping:
         reader=said.text("messageReader", "json") or "json",
         reader_config=said.config("messageReaderConfig"),
         filters=_filters(said),
-        unique_identifier=_unique(said, fields, "uniqueIdentifier", needed=unique),
+        unique_identifier=_unique(said, fields, "uniqueIdentifier", needed=True) if unique else None,
         unique_sequence=_unique(said, fields, "uniqueSequence", needed=False) if unique else None,
         export=export,
         export_identifier=said.text("exportIdentifier"),

@@ -43,7 +43,7 @@ def waiting_statements(
         tables: Where each round is kept.
 
     Returns:
-        `STATEMENT_KEY` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
+        `STATEMENT_KEY`, `record` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
         nothing waits.
 
     Cost: two aggregations over the guids and links of all statements; a further round, over what was
@@ -71,11 +71,11 @@ def waiting_statements(
         missing = tables.scratch("missing", missing)
         if missing.isEmpty():
             return held
-        needs = needing.select(*STATEMENT_KEY, F.explode("needs").alias("need"))
+        needs = needing.select(*STATEMENT_KEY, "record", F.explode("needs").alias("need"))
         found = (
             needs.join(missing, "need", "left_semi")
             .groupBy(*STATEMENT_KEY)
-            .agg(F.min("need").alias("missing"))
+            .agg(F.min("need").alias("missing"), F.min("record").alias("record"))
         )
         if held is not None:
             found = _without(found, held).unionByName(held)
@@ -114,6 +114,7 @@ def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
             "operation",
             "place",
             "guid",
+            "record",
             needed_links(schema, entity).alias("needs"),
         )
         found = some if found is None else found.unionByName(some)

@@ -17,7 +17,11 @@ from cdckit.values import EXACT_JSON
 class Sink(Protocol):
     """Takes the exported records of one target, as `export_rows` gives them, to where they belong."""
 
-    def __call__(self, rows: DataFrame) -> None: ...
+    def __call__(self, rows: DataFrame, /) -> None: ...
+
+
+_SINCE_YEAR_1 = 62_135_596_800_000_000
+"""1970, in microseconds since the year 1: Elasticsearch knows no version below zero."""
 
 
 def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
@@ -31,8 +35,8 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
 
     Returns:
         One row per record: `operation` ("insert" or "delete"), `id` (the text of the field that
-        `exportIdentifier` names; null without one), `version` (effective timestamp in microseconds:
-        of two records with one id the later one is to stand, in whatever order they come), `message_id`,
+        `exportIdentifier` names; null without one), `version` (the effective timestamp in microseconds: of
+        two records with one id the later is to stand, in whatever order they come), `message_id`,
         `arrival`, and `document`, a struct of the fields (with `exportStandardFields` also of
         `valid_from_timestamp`, `deleted_indicator` and `source_message`); a field that was not carried
         is null.
@@ -81,7 +85,7 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     Returns:
         One row per record with the one column `value`, so that `lines.write.text(path)` writes the
         file: the line of the action and, for an insert, the line of the document.  Actions with an id
-        carry the version, so the index keeps the latest record whatever the order of lines and files;
+        carry the version, counted from the year 1, so the index keeps the latest record whatever the order of lines and files;
         of two at one instant, the one that comes later in the order of lines.  Without an id the index
         gives one, and a delete has nothing to name: it is left out.
 
@@ -98,7 +102,7 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     meta = F.struct(
         F.lit(index).alias("_index"),
         F.col("id").alias("_id"),
-        F.when(F.col("id").isNotNull(), F.col("version")).alias("version"),
+        F.when(F.col("id").isNotNull(), F.col("version") + _SINCE_YEAR_1).alias("version"),
         F.when(F.col("id").isNotNull(), "external_gte").alias("version_type"),
     )
     action = F.when(is_delete, F.to_json(F.struct(meta.alias("delete")))).otherwise(

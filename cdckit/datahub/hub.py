@@ -273,10 +273,10 @@ class Hub:
         """What happens inside is seen when it has ended well, or never."""
         try:
             yield
+            self._tables.commit()
         except BaseException:
             self._tables.rollback()
             raise
-        self._tables.commit()
 
 
 def _received_schema() -> T.StructType:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
+
+# No text of JSON holds this character as it is: it can only come from `_marked`.
+_MARK = "\x00"
+_MARKED = re.compile(r'"\\u0000([^"\\]*)\\u0000"')
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -15,7 +18,8 @@ def _refused(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused)
+# What the numbers are is not asked here, so the longest one is no error.
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 
 
 def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -67,11 +71,22 @@ def _skipped(text: str, at: int) -> int:
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON text, with every digit of a `Decimal` (which `json` itself refuses)."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(name)}: {as_json(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(as_json, value)) + "]"
-    if isinstance(value, Decimal):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """
+    A value as JSON text, with every digit of a `Decimal`, which `json` itself refuses.
+
+    Raises:
+        TypeError, ValueError, RecursionError: It has no such text.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=_marked)
+    return _MARKED.sub(r"\1", text)
+
+
+def _marked(value: Any) -> str:
+    if not isinstance(value, Decimal):
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return f"{_MARK}{value}{_MARK}"
+
+
+def storable(text: str) -> str:
+    """The text with what is half a character written out: no file can hold it otherwise."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -41,7 +41,7 @@ class Retry:
     maximum: timedelta = timedelta(days=40)
 
     def __post_init__(self) -> None:
-        if self.first <= timedelta(0) or self.maximum <= timedelta(0) or self.growth < 1:
+        if self.first <= timedelta(0) or self.maximum <= timedelta(0) or not self.growth >= 1:
             raise InvalidArgument("Retry", "its arguments", "delays above zero that do not shrink", self)
 
     def next_attempt(self, now: Column, attempts: Column) -> Column:
@@ -88,11 +88,11 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     )
 
 
-def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> DataFrame:
+def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> DataFrame | None:
     """
     Per message, the worst that befell its records: `message_id`, `status`, `error_message`.
 
-    Messages whose records were all applied or dropped have no row.
+    Messages whose records were all applied or dropped have no row; None if nothing was ever stated.
     """
     columns = ("message_id", "number", "rank", "record", "error")
     found = []
@@ -114,10 +114,12 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
                 "message_id",
                 "number",
                 F.lit(1).alias("rank"),
-                F.lit(None).cast("string").alias("record"),
+                "record",
                 F.concat(start, "missing").alias("error"),
             )
         )
+    if not found:
+        return None
     united = reduce(DataFrame.unionByName, [each.select(*columns) for each in found])
     first = F.min(F.struct("number", "rank", "record", "error"))
     status = F.when(F.col("worst") == 1, int(Status.REQUIRES_REPROCESSING)).otherwise(
@@ -160,7 +162,7 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame, before: DataFrame | None, *, now: datetime, retry: Retry
+    processed: DataFrame, problems: DataFrame | None, before: DataFrame | None, *, now: datetime, retry: Retry
 ) -> DataFrame:
     """
     The statuses of the messages that a run processed, in `STATUS_COLUMNS`.
@@ -173,9 +175,12 @@ def statuses(
         retry: When those that wait are tried again, and when they are given up.
     """
     at = require_instant(now, "now", function="process")
-    joined = processed.join(
-        problems.withColumnRenamed("message_id", "message_identifier"), "message_identifier", "left"
-    )
+    if problems is None:
+        columns = {"status": F.lit(None).cast("int"), "error_message": F.lit(None).cast("string")}
+        joined = processed.withColumns(columns)
+    else:
+        named = problems.withColumnRenamed("message_id", "message_identifier")
+        joined = processed.join(named, "message_identifier", "left")
     attempts = F.lit(1)
     if before is not None:
         earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
@@ -187,7 +192,7 @@ def statuses(
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     status = (
         F.when(F.col("refused").isNotNull(), F.col("refused"))
-        .when(waits & (at > given_up), int(Status.REPROCESS_TIMEOUT))
+        .when(waits & (at >= given_up), int(Status.REPROCESS_TIMEOUT))
         .when(F.col("status").isNotNull(), F.col("status"))
         .otherwise(int(Status.SUCCESS))
     )
@@ -196,11 +201,12 @@ def statuses(
         status.cast("int").alias("status"),
         F.coalesce("refusal", "error_message").alias("error_message"),
         attempts.cast("int").alias("attempts"),
+        given_up.alias("given_up"),
     )
     again = F.col("status") == int(Status.REQUIRES_REPROCESSING)
-    return found.withColumn(
-        "next_attempt_timestamp", F.when(again, retry.next_attempt(at, F.col("attempts")))
-    )
+    # The last attempt is at the maximum age, and no later.
+    due = F.least(retry.next_attempt(at, F.col("attempts")), F.col("given_up"))
+    return found.withColumn("next_attempt_timestamp", F.when(again, due)).drop("given_up")
 
 
 def with_status(messages: DataFrame, known: DataFrame | None) -> DataFrame:
@@ -254,7 +260,7 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
         "message_identifier", "record", "raw", *error
     )
     found = faulty.join(stored, "message_identifier").withColumn(
-        "value", F.encode(F.coalesce("raw", F.when(F.col("record").isNull(), F.col("data"))), "utf-8")
+        "value", F.encode(F.coalesce("raw", "data"), "utf-8")
     )
     united = invalid.unionByName(found.select(*invalid.columns))
     return united.withColumns(dict(record))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -108,10 +107,12 @@ def _any_of(name: str, kind: T.DataType, values: Sequence[Any]) -> Column:
 def _literal(name: str, kind: T.DataType, value: Any) -> Column:
     """The value as the field's type converts it in a message."""
     argument = f"question['where'][{name!r}]"
-    exact = Decimal(repr(value)) if isinstance(value, float) else value
-    column = converted([exact], _field_type(kind))
+    needed = f"a value of the type {kind.simpleString()}"
+    if isinstance(value, int) and abs(value) >= 10**400:
+        raise InvalidArgument("query", argument, needed, "a number of hundreds of digits")
+    column = converted([value], _field_type(kind))
     if column.errors:
-        raise InvalidArgument("query", argument, f"a value of the type {kind.simpleString()}", value)
+        raise InvalidArgument("query", argument, needed, value)
     found = column.values[0].as_py()
     if isinstance(found, datetime):
         return require_instant(found, argument, function="query")

@@ -60,9 +60,22 @@ class UnreadableData(ValueError):
 def parsed(text: str) -> Any:
     """JSON text as Python values, numbers exact; raises `ValueError` for what JSON does not know."""
     try:
-        return _DECODER.decode(text)
+        try:
+            return _DECODER.decode(text)
+        except json.JSONDecodeError:
+            raise
+        except (ValueError, ArithmeticError):
+            # One number of thousands of digits, or of an exponent of dozens, is no fault of its neighbours.
+            return _LENIENT.decode(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _any_number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return Decimal("Infinity")
 
 
 def _refused(name: str) -> Any:
@@ -71,6 +84,7 @@ def _refused(name: str) -> Any:
 
 # Made once: `json.loads` with these options would make one for every message.
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused)
+_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refused)
 
 
 def read_json(data: str | None, context: Context) -> Iterable[Any]:
@@ -109,7 +123,8 @@ def read_file(data: str | None, context: Context) -> Iterable[Any]:
     name = None if data is None else parsed(data)
     if not isinstance(name, str):
         raise UnreadableData("the data must be the name of a file")
-    text = _confined(name, context.files).read_text(encoding=context.config.get("encoding", "utf-8-sig"))
+    # Not `read_text`, which would change the ends of lines inside a value.
+    text = _confined(name, context.files).read_bytes().decode(context.config.get("encoding", "utf-8-sig"))
     kind = context.config.get("format", "json")
     if kind == "csv":
         return _of_csv(text, context.config)
@@ -129,6 +144,7 @@ def _confined(name: str, files: str | None) -> Path:
 
 
 def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
+    csv.field_size_limit(_LONGEST_TEXT)
     lines = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=config.get("delimiter", ","),
@@ -154,6 +170,8 @@ def _named(row: list[str], names: list[str], null: str) -> Record | list[str]:
         return row
     return {name: None if value == null else value for name, value in zip(names, row, strict=True)}
 
+
+_LONGEST_TEXT = 2**31 - 1
 
 READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": read_file}
 """The readers that every hub has, by the names that mappings call them."""

@@ -24,6 +24,7 @@ from cdckit.datahub.statuses import Problem, Status
 from cdckit.datahub.store import MESSAGE_SCHEMA
 from cdckit.datahub.tables import Tables
 from cdckit.merge import merge
+from cdckit.schemas import quoted
 
 INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
 
@@ -200,7 +201,7 @@ class Run:
         )
         given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
         messages = known.where(not_due | given_up).select(F.col("message_identifier").alias("message_id"))
-        held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing")
+        held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing", "record")
         return None if held.isEmpty() else self._tables.scratch("held", held)
 
     def _ambiguous(self) -> DataFrame | None:
@@ -255,7 +256,7 @@ class Run:
             touched[entity] = some
             history = merge(self.changes(entity, some), entity=entity, keys=self._schema.targets[entity].keys)
             if before is not None and some is not None:
-                rest = before.join(some, "guid", "left_anti").select(*before.columns)
+                rest = before.join(some, "guid", "left_anti").select(*map(quoted, before.columns))
                 history = rest.unionByName(history)
             self._tables.replace(name, history)
 
@@ -286,6 +287,8 @@ class Run:
             found += [
                 each.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")) for each in some
             ]
+        if not found:
+            return _Moved(self._no_statements(), set())
         table_ = self._tables.scratch("moved", reduce(DataFrame.unionByName, found))
         # As many rows as there are targets, at most.
         names = {row["entity"] for row in table_.select("entity").distinct().collect()}

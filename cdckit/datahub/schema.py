@@ -112,6 +112,8 @@ class Schema:
                 raise InvalidSchema("reference", "of one document only", each.reference)
             self.systems[each.reference] = each
         self.targets = {entity: self._target(entity) for entity in dict.fromkeys(self._entities())}
+        if not self.targets:
+            raise InvalidSchema("mappings", "of at least one source entity", {})
         self._require_sound_links()
         self._require_sound_children()
 
@@ -342,6 +344,10 @@ class Schema:
             if link is None or link.type.name != LINK or link.key is None:
                 needed = f"a field of {mapping.reference} that is a link and part of its key"
                 raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
+            there = Place(place.system, field.child_entity or "", mappings.index(mapping))
+            if self.key_plan(there, link).entity != parent.entity:
+                needed = f"a link that leads to {parent.entity}"
+                raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
             if mapping.export:
                 raise InvalidSchema(
                     f"{path}.childEntity", "an entity that is not exported", mapping.reference
@@ -406,10 +412,12 @@ def read_schema(folder: str | Path) -> Schema:
     documents = []
     for file in files:
         try:
-            documents.append(json.loads(file.read_text(encoding="utf-8")))
-        except ValueError as error:
+            documents.append(source_system(json.loads(file.read_text(encoding="utf-8"))))
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, InvalidSchema):
+                raise InvalidSchema(f"{file.name}: {error.path}", error.needed, error.found) from None
             raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None
-    return schema(*documents)
+    return Schema(documents)
 
 
 def _all_plans(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns, read_columns
-from cdckit.datahub.members import as_json
+from cdckit.datahub.members import as_json, storable
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.schema import Place, Schema, Target
 from cdckit.datahub.walk import Listing, Message, Nodes, Path, Walk
@@ -141,17 +141,8 @@ def place_numbers(schema: Schema) -> dict[Place, int]:
 
 def by_place(values: Mapping[int, int] | Mapping[int, str], kind: str) -> Column:
     """By the number in `place` its value, null where there is none."""
-    # As text, since a call into the JVM for each value would take longer than a small run.
-    listed = ", ".join(_as_sql(values.get(number)) for number in range(max(values) + 1))
-    return F.expr(f"CAST(get(array({listed}), place) AS {kind})")
-
-
-def _as_sql(value: int | str | None) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, int):
-        return str(value)
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    listed = [F.lit(values.get(number)) for number in range(max(values) + 1)]
+    return F.get(F.array(*listed), F.col("place")).cast(kind)
 
 
 def _stated(batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
@@ -222,7 +213,7 @@ class _Rows:
         faults = columns.faults
         raw: list[str | None] = [None] * count
         for at in faults:
-            raw[at] = as_json(nodes.records[at])
+            raw[at] = _raw(nodes.originals.get(at, nodes.records[at]))
         rows = {
             "record": pa.array(nodes.path, pa.string()),
             "operation": pa.array(operation, pa.string()),
@@ -231,7 +222,7 @@ class _Rows:
             "claims": columns.claims,
             "inherited": columns.inherited,
             "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
-            "error_description": _sparse(count, {at: fault.text for at, fault in faults.items()}),
+            "error_description": _sparse(count, {at: storable(fault.text) for at, fault in faults.items()}),
             "raw": pa.array(raw, pa.string()),
         }
         values = {name: each.values for name, each in columns.fields.items()}
@@ -286,7 +277,9 @@ class _Rows:
         rows = {
             "operation": pa.array([UNREADABLE] * len(unreadable), pa.string()),
             "error_code": pa.array([str(walk.unreadable[row].problem) for row in unreadable], pa.string()),
-            "error_description": pa.array([walk.unreadable[row].text for row in unreadable], pa.string()),
+            "error_description": pa.array(
+                [storable(walk.unreadable[row].text) for row in unreadable], pa.string()
+            ),
         }
         yield from self._made(unreadable, [END_OF_MESSAGE] * len(unreadable), rows, None)
         systems, entities = self.batch.column("source_system"), self.batch.column("source_entity")
@@ -336,6 +329,14 @@ class _Rows:
         ]
         made = pa.RecordBatch.from_arrays(columns, schema=self.work.columns)
         yield made if keep is None else made.filter(keep)
+
+
+def _raw(record: Any) -> str | None:
+    """A record as JSON text; null for one that has none, which a reader of somebody's own may return."""
+    try:
+        return storable(as_json(record))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _sparse(count: int, values: Mapping[int, str]) -> pa.Array:

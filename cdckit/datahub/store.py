@@ -230,6 +230,7 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
     """
     if isinstance(documents, Mapping | str | bytes):
         raise InvalidArgument("records", "documents", "a list of documents", documents)
+    stored = require_instant(at, "at", function="records")
     listed = [
         (None, _as_text(each).encode(), "web", 0, microseconds(at) + place)
         for place, each in enumerate(documents)
@@ -239,7 +240,7 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
     )
     return frame.select(
         "*",
-        require_instant(at, "at", function="records").alias("timestamp"),
+        stored.alias("timestamp"),
         F.lit(0).alias("timestampType"),
         F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 _CURRENT = "current.json"
+_PATTERN = re.compile(r"([\[\]{}*?\\])")
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Tables:
     Each is a list of parts, and a part is never changed.  What is written becomes visible with
     `commit`, which replaces one small file; a run that fails leaves the tables as they were.  What a
     commit has replaced stays until the next one: whoever still reads it can.
+
+    One program at a time may write; nobody else's is looked after.
 
     Args:
         spark: The session that reads and writes.
@@ -94,8 +98,9 @@ class Tables:
         current = self._folder / _CURRENT
         new = current.with_suffix(".new")
         new.write_text(json.dumps(asdict(self._state), indent=1))
-        self._before = self._committed()
+        before = self._committed()
         os.replace(new, current)
+        self._before = before
         self._forget_strays()
 
     def rollback(self) -> None:
@@ -128,7 +133,8 @@ class Tables:
     def _read(self, parts: list[str], columns: str) -> DataFrame:
         # With its columns stated, Spark need not look into the files before it reads them.
         reader = self._spark.read.schema(T.StructType.fromJson(json.loads(columns)))
-        return reader.parquet(*(str(self._folder / part) for part in parts))
+        # Spark takes a path for a pattern.
+        return reader.parquet(*(_PATTERN.sub(r"\\\1", str(self._folder / part)) for part in parts))
 
     def _forget_strays(self) -> None:
         states = (self._state, self._before)

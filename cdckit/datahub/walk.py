@@ -60,6 +60,8 @@ class Nodes:
     faults: dict[int, Fault] = field(default_factory=dict)
     children_faults: dict[int, Fault] = field(default_factory=dict)
     """What is wrong with the lists in a record: told only of one whose own fields are sound."""
+    originals: dict[int, Any] = field(default_factory=dict)
+    """What stands in the place of a record, and is none."""
     dropped: set[int] = field(default_factory=set)
 
     def add(self, record: Record, message: int, number: int, path: str, parent: int = -1) -> int:
@@ -164,6 +166,7 @@ class Walk:
         record: Any = nodes.records[at]
         nodes.records[at] = record if isinstance(record, dict) else {}
         if not isinstance(record, dict):
+            nodes.originals[at] = record
             nodes.faults[at] = Fault(Problem.RECORD_INVALID, "the record must be an object")
             return False
         for each in mapping.filters:

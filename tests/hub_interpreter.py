@@ -1,0 +1,1268 @@
+"""The data hub, one record and one change at a time: the deliberately naive reading of its rules.
+
+`cdckit.datahub` is compared with this on hand-written cases and on random programs, so nothing here is
+clever, nothing is shared with the library, and nothing but the standard library and the fold of the merge
+is imported.  Every run starts again from all messages.  Speed is no aim.
+
+The stages of `interpret`, in order: messages are expanded into *units* (one record under one mapping), units
+get their guid, links are looked up, the units that wait are found, and each target is walked from its first
+change to its last over a plain dict of entities.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from typing import Any, TypeVar
+
+import fold
+
+Row = dict[str, Any]
+Moment = TypeVar("Moment", date, datetime)
+Reader = Callable[..., Iterable[Any]]
+Filter = Callable[..., Any]
+
+NOT_PROCESSED, REQUIRES_REPROCESSING, PREVIOUSLY_RECEIVED, SUCCESS = 0, 1, 5, 10
+MESSAGE_INVALID, SYSTEM_NOT_FOUND, ENTITY_NOT_FOUND, DATA_INVALID, REPROCESS_TIMEOUT = 22, 23, 24, 25, 26
+
+AFTER_THE_RECORDS = 10**9
+MAXIMUM_AGE = timedelta(days=40)
+
+
+# The schema ----------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Field:
+    """A field mapping, with its defaults filled in."""
+
+    reference: str
+    source: str
+    type: str
+    length: int | None
+    digits: int | None
+    decimals: int | None
+    key: str | None  # the name of the alternative that it is a part of; "" when it has none
+    priority: int | None
+    link_entity: str | None
+    link_key: list[str]
+    source_link_key: list[str]
+    autocreate: bool
+    child_entity: str | None
+    parent_identifier: str | None
+    child_sequence: str | None
+
+
+@dataclass(eq=False)
+class Mapping:
+    """An entity mapping, with its defaults filled in."""
+
+    system: str
+    target: str
+    priority: int
+    reader: str
+    reader_config: Row
+    filters: list[tuple[str, Row | None]]
+    unique_identifier: str | None
+    unique_sequence: str | None
+    export: bool
+    deleted_indicator: str
+    fields: list[Field]  # the columns: without children and deleted_indicator
+    children: list[Field]
+
+    def alternatives(self) -> list[frozenset[str]]:
+        """The sets of key fields that this mapping itself knows."""
+        groups: dict[str, set[str]] = {}
+        for each in self.fields:
+            if each.key is not None:
+                groups.setdefault(each.key, set()).add(each.reference)
+        return [frozenset(group) for group in groups.values()]
+
+
+@dataclass
+class Target:
+    """A target entity, from all mappings that write it."""
+
+    name: str
+    fields: dict[str, Field] = field(default_factory=dict)
+    mappings: list[Mapping] = field(default_factory=list)
+
+    def alternatives(self) -> list[list[str]]:
+        """The alternative keys, each in the order of the fields, ordered by where they begin."""
+        names = list(self.fields)
+        found = {alternative for mapping in self.mappings for alternative in mapping.alternatives()}
+        in_order = [sorted(alternative, key=names.index) for alternative in found]
+        return sorted(in_order, key=lambda alternative: [names.index(name) for name in alternative])
+
+    def key_fields(self) -> list[str]:
+        return [name for name in self.fields if any(name in each for each in self.alternatives())]
+
+    def strict(self) -> bool:
+        return len(self.alternatives()) == 1
+
+
+class Schema:
+    """All source systems together."""
+
+    def __init__(self, documents: Sequence[Row]) -> None:
+        self.systems: dict[str, dict[str, list[Mapping]]] = {}
+        self.targets: dict[str, Target] = {}
+        for document in sorted(documents, key=lambda each: (each["reference"] != "*", each["reference"])):
+            system = document["reference"]
+            self.systems[system] = {
+                entity: [read_mapping(system, each) for each in mappings]
+                for entity, mappings in document["mappings"].items()
+            }
+            for mappings in self.systems[system].values():
+                for mapping in mappings:
+                    self.add(mapping)
+
+    def add(self, mapping: Mapping) -> None:
+        target = self.targets.setdefault(mapping.target, Target(mapping.target))
+        target.mappings.append(mapping)
+        for each in mapping.fields:
+            target.fields.setdefault(each.reference, each)
+
+    def child_mappings(self, system: str, children: Field) -> list[Mapping]:
+        return self.systems[system][str(children.child_entity)]
+
+    def linked_target(self, system: str, link: Field) -> str:
+        mappings = self.systems[system].get(str(link.link_entity))
+        return mappings[0].target if mappings else str(link.link_entity)
+
+    def linked_fields(self, system: str, link: Field) -> list[tuple[str, Field]]:
+        """The key fields that a link's key may name, each with the name that it goes by there."""
+        keys = self.targets[self.linked_target(system, link)].key_fields()
+        mappings = self.systems[system].get(str(link.link_entity))
+        if mappings:
+            return [(each.source, each) for each in mappings[0].fields if each.reference in keys]
+        own = self.targets[str(link.link_entity)].fields.values()
+        return [(each.reference, each) for each in own if each.reference in keys]
+
+    def linked_priority(self, system: str, link: Field) -> int:
+        mappings = self.systems[system].get(str(link.link_entity))
+        return mappings[0].priority if mappings else 0
+
+    def children_of(self, system: str, target: str) -> list[tuple[Field, Mapping]]:
+        """The children fields of that system's mappings for that target, with their child mappings."""
+        return [
+            (children, child)
+            for mappings in self.systems[system].values()
+            for mapping in mappings
+            if mapping.target == target
+            for children in mapping.children
+            for child in self.child_mappings(system, children)
+        ]
+
+    def parents_first(self) -> list[Target]:
+        """The targets, every one behind those that have it as children."""
+        parents: dict[str, set[str]] = {name: set() for name in self.targets}
+        for name in self.targets:
+            for system in self.systems:
+                for _, child in self.children_of(system, name):
+                    parents[child.target].add(name)
+        ordered: list[Target] = []
+        while len(ordered) < len(self.targets):
+            done = {target.name for target in ordered}
+            ordered += [t for n, t in self.targets.items() if n not in done and parents[n] <= done]
+        return ordered
+
+
+def read_mapping(system: str, document: Row) -> Mapping:
+    fields = [read_field(each) for each in document.get("fields", [])]
+    indicators = [each.source for each in fields if each.reference == "deleted_indicator"]
+    unique = document.get("unique", False)
+    return Mapping(
+        system=system,
+        target=document["reference"],
+        priority=document.get("priority", 0),
+        reader=document.get("messageReader", "json"),
+        reader_config=document.get("messageReaderConfig", {}),
+        filters=[read_filter(each) for each in document.get("messageFilters", [])],
+        unique_identifier=source_name(document, "uniqueIdentifier") if unique else None,
+        unique_sequence=source_name(document, "uniqueSequence") if unique else None,
+        export=document.get("export", False),
+        deleted_indicator=indicators[0] if indicators else "deleted_indicator",
+        fields=[each for each in fields if each.type != "children" and each.reference != "deleted_indicator"],
+        children=[each for each in fields if each.type == "children"],
+    )
+
+
+def read_filter(document: Any) -> tuple[str, Row | None]:
+    return (document, None) if isinstance(document, str) else (document["name"], document.get("config"))
+
+
+def read_field(document: Row) -> Field:
+    key = document.get("key", False)
+    link_key = names(document.get("linkKey"))
+    return Field(
+        reference=document["reference"],
+        source=str(document.get("sourceReference") or document["reference"]),
+        type=document.get("type", "text"),
+        length=document.get("length"),
+        digits=document.get("scale"),
+        decimals=document.get("precision"),
+        key=key if isinstance(key, str) else ("" if key else None),
+        priority=document.get("priority"),
+        link_entity=document.get("linkEntity"),
+        link_key=link_key,
+        source_link_key=names(document.get("sourceLinkKey")) or link_key,
+        autocreate=document.get("autocreate", False),
+        child_entity=document.get("childEntity"),
+        parent_identifier=document.get("parentIdentifier"),
+        child_sequence=source_name(document, "childSequence"),
+    )
+
+
+def source_name(document: Row, name: str) -> str | None:
+    """The value of `sourceX`, or of `x`."""
+    source = "source" + name[0].upper() + name[1:]
+    value: str | None = document.get(source) or document.get(name)
+    return value
+
+
+def names(value: str | list[str] | None) -> list[str]:
+    if value is None:
+        return []
+    parts = value.split(",") if isinstance(value, str) else value
+    return [part.strip() for part in parts]
+
+
+# Conversions ---------------------------------------------------------------------------------------------
+
+
+class ValueInvalid(Exception):
+    """A value is not of the type of its field."""
+
+
+NUMBER = re.compile(r" *[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)? *")
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+TIMESTAMP = re.compile(
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<part>[0-9]{1,9}))?)?"
+    r"(?P<zone>Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):(?P<zone_minute>[0-9]{2}))?)?"
+)
+TRUE = {"true", "t", "yes", "y", "on", "1"}
+FALSE = {"false", "f", "no", "n", "off", "0"}
+BITS = {"smallint": 16, "integer": 32, "bigint": 64}
+WIDE = Context(prec=1000)
+
+
+def convert(value: Any, to: Field) -> Any:
+    """The value as the type of the field wants it; null is null in every type."""
+    if value is None:
+        return None
+    if isinstance(value, (dict, list)):
+        raise ValueInvalid("an object or array")
+    if to.type in ("text", "link"):
+        return convert_text(value)[: to.length]
+    if to.type in ("number", "double"):
+        return convert_double(value)
+    if to.type in BITS:
+        return convert_integer(value, BITS[to.type])
+    if to.type == "decimal":
+        return convert_decimal(value, int(to.digits or 0), int(to.decimals or 0))
+    if to.type == "date":
+        return convert_date(value)
+    if to.type == "timestamp":
+        return convert_timestamp(value)
+    if to.type == "boolean":
+        return convert_boolean(value)
+    raise ValueError(f"unknown type {to.type!r}")
+
+
+def convert_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    return format(as_decimal(value), "f")
+
+
+def as_decimal(value: Any) -> Decimal:
+    """The number that a JSON number or a text is."""
+    if isinstance(value, bool):
+        raise ValueInvalid("a boolean")
+    if isinstance(value, str) and not NUMBER.fullmatch(value):
+        raise ValueInvalid("no number")
+    number = Decimal(repr(value) if isinstance(value, float) else value)
+    if not number.is_finite():
+        raise ValueInvalid("not finite")
+    return number
+
+
+def convert_double(value: Any) -> float:
+    number = float(as_decimal(value))
+    if math.isinf(number):
+        raise ValueInvalid("too large")
+    return number
+
+
+def convert_integer(value: Any, bits: int) -> int:
+    number = as_decimal(value)
+    if number.adjusted() > 30:
+        raise ValueInvalid("out of range")
+    whole = int(number.to_integral_value(ROUND_HALF_UP))
+    if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
+        raise ValueInvalid("out of range")
+    return whole
+
+
+def convert_decimal(value: Any, digits: int, decimals: int) -> Decimal:
+    number = as_decimal(value)
+    if number and number.adjusted() > 100:
+        raise ValueInvalid("does not fit")
+    if number and number.adjusted() < -500:
+        number = Decimal(0)
+    cut = Context(prec=digits, rounding=ROUND_DOWN).create_decimal(number)
+    rounded = cut.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, WIDE)
+    if abs(rounded) >= Decimal(10) ** (digits - decimals):
+        raise ValueInvalid("does not fit")
+    return abs(rounded) if rounded == 0 else rounded
+
+
+def convert_date(value: Any) -> date:
+    if not isinstance(value, str) or not DATE.fullmatch(value):
+        raise ValueInvalid("no date")
+    return real(lambda: date.fromisoformat(value))
+
+
+def convert_timestamp(value: Any) -> datetime:
+    found = TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
+    if not found:
+        raise ValueInvalid("no timestamp")
+    day = convert_date(found["day"])
+    local = real(
+        lambda: datetime(
+            day.year,
+            day.month,
+            day.day,
+            int(found["hour"] or 0),
+            int(found["minute"] or 0),
+            int(found["second"] or 0),
+            int(((found["part"] or "") + "000000")[:6]),
+            tzinfo=UTC,
+        )
+    )
+    if not found["sign"]:
+        return local
+    offset = timedelta(hours=int(found["zone_hour"]), minutes=int(found["zone_minute"]))
+    return real(lambda: local - offset if found["sign"] == "+" else local + offset)
+
+
+def real(make: Callable[[], Moment]) -> Moment:
+    """What *make* makes, unless there is no such day or hour."""
+    try:
+        return make()
+    except (ValueError, OverflowError) as error:
+        raise ValueInvalid(str(error)) from error
+
+
+def convert_boolean(value: Any) -> bool:
+    text = value.lower() if isinstance(value, str) else convert_text(value)
+    if text in TRUE:
+        return True
+    if text in FALSE:
+        return False
+    raise ValueInvalid("no boolean")
+
+
+# Readers -------------------------------------------------------------------------------------------------
+
+
+def read_json(data: Any, _config: Row) -> Iterable[Any]:
+    if isinstance(data, list):
+        return data
+    if isinstance(data, dict):
+        return [data]
+    raise ValueError("the data is no array and no object")
+
+
+def read_csv(data: Any, config: Row) -> Iterable[Any]:
+    """One object a line, all values texts but the one that means null."""
+    if not isinstance(data, str):
+        raise ValueError("the data is no text")
+    options = {"delimiter": config.get("delimiter", ","), "quotechar": config.get("quote", '"')}
+    lines = [line for line in csv.reader(io.StringIO(data), **options) if line]
+    columns: list[str] = config.get("columns") or []
+    if config.get("header", True):
+        first, *lines = lines
+        columns = columns or first
+    null = config.get("null", "")
+    return [
+        {name: None if text == null else text for name, text in zip(columns, line, strict=True)}
+        for line in lines
+    ]
+
+
+READERS: dict[str, Reader] = {"json": read_json, "csv": read_csv}
+
+
+# Messages ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Message:
+    """A message as the message store has it."""
+
+    identifier: str
+    system: str
+    entity: str
+    message_timestamp: datetime
+    effective_timestamp: datetime
+    arrival: tuple[Any, ...]
+    refresh: bool
+    data: Any
+    error: tuple[int, str] | None = None
+    units: list[Unit] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+
+OPTIONAL: dict[str, type] = {
+    "system": str, "timestamp": str, "user": str, "refresh": bool, "process": bool, "options": dict,
+    "guid": str,
+}  # fmt: skip
+
+
+def read_message(received: Row) -> Message | None:
+    """The message of a document, or None when it is no message."""
+    document = received["document"]
+    if not isinstance(document, dict) or not isinstance(document.get("entity"), str):
+        return None
+    for name, kind in OPTIONAL.items():
+        if document.get(name) is not None and not isinstance(document[name], kind):
+            return None
+    effective = message_time = received["message_timestamp"]
+    if document.get("timestamp") is not None:
+        try:
+            effective = convert_timestamp(document["timestamp"])
+        except ValueInvalid:
+            return None
+    place = (received["topic"], received["partition"], received["offset"])
+    guid = document.get("guid")
+    return Message(
+        identifier=guid or str(uuid.uuid5(fold.NAMESPACE, "/".join(map(str, place)))),
+        system=document.get("system") or "*",
+        entity=document["entity"],
+        message_timestamp=message_time,
+        effective_timestamp=effective,
+        arrival=(message_time, *place),
+        refresh=bool(document.get("refresh")),
+        data=document.get("data"),
+    )
+
+
+# Units: one record under one mapping ---------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class LinkKey:
+    """A link whose guid is still to be found: the linked target and the values of its key fields."""
+
+    link: Field
+    target: str
+    parts: Row  # target field: a value, or again a LinkKey
+
+
+@dataclass(eq=False)
+class ParentLink:
+    """The link of a child to the record that lists it."""
+
+    parent: Unit
+
+
+class Missing:
+    """What a link leads to that leads to nothing."""
+
+
+class Several:
+    """What a link leads to that leads to more than one entity."""
+
+
+MISSING, SEVERAL = Missing(), Several()
+
+
+@dataclass(eq=False)
+class Unit:
+    """What one record says under one mapping."""
+
+    message: Message
+    path: str
+    mapping: Mapping
+    parent: Unit | None
+    operation: str = "upsert"
+    dropped: bool = False
+    values: Row = field(default_factory=dict)  # what is carried; a link is a LinkKey until it is looked up
+    bad: set[str] = field(default_factory=set)  # the fields that could not be converted
+    error: str | None = None  # found before links are looked up
+    late_error: str | None = None  # found when links are looked up
+    guid: str | None = None
+    links: Row = field(default_factory=dict)  # link field: guid, None, MISSING or SEVERAL
+    waits: bool = False
+
+    def name(self) -> tuple[str, str, str, int]:
+        """Names the unit in every run, so that it can be remembered as given up."""
+        same = [each for each in self.message.units if each.path == self.path]
+        return (self.message.identifier, self.path, self.mapping.target, same.index(self))
+
+    def processed(self) -> bool:
+        """Whether the record is looked at at all: not below a record that is in error."""
+        above = self.parent
+        return above is None or (above.error is None and above.late_error is None and above.processed())
+
+    def valid(self) -> bool:
+        """Whether nothing was wrong with it and with the records above it, before links are looked up."""
+        return not self.dropped and self.error is None and (self.parent is None or self.parent.valid())
+
+    def applied(self) -> bool:
+        return self.valid() and self.late_error is None and not self.waits and self.processed()
+
+
+@dataclass(eq=False)
+class Operation:
+    """Something to do at one place of a message."""
+
+    place: int
+    kind: str  # "unit", "autocreate", "unlisted", "refresh" or "cascade"
+    target: str
+    message: Message
+    unit: Unit | None = None
+    link: Field | None = None
+    priority: int = 0
+    seen: list[Unit] = field(default_factory=list)
+    parent_field: str | None = None
+    parent_guid: str | None = None
+
+
+class Expansion:
+    """All units and operations of one message, in their order."""
+
+    def __init__(self, schema: Schema, message: Message, readers: Row, filters: Row) -> None:
+        self.schema, self.message, self.readers, self.filters = schema, message, readers, filters
+
+    def run(self) -> None:
+        message = self.message
+        if message.system not in self.schema.systems:
+            message.error = (SYSTEM_NOT_FOUND, "SYSTEM_NOT_FOUND")
+            return
+        mappings = self.schema.systems[message.system].get(message.entity)
+        if mappings is None:
+            message.error = (ENTITY_NOT_FOUND, "ENTITY_NOT_FOUND")
+            return
+        try:
+            read = [
+                list(self.readers[mapping.reader](message.data, mapping.reader_config))
+                for mapping in mappings
+            ]
+        except Exception:
+            message.error = (DATA_INVALID, "DATA_INVALID")
+            return
+        for number in range(1, max(map(len, read)) + 1):
+            pairs = [
+                (mapping, records[number - 1])
+                for mapping, records in zip(mappings, read, strict=True)
+                if number <= len(records)
+            ]
+            self.expand(str(number), number, pairs, None, None)
+        if message.refresh:
+            for mapping in mappings:
+                if not mapping.export:
+                    self.refresh(mapping)
+
+    def refresh(self, mapping: Mapping) -> None:
+        seen = [unit for unit in self.message.units if unit.mapping.target == mapping.target]
+        self.add("refresh", mapping.target, priority=mapping.priority, seen=seen)
+
+    def expand(
+        self,
+        path: str,
+        number: int,
+        records: list[tuple[Mapping, Any]],
+        parent: Unit | None,
+        children: Field | None,
+    ) -> list[Unit]:
+        """The units of one record, each with the units of its children behind it."""
+        made = []
+        for mapping, given in records:
+            unit = Unit(self.message, path, mapping, parent)
+            self.message.units.append(unit)
+            made.append((unit, self.read(unit, given, number, children)))
+            for link in mapping.fields:
+                if link.autocreate:
+                    target = self.schema.linked_target(mapping.system, link)
+                    priority = self.schema.linked_priority(mapping.system, link)
+                    self.add("autocreate", target, unit=unit, link=link, priority=priority)
+            self.add("unit", mapping.target, unit=unit)
+        for unit, record in made:
+            if record is not None and unit.error is None and unit.operation == "upsert":
+                for each in unit.mapping.children:
+                    if each.source in record:
+                        self.expand_children(unit, each, record[each.source] or [])
+        return [unit for unit, _ in made]
+
+    def expand_children(self, parent: Unit, children: Field, records: list[Any]) -> None:
+        mappings = self.schema.child_mappings(parent.mapping.system, children)
+        seen: list[Unit] = []
+        for number, record in enumerate(records, start=1):
+            path = f"{parent.path}/{children.source}/{number}"
+            seen += self.expand(path, number, [(each, record) for each in mappings], parent, children)
+        for mapping in mappings:
+            self.add(
+                "unlisted", mapping.target, unit=parent, priority=mapping.priority, seen=seen,
+                parent_field=children.parent_identifier,
+            )  # fmt: skip
+
+    def add(self, kind: str, target: str, **properties: Any) -> None:
+        place = len(self.message.operations)
+        self.message.operations.append(Operation(place, kind, target, self.message, **properties))
+
+    def read(self, unit: Unit, given: Any, number: int, children: Field | None) -> Row | None:
+        """Fill the unit from its record; the record as the filters left it, if they did."""
+        mapping = unit.mapping
+        if not isinstance(given, dict):
+            unit.error = "RECORD_INVALID"
+            return None
+        record: Any = dict(given)
+        try:
+            for name, config in mapping.filters:
+                record = self.filters[name](record) if config is None else self.filters[name](record, config)
+                if record is None:
+                    unit.dropped = True
+                    return None
+            record = dict(record)
+        except Exception:
+            unit.error = "FILTER_FAILED"
+            return None
+        if mapping.unique_identifier:
+            record[mapping.unique_identifier] = self.message.identifier
+        if mapping.unique_sequence:
+            record[mapping.unique_sequence] = number
+        if children is not None and children.child_sequence:
+            record[children.child_sequence] = number
+        self.read_deleted_indicator(unit, record)
+        for each in mapping.fields:
+            self.read_field(unit, each, record, children)
+        if unit.operation == "upsert":
+            for each in mapping.children:
+                if not is_list(record.get(each.source)):
+                    unit.error = unit.error or "CHILDREN_INVALID"
+        return dict(record)
+
+    def read_deleted_indicator(self, unit: Unit, record: Row) -> None:
+        try:
+            value = record.get(unit.mapping.deleted_indicator)
+            if isinstance(value, (dict, list)):
+                raise ValueInvalid("an object or array")
+            if value is not None and convert_boolean(value):
+                unit.operation = "delete"
+        except ValueInvalid:
+            unit.error = unit.error or "VALUE_INVALID"
+
+    def read_field(self, unit: Unit, each: Field, record: Row, children: Field | None) -> None:
+        try:
+            if children is not None and each.reference == children.parent_identifier:
+                unit.values[each.reference] = ParentLink(unit.parent)  # type: ignore[arg-type]
+            elif each.type == "link":
+                if any(name in record for name in each.source_link_key):
+                    unit.values[each.reference] = self.link_key(each, record, each.source_link_key)
+            elif each.source in record:
+                unit.values[each.reference] = convert(record[each.source], each)
+        except ValueInvalid:
+            unit.bad.add(each.reference)
+            unit.error = unit.error or "VALUE_INVALID"
+
+    def link_key(self, link: Field, record: Row, sources: list[str]) -> LinkKey | None:
+        """The key of the linked entity, from the values of the record under those names."""
+        system = self.message.system
+        given = {name: record.get(source) for name, source in zip(link.link_key, sources, strict=True)}
+        if all(value is None for value in given.values()):
+            return None
+        parts: Row = {}
+        for name, each in self.schema.linked_fields(system, link):
+            if each.type == "link" and set(each.source_link_key) & set(given):
+                parts[each.reference] = self.link_key(each, given, each.source_link_key)
+            elif name in given:
+                parts[each.reference] = convert(given[name], each)
+        return LinkKey(link, self.schema.linked_target(system, link), parts)
+
+
+def is_list(value: Any) -> bool:
+    return value is None or isinstance(value, list)
+
+
+# Who is meant --------------------------------------------------------------------------------------------
+
+
+Claim = tuple[tuple[str, ...], tuple[Any, ...]]
+
+
+class Identities:
+    """The guids of all units, and where their links lead."""
+
+    def __init__(self, schema: Schema, messages: Sequence[Message]) -> None:
+        self.schema = schema
+        self.units = [unit for message in messages for unit in message.units]
+        self.registry: dict[str, dict[Claim, str]] = {name: {} for name in schema.targets}
+        self.begun: set[str] = set()
+
+    def run(self) -> None:
+        for name in self.schema.targets:
+            self.identify(name)
+        valid = [unit for unit in self.units if unit.valid()]
+        found = [self.lookup_links(unit, valid) for unit in self.units]
+        for unit, ambiguous in zip(self.units, found, strict=True):
+            if ambiguous:
+                unit.late_error = "LINK_AMBIGUOUS"
+
+    # Keys
+
+    def identify(self, name: str) -> None:
+        """Give the units of one target their guids, those of the targets that its keys lead to first."""
+        if name in self.begun:
+            return
+        self.begun.add(name)
+        target = self.schema.targets[name]
+        mine = [unit for unit in self.units if unit.mapping.target == name and not unit.dropped]
+        for mapping in target.mappings:
+            for each in mapping.fields:
+                if each.type == "link" and each.key is not None:
+                    self.identify(self.schema.linked_target(mapping.system, each))
+        for unit in mine:
+            if unit.parent is not None:
+                self.identify(unit.parent.mapping.target)
+        if all(mapping.export for mapping in target.mappings):
+            return
+        if target.strict():
+            for unit in mine:
+                self.identify_strictly(unit, target)
+            return
+        for unit in mine:
+            if unit.operation == "upsert" and unit.valid():
+                self.register(unit, target)
+        for unit in mine:
+            if unit.operation == "delete" or unit.error is not None:
+                self.look_up(unit, target)
+
+    def identify_strictly(self, unit: Unit, target: Target) -> None:
+        key = {name: self.key_value(unit, name) for name in target.key_fields()}
+        if unit.error in ("RECORD_INVALID", "FILTER_FAILED") or unit.bad & set(key):
+            return
+        if MISSING in key.values():
+            return
+        if all(value is None for value in key.values()):
+            unit.error = unit.error or "KEY_MISSING"
+            return
+        unit.guid = guid_of(target.name, key)
+
+    def key_value(self, unit: Unit, name: str) -> Any:
+        return self.value(unit.values.get(name))
+
+    def value(self, value: Any) -> Any:
+        """A value of a key: itself, or the guid where it is a link by a whole key."""
+        if isinstance(value, ParentLink):
+            return value.parent.guid or MISSING
+        if isinstance(value, LinkKey):
+            return self.guid_of_link(value)
+        return value
+
+    def guid_of_link(self, key: LinkKey) -> Any:
+        """The guid of a link by the whole key, or by an alternative of a weak one."""
+        target = self.schema.targets[key.target]
+        parts = {name: self.value(part) for name, part in key.parts.items()}
+        if MISSING in parts.values():
+            return MISSING
+        if target.strict():
+            return guid_of(target.name, {name: parts.get(name) for name in target.key_fields()})
+        alternative = tuple(name for name in target.fields if name in parts)
+        claim = (alternative, tuple(parts[name] for name in alternative))
+        found = self.registry[target.name].get(claim)
+        if found is None and key.link.autocreate:
+            return guid_of(target.name, dict(zip(*claim, strict=True)))
+        return MISSING if found is None else found
+
+    def claims(self, unit: Unit, alternatives: list[list[str]]) -> list[Claim]:
+        found = []
+        for alternative in alternatives:
+            values = [self.key_value(unit, name) for name in alternative]
+            if not any(value is None or value is MISSING for value in values):
+                found.append((tuple(alternative), tuple(values)))
+        return found
+
+    def register(self, unit: Unit, target: Target) -> None:
+        claims = self.own_claims(unit, target)
+        if not claims:
+            return
+        registry = self.registry[target.name]
+        guids = {registry[claim] for claim in claims if claim in registry}
+        if len(guids) > 1:
+            unit.error = "KEY_AMBIGUOUS"
+            return
+        fields, values = claims[0]
+        unit.guid = guids.pop() if guids else guid_of(target.name, dict(zip(fields, values, strict=True)))
+        for claim in claims:
+            registry[claim] = unit.guid
+
+    def own_claims(self, unit: Unit, target: Target) -> list[Claim]:
+        """All claims of the unit; none, and an error, when its own mapping's alternatives give none."""
+        claims = self.claims(unit, target.alternatives())
+        own = unit.mapping.alternatives()
+        if any(frozenset(fields) in own for fields, _ in claims):
+            return claims
+        waits = any(self.key_value(unit, name) is MISSING for alternative in own for name in alternative)
+        if not waits:
+            unit.error = unit.error or "KEY_MISSING"
+        return []
+
+    def look_up(self, unit: Unit, target: Target) -> None:
+        """A delete, or a record in error, says something of those who are registered and registers none."""
+        if unit.error in ("RECORD_INVALID", "FILTER_FAILED"):
+            return
+        registry = self.registry[target.name]
+        guids = {registry[claim] for claim in self.own_claims(unit, target) if claim in registry}
+        if len(guids) > 1:
+            unit.error = unit.error or "KEY_AMBIGUOUS"
+        elif guids:
+            unit.guid = guids.pop()
+
+    # Links
+
+    def lookup_links(self, unit: Unit, valid: list[Unit]) -> bool:
+        """Find where each link of the unit leads; True when one leads to several entities."""
+        if not unit.valid():
+            return False
+        for name, value in unit.values.items():
+            if isinstance(value, (LinkKey, ParentLink)):
+                unit.links[name] = self.lookup(value, valid)
+        return SEVERAL in unit.links.values()
+
+    def lookup(self, value: LinkKey | ParentLink, valid: list[Unit]) -> Any:
+        if isinstance(value, ParentLink):
+            return value.parent.guid or MISSING
+        target = self.schema.targets[value.target]
+        if any(set(value.parts) == set(alternative) for alternative in target.alternatives()):
+            return self.guid_of_link(value)
+        parts = {name: self.value(part) for name, part in value.parts.items()}
+        guids = {
+            unit.guid
+            for unit in valid
+            if unit.mapping.target == value.target and unit.operation == "upsert" and unit.guid
+            if all(name in unit.values and self.key_value(unit, name) == parts[name] for name in parts)
+        }
+        if len(guids) > 1:
+            return SEVERAL
+        return guids.pop() if guids else MISSING
+
+
+def guid_of(entity: str, key: Row) -> str:
+    """The guid of an entity and its key; the merge's own, with the texts of instants, dates and decimals."""
+    parts = [f"{json_text(name)}:{json_text(value)}" for name, value in key.items() if value is not None]
+    text = f'{{"entity":{json_text(entity)},"key":{{{",".join(parts)}}}}}'
+    return str(uuid.uuid5(fold.NAMESPACE, text))
+
+
+def json_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime('"%Y-%m-%dT%H:%M:%S.%fZ"')
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, ensure_ascii=False)
+
+
+# Who waits -----------------------------------------------------------------------------------------------
+
+
+def find_waiting(schema: Schema, units: Sequence[Unit], given_up: set[Any]) -> None:
+    """Let those wait whose links lead to nobody: all are applied at first, and the wrong ones taken away."""
+    for unit in units:
+        unit.waits = unit.name() in given_up
+    while True:
+        existing = find_existing(schema, units)
+        newly = [unit for unit in units if unit.applied() and must_wait(schema, unit, existing)]
+        if not newly:
+            return
+        for unit in newly:
+            unit.waits = True
+
+
+def find_existing(schema: Schema, units: Sequence[Unit]) -> set[tuple[str, str | None]]:
+    """The entities that an applied upsert speaks of, or makes because it links to them."""
+    existing = set()
+    for unit in units:
+        if unit.applied() and unit.operation == "upsert":
+            existing.add((unit.mapping.target, unit.guid))
+            for link in unit.mapping.fields:
+                guid = unit.links.get(link.reference)
+                if link.autocreate and isinstance(guid, str):
+                    existing.add((schema.linked_target(unit.mapping.system, link), guid))
+    return existing
+
+
+def must_wait(schema: Schema, unit: Unit, existing: set[tuple[str, str | None]]) -> bool:
+    if unit.parent is not None and unit.parent.waits:
+        return True
+    for link in unit.mapping.fields:
+        found = unit.links.get(link.reference)
+        if found is None or (link.autocreate and found is not MISSING):
+            continue
+        value = unit.values[link.reference]
+        if isinstance(value, ParentLink):
+            target = value.parent.mapping.target
+        else:
+            target = schema.linked_target(unit.mapping.system, link)
+        if (target, found) not in existing:
+            return True
+    return False
+
+
+# The walk ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Track:
+    """One entity on the walk: what is believed of it now, and its versions so far."""
+
+    guid: str
+    now: fold.Entity = field(default_factory=fold.Entity)
+    before: fold.Entity = field(default_factory=fold.Entity)  # at the beginning of the instant
+    instant: datetime | None = None
+    changed_by: str | None = None
+    versions: list[Row] = field(default_factory=list)
+
+    def alive(self) -> bool:
+        return self.now.exists and not self.now.deleted
+
+
+class Walk:
+    """All changes of one target in their order, over a plain dict of entities."""
+
+    def __init__(self, schema: Schema, target: Target, operations: list[Operation]) -> None:
+        self.schema, self.target, self.operations = schema, target, operations
+        self.keys, self.fields = target.key_fields(), list(target.fields)
+        self.entities: dict[str, Track] = {}
+
+    def run(self) -> dict[str, Track]:
+        for operation in sorted(self.operations, key=lambda each: (*when(each.message), each.place)):
+            self.step(operation)
+        for track in self.entities.values():
+            self.close(track)
+        return {guid: track for guid, track in self.entities.items() if track.versions}
+
+    def step(self, operation: Operation) -> None:
+        unit = operation.unit
+        if operation.kind == "unit":
+            if unit is not None and unit.applied() and unit.guid is not None:
+                self.change(unit.guid, unit_change(unit))
+        elif operation.kind == "autocreate":
+            if unit is not None and unit.applied() and unit.operation == "upsert":
+                self.autocreate(operation, unit)
+        elif operation.kind == "unlisted":
+            if unit is not None and unit.applied():
+                self.delete_all(operation, unit.guid)
+        elif operation.kind == "cascade":
+            self.delete_all(operation, operation.parent_guid)
+        else:
+            self.delete_all(operation, None)
+
+    def autocreate(self, operation: Operation, unit: Unit) -> None:
+        name = operation.link.reference if operation.link else ""
+        guid, key = unit.links.get(name), unit.values.get(name)
+        if not isinstance(guid, str) or not isinstance(key, LinkKey):
+            return
+        if guid in self.entities and self.entities[guid].now.exists:
+            return
+        data = {name: resolved(unit, part) for name, part in key.parts.items()}
+        self.change(guid, change_of("upsert", unit.message, operation.priority, data, self.fields))
+
+    def delete_all(self, operation: Operation, parent: str | None) -> None:
+        """Delete every entity that is alive, of the parent if there is one, and was not seen."""
+        seen = {unit.guid for unit in operation.seen if unit.processed()}
+        for guid in sorted(self.entities):
+            track = self.entities[guid]
+            of_parent = operation.parent_field is None or (
+                track.now.values.get(operation.parent_field) == parent
+            )
+            if track.alive() and of_parent and guid not in seen:
+                change = change_of("delete", operation.message, operation.priority, {}, self.fields)
+                self.change(guid, change)
+
+    def change(self, guid: str, change: Row) -> None:
+        track = self.entities.setdefault(guid, Track(guid))
+        if track.instant != change["effective_timestamp"]:
+            self.close(track)
+            track.instant = change["effective_timestamp"]
+        after = fold.apply(track.now, change, self.keys, self.fields)
+        if not fold.same_state(after, track.now, self.fields):
+            track.changed_by = change["message_id"]
+        track.now = after
+
+    def close(self, track: Track) -> None:
+        """The instant of this entity is over: if it changed anything, that is a version."""
+        if track.instant is not None and not fold.same_state(track.now, track.before, self.fields):
+            if track.versions:
+                track.versions[-1]["valid_to_timestamp"] = track.instant
+            track.versions.append(
+                fold.version(track.guid, track.instant, track.now, track.changed_by, self.fields)
+            )
+        track.before, track.changed_by = track.now, None
+
+
+def when(message: Message) -> tuple[Any, ...]:
+    return (message.effective_timestamp, *message.arrival)
+
+
+def unit_change(unit: Unit) -> Row:
+    data = {name: unit.links.get(name, value) for name, value in unit.values.items()}
+    fields = [each.reference for each in unit.mapping.fields]
+    change = change_of(unit.operation, unit.message, unit.mapping.priority, data, fields)
+    change["field_priorities"] = {each.reference: each.priority for each in unit.mapping.fields}
+    return change
+
+
+def resolved(unit: Unit, part: Any) -> Any:
+    """A part of a link's key that is itself a link is known by now."""
+    if not isinstance(part, LinkKey):
+        return part
+    return guid_of(part.target, {name: resolved(unit, inner) for name, inner in part.parts.items()})
+
+
+def change_of(operation: str, message: Message, priority: int, data: Row, fields: Sequence[str]) -> Row:
+    return {
+        "operation": operation,
+        "effective_timestamp": message.effective_timestamp,
+        "message_id": message.identifier,
+        "priority": priority,
+        "data": data,
+        "carried": AllNames(data),
+        "fields": fields,
+    }
+
+
+class AllNames(dict[str, bool]):
+    """Which fields are carried, of as many as are asked for."""
+
+    def __init__(self, data: Row) -> None:
+        super().__init__(dict.fromkeys(data, True))
+
+    def __missing__(self, name: str) -> bool:
+        return False
+
+
+def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: Row) -> list[Operation]:
+    """The deletes of children that begin with each deleted version of a parent."""
+    found = []
+    for guid in sorted(walked):
+        for version in walked[guid].versions:
+            if not version["deleted_indicator"]:
+                continue
+            message = by_name[version["source_message"]]
+            for children, mapping in schema.children_of(message.system, target.name):
+                found.append(
+                    Operation(
+                        AFTER_THE_RECORDS,
+                        "cascade",
+                        mapping.target,
+                        message,
+                        priority=mapping.priority,
+                        parent_field=children.parent_identifier,
+                        parent_guid=guid,
+                    )
+                )
+    return found
+
+
+# Everything ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What the hub's tables hold after a run."""
+
+    histories: dict[str, list[Row]]
+    statuses: dict[str, int]
+    log: list[Row]
+    exports: dict[str, list[Row]]
+    waiting: set[Any]  # the names of the units that wait
+
+
+def interpret(
+    documents: Sequence[Row],
+    messages: Sequence[Message],
+    *,
+    given_up: Iterable[Any] = (),
+    readers: Row | None = None,
+    filters: Row | None = None,
+) -> Outcome:
+    """
+    Process all messages, one by one.
+
+    Args:
+        documents: The source systems.
+        messages: The stored messages, in any order; no two have one identifier.
+        given_up: The names of units that wait for good (`Outcome.waiting` has them).
+        readers: Further readers by name: (data, config) to an iterable of records.
+        filters: Filters by name: a record to a record or None.
+    """
+    schema = Schema(documents)
+    in_order = sorted(messages, key=lambda message: message.arrival)
+    for message in in_order:
+        message.units, message.operations, message.error = [], [], None
+        Expansion(schema, message, READERS | (readers or {}), filters or {}).run()
+    identities = Identities(schema, in_order)
+    identities.run()
+    find_waiting(schema, identities.units, set(given_up))
+    return Outcome(
+        histories=walk_all(schema, in_order),
+        statuses={message.identifier: status(message) for message in in_order},
+        log=[row for message in in_order for row in log_rows(message)],
+        exports=exported(schema, identities.units),
+        waiting={unit.name() for unit in identities.units if outcome(unit) == "waiting"},
+    )
+
+
+def walk_all(schema: Schema, messages: list[Message]) -> dict[str, list[Row]]:
+    by_name = {message.identifier: message for message in messages}
+    operations = [operation for message in messages for operation in message.operations]
+    histories = {}
+    for target in schema.parents_first():
+        if all(mapping.export for mapping in target.mappings):
+            continue
+        mine = [each for each in operations if each.target == target.name]
+        walked = Walk(schema, target, mine).run()
+        histories[target.name] = [row for guid in sorted(walked) for row in walked[guid].versions]
+        operations += cascades(schema, target, walked, by_name)
+    return histories
+
+
+def outcome(unit: Unit) -> str:
+    if unit.dropped:
+        return "dropped"
+    if unit.error is not None or unit.late_error is not None:
+        return "error"
+    return "waiting" if unit.waits else unit.operation
+
+
+def logged(message: Message) -> list[Unit]:
+    return [unit for unit in message.units if unit.processed()]
+
+
+def status(message: Message) -> int:
+    if message.error is not None:
+        return message.error[0]
+    outcomes = {outcome(unit) for unit in logged(message)}
+    if "waiting" in outcomes:
+        return REQUIRES_REPROCESSING
+    return DATA_INVALID if "error" in outcomes else SUCCESS
+
+
+def log_rows(message: Message) -> list[Row]:
+    if message.error is not None:
+        whole: Row = {"message_identifier": message.identifier, "record": None, "target": None}
+        return [whole | {"outcome": "error", "error_code": message.error[1], "guid": None}]
+    return [
+        {
+            "message_identifier": message.identifier,
+            "record": unit.path,
+            "target": unit.mapping.target,
+            "outcome": outcome(unit),
+            "error_code": unit.error or unit.late_error or ("LINK_MISSING" if unit.waits else None),
+            "guid": unit.guid,
+        }
+        for unit in logged(message)
+    ]
+
+
+def exported(schema: Schema, units: Sequence[Unit]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for name, target in schema.targets.items():
+        if all(mapping.export for mapping in target.mappings):
+            rows[name] = [
+                {
+                    "message_identifier": unit.message.identifier,
+                    "record": unit.path,
+                    "operation": "insert" if unit.operation == "upsert" else "delete",
+                    **{each: unit.links.get(each, unit.values.get(each)) for each in target.fields},
+                }
+                for unit in units
+                if unit.mapping.target == name and unit.applied()
+            ]
+    return rows
+
+
+class InterpretedHub:
+    """The interpreter behind the same few words as the hub: receive, process, reprocess, and its tables."""
+
+    def __init__(
+        self,
+        documents: Sequence[Row],
+        *,
+        readers: Row | None = None,
+        filters: Row | None = None,
+        maximum: timedelta = MAXIMUM_AGE,
+    ) -> None:
+        self.documents, self.readers, self.filters, self.maximum = documents, readers, filters, maximum
+        self.stored: dict[str, Message] = {}
+        self.given_up: set[Any] = set()
+        self.statuses: dict[str, int] = {}
+        self.outcome: Outcome | None = None
+
+    def receive(self, messages: Sequence[Row]) -> list[Row]:
+        """Store the messages: {document, message_timestamp, topic, partition, offset}; a receipt for each."""
+        receipts = []
+        for received in sorted(messages, key=arrival_of):
+            message = read_message(received)
+            if message is None:
+                receipts.append(receipt(None, MESSAGE_INVALID))
+            elif message.identifier in self.stored:
+                receipts.append(receipt(message.identifier, PREVIOUSLY_RECEIVED))
+            else:
+                self.stored[message.identifier] = message
+                self.statuses[message.identifier] = NOT_PROCESSED
+                receipts.append(receipt(message.identifier, NOT_PROCESSED))
+        return receipts
+
+    def process(self, now: datetime) -> None:
+        """Process all messages again; whoever waits too long is given up."""
+        self.outcome = interpret(
+            self.documents,
+            list(self.stored.values()),
+            given_up=self.given_up,
+            readers=self.readers,
+            filters=self.filters,
+        )
+        self.statuses = dict(self.outcome.statuses)
+        for name in self.outcome.waiting:
+            if now - self.stored[name[0]].message_timestamp > self.maximum:
+                self.given_up.add(name)
+                self.statuses[name[0]] = REPROCESS_TIMEOUT
+
+    def reprocess(self, identifiers: Iterable[str], now: datetime) -> None:
+        again = set(identifiers)
+        self.given_up = {name for name in self.given_up if name[0] not in again}
+        self.process(now)
+
+    def history(self, target: str) -> list[Row]:
+        return self.outcome.histories[target] if self.outcome else []
+
+    def log(self) -> list[Row]:
+        return self.outcome.log if self.outcome else []
+
+    def exports(self, target: str) -> list[Row]:
+        return self.outcome.exports[target] if self.outcome else []
+
+
+def arrival_of(received: Row) -> tuple[Any, ...]:
+    return (received["message_timestamp"], received["topic"], received["partition"], received["offset"])
+
+
+def receipt(identifier: str | None, status: int) -> Row:
+    return {"message_identifier": identifier, "status": status}

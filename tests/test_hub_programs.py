@@ -1,0 +1,98 @@
+"""Random programs: the hub and the interpreter hold the same tables, in one run and in several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hub_interpreter import InterpretedHub
+from hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
+from pyspark.sql import SparkSession
+
+# A day between runs: whoever waits is due by then, and nobody has waited too long in the end.
+DAY = timedelta(days=1)
+
+
+def interpreted(program: Program) -> InterpretedHub:
+    world = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
+    world.receive(program.messages)
+    world.process(BEGIN + DAY)
+    return world
+
+
+def receipt_counts(receipts: list[dict[str, object]]) -> Counter[object]:
+    return Counter((row["message_identifier"], row["status"]) for row in receipts)
+
+
+def assert_same(program: Program, expected: InterpretedHub, actual: SparkHub) -> None:
+    found = program_differences(program, expected, actual)
+    assert found == [], "\n".join(found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_programs_are_the_same_for_the_same_seed(seed: int) -> None:
+    one, other = draw_program(seed), draw_program(seed)
+    assert (one.schema, one.messages) == (other.schema, other.messages)
+
+
+def test_the_programs_meet_everything_that_can_happen() -> None:
+    """All statuses, outcomes and errors, deleted versions, links, priorities; else they prove little."""
+    statuses, outcomes, errors, deleted, targets = set(), set(), set(), set(), set()
+    for seed in range(8):
+        program = draw_program(seed)
+        world = interpreted(program)
+        statuses |= set(world.statuses.values())
+        outcomes |= {row["outcome"] for row in world.log()}
+        errors |= {row["error_code"] for row in world.log()}
+        for target in program.targets:
+            targets |= {target for _ in world.history(target)}
+            deleted |= {target for row in world.history(target) if row["deleted_indicator"]}
+    assert statuses == {1, 10, 23, 24, 25}
+    assert outcomes == {"upsert", "delete", "dropped", "waiting", "error"}
+    assert errors >= {
+        "RECORD_INVALID", "VALUE_INVALID", "CHILDREN_INVALID", "KEY_MISSING", "KEY_AMBIGUOUS",
+        "LINK_AMBIGUOUS", "LINK_MISSING",
+    }  # fmt: skip
+    assert targets == set(program.targets)
+    assert deleted >= {"customer", "order", "order_line", "serial", "person", "desk", "site"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_interpreter_gives_the_same_in_pieces(seed: int) -> None:
+    """What it remembers between runs (only who was given up) changes nothing here."""
+    program = draw_program(seed)
+    world = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
+    for number, piece in enumerate(program.pieces(3), start=1):
+        world.receive(piece)
+        world.process(BEGIN + number * DAY)
+    assert program_differences(program, interpreted(program), world) == []
+
+
+def test_the_hub_is_the_interpreter_in_one_run_and_after_a_rebuild(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    program = draw_program(100)
+    expected = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
+    actual = SparkHub(spark, program.schema, tmp_path)
+    wanted, receipts = expected.receive(program.messages), actual.receive(program.messages)
+    assert receipt_counts(receipts) == receipt_counts(wanted)
+    expected.process(BEGIN + DAY)
+    actual.process(BEGIN + DAY)
+    assert_same(program, expected, actual)
+    actual.rebuild(BEGIN + 2 * DAY)
+    assert_same(program, expected, actual)
+
+
+@pytest.mark.parametrize(("seed", "pieces"), [(101, 2), (102, 3)])
+def test_the_hub_is_the_interpreter_in_pieces(
+    spark: SparkSession, tmp_path: Path, seed: int, pieces: int
+) -> None:
+    """Each piece is received and processed alone, in order of arrival."""
+    program = draw_program(seed)
+    actual = SparkHub(spark, program.schema, tmp_path)
+    for number, piece in enumerate(program.pieces(pieces), start=1):
+        actual.receive(piece)
+        actual.process(BEGIN + number * DAY)
+    assert_same(program, interpreted(program), actual)
