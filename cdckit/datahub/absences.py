@@ -22,6 +22,7 @@ from cdckit.datahub.statements import (
     place_numbers,
 )
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM
+from cdckit.schemas import quoted
 
 ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
 
@@ -135,20 +136,26 @@ def absences(
         if field is None:
             found.append(_first_after(mentions, F.broadcast(ends), F.lit(True), F.col("whole")))
         else:
-            same = F.col(f"parent_{field}") == F.col("scope")
+            same = F.col(quoted(f"parent_{field}")) == F.col("scope")
             found.append(_first_after(mentions, ends, same, F.col("listed")))
-    return reduce(DataFrame.unionByName, found).distinct()
+    # Two lists may end in one place: the stronger word counts.
+    place = [name for name in ABSENCE_COLUMNS if name not in ("priority", "source")]
+    strongest = F.max(F.struct("priority", "source")).alias("strongest")
+    missed = reduce(DataFrame.unionByName, found).groupBy(*place).agg(strongest)
+    return missed.select(*place, "strongest.priority", "strongest.source")
 
 
 def _mentions(statements: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Every mention of an entity, with the end of the list that it stands in, and the next mention."""
+    is_record = F.col("operation") != AUTOCREATE
+    own = F.col("arrival.record_number")
     named = statements.where(
         F.col("guid").isNotNull() & F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
     ).select(
         "guid",
         _position(F.col("arrival")).alias("at"),
-        _position(_numbered(F.coalesce("listed", F.col("arrival.record_number")))).alias("listed"),
-        _position(_numbered(F.lit(END_OF_MESSAGE))).alias("whole"),
+        _position(_numbered(F.when(is_record, F.coalesce("listed", own)).otherwise(own))).alias("listed"),
+        _position(_numbered(F.when(is_record, F.lit(END_OF_MESSAGE)).otherwise(own))).alias("whole"),
         *(F.col("data").getField(name).alias(f"parent_{name}") for name in fields),
     )
     in_order = Window.partitionBy("guid").orderBy("at")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.datahub.conversions import arrow_type, converted
+from cdckit.datahub.conversions import converted
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.schema import KeyPlan, Schema
 from cdckit.datahub.statuses import Problem
@@ -70,6 +70,7 @@ def read_columns(nodes: Nodes, schema: Schema, above: Columns | None) -> Columns
     reading = _Reading(nodes, schema, above)
     deleted = reading.deleted()
     fields = reading.fields()
+    reading.note_lists(deleted)
     inherited = reading.inherited()
     needs = inherited
     if reading.autocreated or reading.mapping.children:
@@ -92,6 +93,9 @@ class _Reading:
         self.parent = pa.array(nodes.parent, pa.int64())
         self.faults: dict[int, Fault] = dict(nodes.faults)
         self.autocreated: list[Autocreated] = []
+        self.unkeyed: set[int] = set()
+        """The records of whose key a value did not convert: whom they mean is not known."""
+        self._in_key = False
         self.needed: list[str] = []
         """The links that must lead to what exists."""
 
@@ -99,6 +103,7 @@ class _Reading:
         """All fields of the mapping that are columns."""
         found = {}
         for each in self.mapping.columns:
+            self._in_key = each.key is not None
             if self.above is not None and each.reference == self.nodes.parent_field:
                 found[each.reference] = Values(self.above.guid.take(self.parent), None)
             elif each.type.name == LINK:
@@ -107,9 +112,13 @@ class _Reading:
                 found[each.reference] = self._plain(each.source, each.type)
             if each.type.name == LINK and not each.autocreate:
                 self.needed.append(each.reference)
-        for at, fault in self.nodes.children_faults.items():
-            self.faults.setdefault(at, fault)
         return found
+
+    def note_lists(self, deleted: pa.Array) -> None:
+        """What is wrong with lists of children: those of a record that deletes are not looked at."""
+        for at, fault in self.nodes.children_faults.items():
+            if not deleted[at].as_py():
+                self.faults.setdefault(at, fault)
 
     def deleted(self) -> pa.Array:
         """Which records delete."""
@@ -158,7 +167,7 @@ class _Reading:
         ):
             return pa.nulls(self.count, pa.string()), claims
         guids = _guids(entity, keys[0])
-        return pc.if_else(present, guids, None), claims
+        return pc.if_else(pc.and_(present, self._keyed()), guids, None), claims
 
     def _weak_claims(self, fields: Mapping[str, Values], own: Sequence[Mapping[str, pa.Array]]) -> pa.Array:
         """Every key of which the record carries all fields, by whatever mapping it is one."""
@@ -174,7 +183,12 @@ class _Reading:
             *(self._claim(fields, each, some=True) for each in partial),
         ]
         # Whom a record means that has no key of its own is not known, whatever else it carries.
-        return pc.if_else(complete, _lists_joined(None, parts, self.count), None)
+        return pc.if_else(pc.and_(complete, self._keyed()), _lists_joined(None, parts, self.count), None)
+
+    def _keyed(self) -> pa.Array:
+        keyed = np.ones(self.count, bool)
+        keyed[list(self.unkeyed)] = False
+        return pa.array(keyed)
 
     def _claim(self, fields: Mapping[str, Values], key: Sequence[str], *, some: bool) -> pa.Array:
         """The marked text of these key fields; null unless all (or *some*) of them have values."""
@@ -194,6 +208,8 @@ class _Reading:
             carried = pa.array([value is not _ABSENT for value in values])
             values = [None if value is _ABSENT else value for value in values]
         column = converted(values, kind)
+        if self._in_key:
+            self.unkeyed.update(column.errors)
         for at, text in column.errors.items():
             if at not in self.nodes.dropped:
                 self.faults.setdefault(at, Fault(Problem.VALUE_INVALID, f"{source}: {text}"))
@@ -310,6 +326,3 @@ def _lists_joined(lists: pa.Array | None, more: Sequence[pa.Array], count: int) 
         for first, *rest in zip(above, *columns, strict=True)
     ]
     return pa.array(found, _TEXTS)
-
-
-__all__ = ["LOOKED_UP", "Autocreated", "Columns", "Values", "arrow_type", "looked_up_by", "read_columns"]

@@ -245,7 +245,6 @@ def _field(value: Any, path: str) -> FieldMapping:
         autocreate=said.flag("autocreate"),
         child_entity=said.text("childEntity"),
         parent_identifier=parent,
-        source_parent_identifier=said.text("sourceParentIdentifier", parent),
         child_sequence=sequence,
         source_child_sequence=said.text("sourceChildSequence", sequence),
     )

@@ -13,8 +13,15 @@ from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
 from cdckit.datahub.tables import Tables
 
-STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "guid")
-"""What tells one statement from all others."""
+STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
+"""What tells one statement from all others; one record may make several entities, but says itself once."""
+
+
+def with_statement_key(statements: DataFrame) -> DataFrame:
+    """Statements about one target with the columns of `STATEMENT_KEY`, but for `entity`."""
+    made = F.when(F.col("operation") == AUTOCREATE, F.col("guid"))
+    return statements.withColumns({"number": F.col("arrival.record_number"), "made": made})
+
 
 _APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
 
@@ -60,7 +67,7 @@ def waiting_statements(
         needed = _needed(schema, resolution, entities).distinct()
     else:
         needed = needing.select(F.explode("needs").alias("need")).distinct()
-    makers = stated.where(F.col("operation").isin(UPSERT, AUTOCREATE)).select(*STATEMENT_KEY)
+    makers = stated.where(F.col("operation").isin(UPSERT, AUTOCREATE))
     waiting, count = held, held.count() if held is not None else 0
     while True:
         alive = makers if waiting is None else _without(makers, waiting)
@@ -90,7 +97,8 @@ def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: st
     """The statements about one target that need not wait."""
     if waiting is None:
         return statements
-    return _without(statements, waiting.where(F.col("entity") == entity).drop("entity"))
+    ours = waiting.where(F.col("entity") == entity).drop("entity")
+    return _without(with_statement_key(statements), ours).drop("number", "made")
 
 
 def _without(statements: DataFrame, waiting: DataFrame) -> DataFrame:
@@ -107,12 +115,9 @@ def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
     for entity in entities:
         rows = resolution.resolved(entity)
         valid = F.col("error_code").isNull() & F.col("operation").isin(*_APPLIED)
-        some = rows.where(valid).select(
+        some = with_statement_key(rows.where(valid)).select(
             F.lit(entity).alias("entity"),
-            "message_id",
-            F.col("arrival.record_number").alias("number"),
-            "operation",
-            "place",
+            *STATEMENT_KEY[1:],
             "guid",
             "record",
             needed_links(schema, entity).alias("needs"),

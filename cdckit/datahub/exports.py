@@ -85,9 +85,10 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     Returns:
         One row per record with the one column `value`, so that `lines.write.text(path)` writes the
         file: the line of the action and, for an insert, the line of the document.  Actions with an id
-        carry the version, counted from the year 1, so the index keeps the latest record whatever the order of lines and files;
-        of two at one instant, the one that comes later in the order of lines.  Without an id the index
-        gives one, and a delete has nothing to name: it is left out.
+        carry the version, counted from the year 1, so the index keeps the latest record whatever the order
+        of lines and files (deletes as long as it remembers them); of two at one instant, the one that comes
+        later in the order of lines.  Without an id the index gives one, and a delete has nothing to name:
+        it is left out.
 
     Raises:
         MissingColumns: *rows* are not exported records.

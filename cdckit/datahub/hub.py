@@ -26,6 +26,9 @@ from cdckit.datahub.tables import Tables
 from cdckit.errors import InvalidArgument
 from cdckit.merge import history_schema
 
+_FINGERPRINT = "schema"
+_IS_STORED = f"status = {int(Status.NOT_PROCESSED)}"
+
 
 class Hub:
     """
@@ -129,14 +132,19 @@ class Hub:
         """
         Process what was received since the last run, and the messages that wait and are due again.
 
+        With another schema than in the run before, all messages are read anew.
+
         Args:
             now: The time of the run, aware; without it the clock's.  It decides which messages are due
                 and which are given up, nothing else.
         """
         with self._atomic():
             run = self._run(now)
-            run.read(self._messages_of(INBOX))
-            run.settle()
+            if self._schema_changed():
+                self._read_all_anew(run)
+            else:
+                run.read(self._messages_of(INBOX))
+                run.settle()
             self._tables.move(INBOX, RECEIVED)
 
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
@@ -162,6 +170,9 @@ class Hub:
             )
         with self._atomic():
             run = self._run(now)
+            if self._schema_changed():
+                self._read_all_anew(run)
+                return
             run.forget(chosen)
             run.read(stored.join(F.broadcast(chosen), "message_identifier", "left_semi"))
             run.settle(everything=True)
@@ -175,6 +186,9 @@ class Hub:
         """
         with self._atomic():
             run = self._run(now)
+            if self._schema_changed():
+                self._read_all_anew(run)
+                return
             run.forget(None)
             run.read(self._messages_of(RECEIVED), attempt=False)
             run.settle(everything=True)
@@ -194,9 +208,10 @@ class Hub:
         Everything that could not be applied and never will as it is, with the reason.
 
         Returns:
-            One row per message or record in error: the columns of a record (`value` the bytes of the
-            message; of a record its JSON text), `message_identifier`, `record`, `error_code`,
-            `error_description`.
+            One row per message or record in error: the columns of a record, `message_identifier`,
+            `record`, `error_code`, `error_description`.  `value` is the message as it came if it is no
+            message at all; else the JSON text of the record, or of all the message's data where the
+            error was found only beside other records, or is one of the whole message.
         """
         return rejected(self._received(), self._log())
 
@@ -231,6 +246,20 @@ class Hub:
     def _run(self, now: datetime | None) -> Run:
         at = now or datetime.now(UTC)
         return Run(self.schema, self._tables, self._readers, self._filters, self._files, self._retry, at)
+
+    def _schema_changed(self) -> bool:
+        known = self._tables.noted(_FINGERPRINT)
+        self._tables.note(_FINGERPRINT, [self.schema.fingerprint])
+        return known not in ([], [self.schema.fingerprint])
+
+    def _read_all_anew(self, run: Run) -> None:
+        """What was read by another schema says nothing by this one."""
+        run.forget(None)
+        for entity in self._tables.names("history"):
+            self._tables.drop(entity)
+        run.read(self._received().where(_IS_STORED).select(*MESSAGE_SCHEMA.names))
+        run.settle(everything=True)
+        self._tables.move(INBOX, RECEIVED)
 
     def _received(self) -> DataFrame:
         found = [each for each in (self._tables.read(RECEIVED), self._tables.read(INBOX)) if each is not None]

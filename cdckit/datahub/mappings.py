@@ -77,7 +77,6 @@ class FieldMapping:
     autocreate: bool = False
     child_entity: str | None = None
     parent_identifier: str | None = None
-    source_parent_identifier: str | None = None
     child_sequence: str | None = None
     source_child_sequence: str | None = None
 

@@ -6,10 +6,7 @@ import json
 import re
 from decimal import Decimal
 from typing import Any
-
-# No text of JSON holds this character as it is: it can only come from `_marked`.
-_MARK = "\x00"
-_MARKED = re.compile(r'"\\u0000([^"\\]*)\\u0000"')
+from uuid import uuid4
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -77,14 +74,16 @@ def as_json(value: Any) -> str:
     Raises:
         TypeError, ValueError, RecursionError: It has no such text.
     """
-    text = json.dumps(value, ensure_ascii=False, default=_marked)
-    return _MARKED.sub(r"\1", text)
+    # Nobody can have put it into a text: it is drawn anew each time.
+    mark = f"number {uuid4()} "
 
+    def marked(value: Any) -> str:
+        if not isinstance(value, Decimal):
+            raise TypeError(f"{type(value).__name__} is no type of JSON")
+        return f"{mark}{value}"
 
-def _marked(value: Any) -> str:
-    if not isinstance(value, Decimal):
-        raise TypeError(f"{type(value).__name__} is no type of JSON")
-    return f"{_MARK}{value}{_MARK}"
+    text = json.dumps(value, ensure_ascii=False, default=marked)
+    return re.sub(f'"{mark}([^"]*)"', r"\1", text)
 
 
 def storable(text: str) -> str:

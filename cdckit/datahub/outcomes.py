@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.arguments import require_instant
-from cdckit.datahub.existence import STATEMENT_KEY
+from cdckit.datahub.existence import STATEMENT_KEY, with_statement_key
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Problem, Status
@@ -62,7 +62,7 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         `error_description`, `guid`, `raw` (the record as JSON text, where it is in error).
     """
     rows = statements.where(F.col("operation").isin(UPSERT, DELETE, DROPPED, UNREADABLE))
-    joined = rows.withColumn("number", F.col("arrival.record_number"))
+    joined = with_statement_key(rows)
     if waiting is None:
         joined = joined.withColumn("missing", F.lit(None).cast("string"))
     else:

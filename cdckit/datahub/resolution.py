@@ -145,7 +145,8 @@ def _own_links(schema: Schema, entity: str) -> list[Column]:
     for name in target.links:
         places = [numbers[place] for place in _autocreating(schema, target, name)]
         found.append(F.when(~F.col("place").isin(places), _data(name)) if places else _data(name))
-    return found
+    # What a link makes is there whatever its key leads to: the record that links is what waits.
+    return [F.when(F.col("operation") != AUTOCREATE, each) for each in found]
 
 
 def _autocreating(schema: Schema, target: Target, name: str) -> Iterable[Place]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdckit.arguments import require_instant
 from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
 from cdckit.datahub.changes import absence_changes, record_changes
-from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, without_waiting
+from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key, without_waiting
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.resolution import Resolution
@@ -108,8 +108,7 @@ class Run:
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""
-        for entity in self._schema.targets:
-            name = table("statements", entity)
+        for name in self._tables.names("statements"):
             before = self._tables.read(name)
             if chosen is None or before is None:
                 self._tables.drop(name)
@@ -118,6 +117,8 @@ class Run:
                 self._tables.replace(name, before.join(ids, "message_id", "left_anti"))
         if chosen is None:
             self._tables.note(_REFRESHED, [])
+            for name in (*self._tables.names("keys"), *self._tables.names("answers")):
+                self._tables.drop(name)
         known = self._tables.read(STATUSES)
         if chosen is not None and known is not None:
             self._tables.replace(STATUSES, known.join(F.broadcast(chosen), "message_identifier", "left_anti"))
@@ -125,6 +126,7 @@ class Run:
     def settle(self, *, everything: bool = False) -> None:
         """Find out who can be applied, merge whom this touches (or *everything*), and set the statuses."""
         before = self._tables.read(WAITING), self._tables.read(AMBIGUOUS)
+        found = {name: self._tables.read(name) for name in self._looked_up}
         waiting = waiting_statements(
             self._schema, self._resolution, self._stated_everywhere, self._held, self._tables
         )
@@ -132,7 +134,7 @@ class Run:
         turned = self._turned(before, (waiting, ambiguous))
         self._keep(WAITING, waiting)
         self._keep(AMBIGUOUS, ambiguous)
-        self._merge(turned, everything)
+        self._merge(turned, everything or self._found_otherwise(found))
         self._set_statuses(turned)
 
     def resolved(self, entity: str) -> DataFrame:
@@ -152,8 +154,7 @@ class Run:
     def applied(self, entity: str) -> DataFrame:
         """The statements of a target that are applied."""
         valid = self.resolved(entity).where(F.col("error_code").isNull())
-        numbered = valid.withColumn("number", F.col("arrival.record_number"))
-        return without_waiting(numbered, self.waiting(), entity).drop("number")
+        return without_waiting(valid, self.waiting(), entity)
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
@@ -186,8 +187,7 @@ class Run:
 
     def _no_statements(self) -> DataFrame:
         return self._tables.empty(
-            "entity string, message_id string, number int, operation string, place int, guid string, "
-            "missing string"
+            "entity string, message_id string, number int, operation string, place int, made string"
         )
 
     @cached_property
@@ -196,9 +196,8 @@ class Run:
         known, waiting = self._tables.read(STATUSES), self._tables.read(WAITING)
         if known is None or waiting is None:
             return None
-        not_due = (F.col("status") == int(Status.REQUIRES_REPROCESSING)) & (
-            F.col("next_attempt_timestamp") > self._at
-        )
+        later = (F.col("next_attempt_timestamp") > self._at) | F.lit(not self._attempt)
+        not_due = (F.col("status") == int(Status.REQUIRES_REPROCESSING)) & later
         given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
         messages = known.where(not_due | given_up).select(F.col("message_identifier").alias("message_id"))
         held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing", "record")
@@ -206,22 +205,13 @@ class Run:
 
     def _ambiguous(self) -> DataFrame | None:
         """The statements whose keys or links lead to several entities; None if there can be none."""
-        found = self._no_statements().drop("missing")
+        found = self._no_statements()
         weak = any(len(each.alternatives) > 1 for each in self._schema.targets.values())
         if not self._resolution.looks_up and not weak:
             return None
         for entity in self._stated_everywhere:
-            rows = self.resolved(entity).where(F.col("error_code").isin(*_BY_LOOKING))
-            found = found.unionByName(
-                rows.select(
-                    F.lit(entity).alias("entity"),
-                    "message_id",
-                    F.col("arrival.record_number").alias("number"),
-                    "operation",
-                    "place",
-                    "guid",
-                )
-            )
+            rows = with_statement_key(self.resolved(entity)).where(F.col("error_code").isin(*_BY_LOOKING))
+            found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
         return self._tables.scratch("found", found)
 
     def _turned(
@@ -270,13 +260,29 @@ class Run:
         """The targets of which anything was said, parents before their children."""
         return [each for each in self._schema.families if self._tables.read(table("statements", each))]
 
+    @property
+    def _looked_up(self) -> list[str]:
+        """The tables of what keys and links find."""
+        weak = [name for name, target in self._schema.targets.items() if len(target.alternatives) > 1]
+        return [table("keys", name) for name in weak] + [
+            table("answers", name) for name in self._schema.looked_up
+        ]
+
+    def _found_otherwise(self, before: Mapping[str, DataFrame | None]) -> bool:
+        """Whether a key or link finds another entity than it did: then anybody may have been moved."""
+        for name, earlier in before.items():
+            later = self._tables.read(name)
+            if earlier is not None and later is not None and not earlier.exceptAll(later).isEmpty():
+                return True
+        return False
+
     def _moved(self, turned: DataFrame | None) -> _Moved:
         """Whom what came in this run speaks of, and whom what is applied now, or no longer, speaks of."""
         assert self._fresh is not None
         fresh = self._fresh.select(F.col("message_identifier").alias("message_id"))
         found = []
         for entity in self._stated:
-            rows = self.resolved(entity).withColumn("number", F.col("arrival.record_number"))
+            rows = with_statement_key(self.resolved(entity))
             some = [rows.join(fresh, "message_id", "left_semi")]
             if turned is not None:
                 columns = ["message_id", "number", "operation", "place"]
@@ -336,6 +342,8 @@ class Run:
     @cached_property
     def _messages(self) -> DataFrame:
         parts = [each for each in (self._tables.read(RECEIVED), self._tables.read(INBOX)) if each is not None]
+        if not parts:
+            return self._tables.empty(MESSAGE_SCHEMA)
         stored = reduce(DataFrame.unionByName, parts)
         return stored.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
 
@@ -349,10 +357,9 @@ class Run:
                 (F.col("status") == int(Status.REQUIRES_REPROCESSING))
                 & (F.col("next_attempt_timestamp") <= self._at)
             ).select("message_identifier")
-            again = due
             if turned is not None:
-                others = turned.select(F.col("message_id").alias("message_identifier"))
-                again = due.unionByName(others).distinct().join(fresh, "message_identifier", "left_anti")
+                due = due.unionByName(turned.select(F.col("message_id").alias("message_identifier")))
+            again = due.distinct().join(fresh, "message_identifier", "left_anti")
             retried = routed(self._messages, self._schema).join(again, "message_identifier", "left_semi")
             processed = processed.unionByName(retried.select(*fresh.columns))
         found = problems(map(self.resolved, self._stated_everywhere), self.waiting())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +51,6 @@ class KeyPlan:
     autocreate: bool
     mapping: Place | None
     """The mapping that translated the names; None where the target's own are used."""
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The fields of the record that are read."""
-        found: list[str] = []
-        for part in self.parts:
-            found.extend([part.source] if part.source is not None else [])
-            found.extend(part.inner.sources if part.inner else ())
-        return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -154,6 +146,11 @@ class Schema:
         """How the link *field* of the mapping at *place* is looked up."""
         return self._plans[place, field.reference]
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A text that is another one for another schema."""
+        return sha256(repr(self.systems).encode()).hexdigest()
+
     @property
     def has_links(self) -> bool:
         """Whether any record may have to wait."""
@@ -237,7 +234,7 @@ class Schema:
         named = dict(zip(field.link_key, sources, strict=True))
         translators = self.systems[place.system].mappings.get(field.link_entity)
         if not translators:
-            return self._plan_by_target(path, field, named)
+            return self._plan_by_target(place, field, named)
         there = Place(place.system, field.link_entity, 0)
         target = self.targets[translators[0].reference]
         parts, used = [], set()
@@ -255,26 +252,28 @@ class Schema:
             elif direct is not None:
                 parts.append(KeyPart(each.reference, each.type, direct))
                 used.add(each.source)
-        return self._finished(path, field, target, parts, used, there)
+        return self._finished(place, field, target, parts, used, there)
 
-    def _plan_by_target(self, path: str, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
+    def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
+        path = f"{place}.{field.reference}"
         assert field.link_entity is not None
         if field.link_entity not in self.targets:
             needed = f"an entity among {', '.join(sorted(self.targets))}"
             raise InvalidSchema(f"{path}.linkEntity", needed, field.link_entity)
         target = self.targets[field.link_entity]
         parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
-        return self._finished(path, field, target, parts, {part.field for part in parts}, None)
+        return self._finished(place, field, target, parts, {part.field for part in parts}, None)
 
     def _finished(
         self,
-        path: str,
+        place: Place,
         field: FieldMapping,
         target: Target,
         parts: list[KeyPart],
         used: set[str],
         there: Place | None,
     ) -> KeyPlan:
+        path = f"{place}.{field.reference}"
         unknown = [name for name in field.link_key if name not in used]
         if unknown:
             needed = f"of key fields of {target.entity}, which are {', '.join(target.keys) or 'none'}"
@@ -288,6 +287,10 @@ class Schema:
             needed = f"all of a key of {target.entity}, the link being a key itself"
             raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
         whole = target.strict and fields == target.alternatives[0]
+        weak = not self.targets[self.mapping(place).reference].strict
+        if field.key is not None and weak and not whole:
+            needed = f"the one whole key of {target.entity}, the link being part of a weak key"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
         if any(part.inner and not part.inner.whole for part in parts):
             needed = "of fields that lead on by whole keys of entities with one key"
             raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
@@ -344,6 +347,11 @@ class Schema:
             if link is None or link.type.name != LINK or link.key is None:
                 needed = f"a field of {mapping.reference} that is a link and part of its key"
                 raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
+            if not self.targets[mapping.reference].strict:
+                needed = "an entity with one key: a list could not say what is not in it"
+                raise InvalidSchema(
+                    f"{path}.childEntity", needed, self.targets[mapping.reference].alternatives
+                )
             there = Place(place.system, field.child_entity or "", mappings.index(mapping))
             if self.key_plan(there, link).entity != parent.entity:
                 needed = f"a link that leads to {parent.entity}"

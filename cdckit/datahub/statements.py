@@ -273,7 +273,8 @@ class _Rows:
 
     def of_messages(self, walk: Walk, count: int) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""
-        unreadable = list(walk.unreadable)
+        # Each mapping of a record tries what the others read: one of them says so for all.
+        unreadable = list(walk.unreadable) if self.place.index == 0 else []
         rows = {
             "operation": pa.array([UNREADABLE] * len(unreadable), pa.string()),
             "error_code": pa.array([str(walk.unreadable[row].problem) for row in unreadable], pa.string()),

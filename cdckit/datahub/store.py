@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -101,13 +102,18 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(_DECODED)
     for batch in batches:
         found = [_message(value) for value in batch.column("value").to_pylist()]
+        for at in _without_place(batch):
+            found[at] = {
+                ERROR_CODE: str(Problem.MESSAGE_INVALID),
+                ERROR_DESCRIPTION: "the record has no timestamp, topic, partition or offset",
+            }
+        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
+            pa.timestamp("us", tz="UTC")
+        )
         columns: dict[str, pa.Array] = {
             name: pa.array([each.get(name) for each in found], schema.field(name).type)
             for name in (*_TEXTS.values(), "refresh", "options", "data", ERROR_CODE, ERROR_DESCRIPTION)
         }
-        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
-            pa.timestamp("us", tz="UTC")
-        )
         stored = batch.column("timestamp")
         invalid = columns[ERROR_CODE].is_valid()
         columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(said.type)))
@@ -118,6 +124,14 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(
             [columns[each.name].cast(each.type) for each in schema], schema=schema
         )
+
+
+def _without_place(batch: pa.RecordBatch) -> list[int]:
+    """The records that do not say where and when they came: they would have no identifier, and no order."""
+    missing = np.zeros(batch.num_rows, bool)
+    for name in ("timestamp", "topic", "partition", "offset"):
+        missing |= np.asarray(batch.column(name).is_null())
+    return [int(at) for at in np.flatnonzero(missing)]
 
 
 def _message(value: bytes | None) -> dict[str, Any]:
@@ -213,7 +227,9 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
         at: When they are stored: an aware datetime.  They stand in their order.
 
     Returns:
-        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web".
+        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
+        offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
+        instant in two calls are the same messages.
 
     Raises:
         InvalidArgument: *at* is naive, or *documents* is a single one.
@@ -261,19 +277,19 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
 
     Returns:
         One row per file, in the columns of `cdckit.records.RECORD_SCHEMA`: `value` is what the file
-        holds, `key` its name, `timestamp` when it was changed last; the offset numbers them by name.
+        holds, `key` and topic its name, `timestamp` and offset when it was changed last: the same file
+        read again is the same message, and one that was changed is another.
 
-    Cost: a file is read whole; numbering sorts the names in one task.
+    Cost: a file is read whole.
     """
     found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
     name = F.element_at(F.split("path", "/"), -1)
-    order = Window.orderBy("path")
     return found.select(
         F.encode(name, "utf-8").alias("key"),
         F.col("content").alias("value"),
-        F.lit("files").alias("topic"),
+        F.concat(F.lit("files/"), name).alias("topic"),
         F.lit(0).alias("partition"),
-        (F.row_number().over(order) - 1).cast("long").alias("offset"),
+        F.unix_micros("modificationTime").alias("offset"),
         F.col("modificationTime").alias("timestamp"),
         F.lit(0).alias("timestampType"),
         F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),

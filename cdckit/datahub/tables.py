@@ -13,6 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 _CURRENT = "current.json"
+_PARTS = "parts"
+"""The folder of which everything that is not listed is deleted: nobody else's files are in it."""
+
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 
 
@@ -85,6 +88,10 @@ class Tables:
         """Forget a table."""
         self._state.tables.pop(name, None)
 
+    def names(self, kind: str) -> list[str]:
+        """The tables whose name begins with *kind* and a point."""
+        return [name for name in self._state.tables if name.startswith(f"{kind}.")]
+
     def noted(self, name: str) -> list[str]:
         """A list that was noted beside the tables."""
         return self._state.notes.get(name, [])
@@ -128,7 +135,7 @@ class Tables:
 
     def _new(self, name: str) -> str:
         self._state.next += 1
-        return f"{name}/{self._state.next:06}"
+        return f"{_PARTS}/{name}/{self._state.next:06}"
 
     def _read(self, parts: list[str], columns: str) -> DataFrame:
         # With its columns stated, Spark need not look into the files before it reads them.
@@ -139,6 +146,6 @@ class Tables:
     def _forget_strays(self) -> None:
         states = (self._state, self._before)
         kept = {part for state in states for each in state.tables.values() for part in each.parts}
-        for part in self._folder.glob("*/[0-9]*"):
-            if part.is_dir() and str(part.relative_to(self._folder)) not in kept:
+        for part in (self._folder / _PARTS).glob("*/[0-9]*"):
+            if str(part.relative_to(self._folder)) not in kept:
                 shutil.rmtree(part)

@@ -107,7 +107,7 @@ class Walk:
     def __post_init__(self) -> None:
         self._mapping = self.schema.mapping(self.root)
         entity = self.schema.systems[self.root.system].mappings[self.root.entity]
-        # Two mappings of a record may write one target: their numbers must not meet.
+        # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(entity), self.root.index
         mapping = self._mapping
         self._plain = not (mapping.children or mapping.filters or mapping.unique_identifier)
