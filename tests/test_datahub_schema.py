@@ -434,7 +434,6 @@ def test_a_link_may_name_the_source_fields_of_a_link_in_the_linked_key() -> None
     plan = found.key_plan(place, found.mapping(place).fields[1])
     assert plan.whole
     assert [part.field for part in plan.parts] == ["site", "day"]
-    assert plan.sources == ("country", "no", "day")
 
 
 def test_an_inner_link_needs_all_its_fields() -> None:

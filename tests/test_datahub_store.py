@@ -366,17 +366,20 @@ def test_a_single_document_is_refused(spark: SparkSession, documents: Any) -> No
         records(spark, documents, at=AT)
 
 
-def test_the_files_of_a_folder_are_records_numbered_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_files_of_a_folder_are_records_by_the_time_of_their_last_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     names = ["b é 1%20.json", "a.json", "c.txt", "b.json"]
     for second, name in enumerate(names):
         (tmp_path / name).write_bytes(name.encode())
         os.utime(tmp_path / name, (1_700_000_000 + second, 1_700_000_000 + second))
     found = sorted(rows_of(files(spark, tmp_path)), key=lambda row: row["offset"])
-    assert [row["value"].decode() for row in found] == ["a.json", "b é 1%20.json", "b.json"]
-    assert [row["offset"] for row in found] == [0, 1, 2]
-    assert [row["timestamp"].timestamp() for row in found] == [1_700_000_001, 1_700_000_000, 1_700_000_003]
-    assert [row["key"].decode() for row in found] == ["a.json", "b é 1%20.json", "b.json"]
-    assert {(row["topic"], row["partition"]) for row in found} == {("files", 0)}
+    in_order = ["b é 1%20.json", "a.json", "b.json"]
+    assert [row["value"].decode() for row in found] == in_order
+    assert [row["offset"] - 1_700_000_000_000_000 for row in found] == [0, 1_000_000, 3_000_000]
+    assert [row["timestamp"].timestamp() for row in found] == [1_700_000_000, 1_700_000_001, 1_700_000_003]
+    assert [row["key"].decode() for row in found] == in_order
+    assert [(row["topic"], row["partition"]) for row in found] == [(f"files/{name}", 0) for name in in_order]
     assert files(spark, tmp_path).columns == RECORD_SCHEMA.names
 
 

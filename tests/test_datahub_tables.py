@@ -35,7 +35,7 @@ def held(table: DataFrame | None) -> list[int] | None:
 
 
 def parts(folder: Path) -> list[str]:
-    return sorted(str(each.relative_to(folder)) for each in folder.glob("*/*") if each.is_dir())
+    return sorted(str(each.relative_to(folder)) for each in folder.glob("parts/*/*") if each.is_dir())
 
 
 # Tables --------------------------------------------------------------------------------------------------

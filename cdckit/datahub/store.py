@@ -79,7 +79,9 @@ def decode(records: DataFrame) -> DataFrame:
     Source:
         Data hub, sections on the message store and on received messages.
 
-    >>> found = decode(records_of(b'{"entity": "product", "data": [], "guid": "m1"}', b"{}"))
+    >>> from datetime import datetime, timezone
+    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> found = decode(records(session(), [{"entity": "product", "guid": "m1", "data": []}, {}], at=at))
     >>> found.orderBy("offset").select("message_identifier", "source_entity", "error_code").show()
     +------------------+-------------+---------------+
     |message_identifier|source_entity|     error_code|
