@@ -1,0 +1,151 @@
+"""Runs that follow one another: what turns later, and what another schema makes of the same messages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from hub_programs import rows_of
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.datahub import Hub, records, schema
+
+Row = dict[str, Any]
+AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+PERSON: Row = {
+    "reference": "person",
+    "fields": [
+        {"reference": "emp", "key": "employee"},
+        {"reference": "nino", "key": "insurance"},
+        {"reference": "name"},
+    ],
+}
+PRODUCT: Row = {"reference": "product", "fields": [{"reference": "no", "key": True}, {"reference": "name"}]}
+ORDER: Row = {
+    "reference": "order",
+    "fields": [
+        {"reference": "o", "key": True},
+        {"reference": "product", "type": "link", "linkEntity": "product", "linkKey": "no"},
+    ],
+}
+
+
+def system(**mappings: Row) -> Row:
+    return {"reference": "*", "mappings": {entity: [mapping] for entity, mapping in mappings.items()}}
+
+
+def sent(hub: Hub, spark: SparkSession, *documents: Row, minute: int) -> None:
+    """Receive the documents in the minute, and process them in it."""
+    hub.receive(records(spark, documents, at=AT + minute * MINUTE))
+    hub.process(now=AT + minute * MINUTE)
+
+
+def history(hub: Hub, entity: str) -> list[Row]:
+    rows = rows_of(hub.history(entity))
+    return sorted(rows, key=lambda row: (row["guid"], row["valid_from_timestamp"]))
+
+
+def test_a_key_that_turns_out_to_be_another_ones_moves_the_entity_that_it_was_taken_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A delete by two keys finds one person, until the second key becomes that of somebody else."""
+    messages = [
+        {"entity": "person", "guid": "m1", "data": {"emp": "1", "name": "Ann"}},
+        {"entity": "person", "guid": "m2", "data": {"emp": "1", "nino": "A", "deleted_indicator": True}},
+        {"entity": "person", "guid": "m3", "data": {"nino": "A", "name": "Bea"}},
+    ]
+    hub = Hub(spark, schema(system(person=PERSON)), tmp_path / "pieces")
+    for minute, message in enumerate(messages[:2]):
+        sent(hub, spark, message, minute=minute)
+    assert [row["deleted_indicator"] for row in history(hub, "person")] == [False, True]
+    sent(hub, spark, messages[2], minute=2)
+    alive = [(row["emp"], row["nino"], row["name"]) for row in history(hub, "person")]
+    assert sorted(alive, key=str) == [("1", None, "Ann"), (None, "A", "Bea")]
+    found = {row["message_identifier"]: row["error_code"] for row in rows_of(hub.log())}
+    assert found == {"m1": None, "m2": "KEY_AMBIGUOUS", "m3": None}
+    in_pieces = history(hub, "person")
+    hub.rebuild(now=AT + 3 * MINUTE)
+    assert history(hub, "person") == in_pieces
+
+
+def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """A field and a target that the schema gains are filled from the messages that were there."""
+    first = system(product={**PRODUCT, "fields": PRODUCT["fields"][:1]})
+    hub = Hub(spark, schema(first), tmp_path)
+    product = {"entity": "product", "guid": "m1", "data": {"no": "1", "name": "kettle"}}
+    order = {"entity": "order", "guid": "m2", "data": {"o": "7", "no": "1"}}
+    sent(hub, spark, product, order, minute=0)
+    assert [row["no"] for row in history(hub, "product")] == ["1"]
+    statuses = {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
+    assert statuses == {"m1": 10, "m2": 24}
+
+    grown = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
+    sent(grown, spark, {"entity": "product", "guid": "m3", "data": {"no": "2", "name": "mug"}}, minute=1)
+    names = sorted((row["no"], row["name"]) for row in history(grown, "product"))
+    assert names == [("1", "kettle"), ("2", "mug")]
+    assert [row["o"] for row in history(grown, "order")] == ["7"]
+    statuses = {row["message_identifier"]: row["status"] for row in rows_of(grown.messages())}
+    assert statuses == {"m1": 10, "m2": 10, "m3": 10}
+
+
+def test_a_rebuild_leaves_waiting_what_waits(spark: SparkSession, tmp_path: Path) -> None:
+    """Though what it waits for has come: statuses and tables are what they were, until it is tried."""
+    hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
+    sent(hub, spark, {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}, minute=0)
+    hub.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
+    hub.process(now=AT + timedelta(seconds=10))
+    before = history(hub, "order"), rows_of(hub.messages().orderBy("message_identifier"))
+    assert [row["status"] for row in before[1]] == [1, 10]
+    hub.rebuild(now=AT + timedelta(days=1))
+    assert (history(hub, "order"), rows_of(hub.messages().orderBy("message_identifier"))) == before
+    hub.process(now=AT + timedelta(days=1))
+    assert [row["o"] for row in history(hub, "order")] == ["7"]
+
+
+def test_the_folder_of_the_tables_may_hold_other_things(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "2024").mkdir(parents=True)
+    hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
+    hub.process(now=AT)
+    assert (tmp_path / "logs" / "2024").is_dir()
+
+
+def test_a_record_without_a_time_is_no_message_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
+    some = records(spark, [{"entity": "product", "guid": "m1", "data": {"no": "1"}}], at=AT)
+    timeless = some.selectExpr(
+        *(n if n != "timestamp" else "CAST(NULL AS TIMESTAMP) timestamp" for n in some.columns)
+    )
+    assert [row["status"] for row in rows_of(hub.receive(timeless))] == [22]
+    assert [row["status"] for row in rows_of(hub.receive(some))] == [0]
+    hub.process(now=AT)
+    assert [row["no"] for row in history(hub, "product")] == ["1"]
+
+
+def test_a_list_that_is_none_does_not_keep_its_order_from_being_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    line = {
+        "reference": "line",
+        "fields": [
+            {"reference": "order", "type": "link", "linkEntity": "order", "linkKey": "o", "key": True},
+            {"reference": "place", "type": "integer", "key": True},
+        ],
+    }
+    lines = {"reference": "lines", "type": "children", "childEntity": "line", "parentIdentifier": "order",
+             "childSequence": "place"}  # fmt: skip
+    order = {"reference": "order", "fields": [{"reference": "o", "key": True}, lines]}
+    hub = Hub(spark, schema(system(order=order, line=line)), tmp_path)
+    documents: list[Row] = [
+        {"entity": "order", "guid": "m1", "timestamp": "2024-01-01T08:00",
+         "data": {"o": "7", "lines": [{}, {}]}},
+        {"entity": "order", "guid": "m2", "timestamp": "2024-01-01T08:30",
+         "data": {"o": "7", "lines": "none", "deleted_indicator": True}},
+    ]  # fmt: skip
+    sent(hub, spark, *documents, minute=0)
+    assert [row["deleted_indicator"] for row in history(hub, "order")] == [False, True]
+    ends = [row["valid_to_timestamp"] for row in history(hub, "line") if not row["deleted_indicator"]]
+    assert ends == [datetime(2024, 1, 1, 8, 30, tzinfo=UTC)] * 2
