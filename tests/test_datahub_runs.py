@@ -116,9 +116,7 @@ def test_the_folder_of_the_tables_may_hold_other_things(spark: SparkSession, tmp
 def test_a_record_without_a_time_is_no_message_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
     hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
     some = records(spark, [{"entity": "product", "guid": "m1", "data": {"no": "1"}}], at=AT)
-    timeless = some.selectExpr(
-        *(n if n != "timestamp" else "CAST(NULL AS TIMESTAMP) timestamp" for n in some.columns)
-    )
+    timeless = some.withColumn("timestamp", F.lit(None).cast("timestamp")).select(*some.columns)
     assert [row["status"] for row in rows_of(hub.receive(timeless))] == [22]
     assert [row["status"] for row in rows_of(hub.receive(some))] == [0]
     hub.process(now=AT)
