@@ -92,6 +92,19 @@ def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: P
     assert statuses == {"m1": 10, "m2": 10, "m3": 10}
 
 
+def test_what_waited_by_another_schema_is_tried_by_the_new_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Though it is not due, and though its mapping stands in another place now."""
+    hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
+    sent(hub, spark, {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}, minute=0)
+    area = {"reference": "area", "fields": [{"reference": "code", "key": True}]}
+    grown = Hub(spark, schema(system(area=area, order=ORDER, product=PRODUCT)), tmp_path)
+    grown.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
+    grown.process(now=AT + timedelta(seconds=10))
+    assert [row["o"] for row in history(grown, "order")] == ["7"]
+    statuses = {row["message_identifier"]: row["status"] for row in rows_of(grown.messages())}
+    assert statuses == {"m1": 10, "m2": 10}
+
+
 def test_a_rebuild_leaves_waiting_what_waits(spark: SparkSession, tmp_path: Path) -> None:
     """Though what it waits for has come: statuses and tables are what they were, until it is tried."""
     hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)

@@ -16,14 +16,13 @@ from cdckit.datahub.tables import Tables
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""
 
+_APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
+
 
 def with_statement_key(statements: DataFrame) -> DataFrame:
     """Statements about one target with the columns of `STATEMENT_KEY`, but for `entity`."""
     made = F.when(F.col("operation") == AUTOCREATE, F.col("guid"))
     return statements.withColumns({"number": F.col("arrival.record_number"), "made": made})
-
-
-_APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
 
 
 def waiting_statements(
@@ -45,8 +44,8 @@ def waiting_statements(
         schema: The schema.
         resolution: The statements of all targets.
         entities: The targets of which there are any.
-        held: Messages (`message_id`) whose records that waited must wait on, and those records
-            (`STATEMENT_KEY`, `missing`); they are not tried.
+        held: The statements (`STATEMENT_KEY`, `missing`, `record`) that wait on and are not tried, as
+            their messages are not due, or were given up.
         tables: Where each round is kept.
 
     Returns:
@@ -104,7 +103,7 @@ def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: st
 def _without(statements: DataFrame, waiting: DataFrame) -> DataFrame:
     columns = [name for name in STATEMENT_KEY if name in waiting.columns]
     left, right = statements.alias("s"), waiting.select(*columns).alias("w")
-    # Statements without a guid of their own are lists, or not known yet: null is a value here.
+    # Only links that make something have `made`: null is a value here.
     same = [F.col(f"s.{name}").eqNullSafe(F.col(f"w.{name}")) for name in columns]
     return left.join(right, same, "left_anti")
 

@@ -18,7 +18,7 @@ from cdckit.datahub.mappings import EntityMapping
 from cdckit.datahub.outcomes import Retry, message_log, record_log, rejected, with_status
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import READERS, Filter, Reader
-from cdckit.datahub.runs import INBOX, RECEIVED, STATUSES, Run, table
+from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statuses import Status
 from cdckit.datahub.store import MESSAGE_SCHEMA, decode, with_statuses
@@ -132,7 +132,7 @@ class Hub:
         """
         Process what was received since the last run, and the messages that wait and are due again.
 
-        With another schema than in the run before, all messages are read anew.
+        With another schema than in the run before, all messages are read anew, and all that wait are tried.
 
         Args:
             now: The time of the run, aware; without it the clock's.  It decides which messages are due
@@ -253,10 +253,10 @@ class Hub:
         return known not in ([], [self.schema.fingerprint])
 
     def _read_all_anew(self, run: Run) -> None:
-        """What was read by another schema says nothing by this one."""
+        """What was read by another schema says nothing by this one, nor who had to wait by it."""
         run.forget(None)
-        for entity in self._tables.names("history"):
-            self._tables.drop(entity)
+        for name in (*self._tables.names("history"), WAITING, AMBIGUOUS):
+            self._tables.drop(name)
         run.read(self._received().where(_IS_STORED).select(*MESSAGE_SCHEMA.names))
         run.settle(everything=True)
         self._tables.move(INBOX, RECEIVED)
