@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
-from benchmarks.merging import floor, random_changes
+from benchmarks.merging import SPAN_SECONDS, floor, random_changes
 from cdckit import datahub
 from cdckit.records import RECORD_SCHEMA
 
@@ -22,6 +22,8 @@ KEYS = 10
 """One entity for so many records."""
 ENTITIES = {"flight": "plane", "plane": "airport", "airport": "airport"}
 """Each with the entity that its link leads to."""
+SYSTEMS = ("schedule", "airport", "operations")
+"""From the lowest priority to the highest."""
 NOW = datetime(2014, 1, 1, tzinfo=UTC)
 
 
@@ -50,7 +52,7 @@ def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: st
 def _measured(spark: SparkSession, work: Path, messages: int) -> tuple[dict[str, Timing], str]:
     print(f"  {messages:,} messages of {RECORDS} records")
     rows = messages * RECORDS
-    source = work / f"messages_{messages}.parquet"
+    source = work / f"hub_messages_{messages}.parquet"
     if not (source / "_SUCCESS").exists():
         random_messages(spark, messages).write.mode("overwrite").parquet(str(source))
     changes = work / f"changes_{rows}_{rows // KEYS}.parquet"
@@ -83,19 +85,23 @@ def _run(spark: SparkSession, received: Path, folder: Path) -> None:
 
 
 def hub_schema() -> datahub.Schema:
-    """Three entities of eight fields, one of them a link."""
-    mappings = {entity: [_mapping(entity, linked)] for entity, linked in ENTITIES.items()}
-    return datahub.schema({"reference": "*", "mappings": mappings})
+    """Three entities with the fields of the merge benchmark, one of them a link; three systems that rank."""
+    systems = []
+    for priority, system in enumerate(SYSTEMS):
+        mappings = {entity: [_mapping(entity, linked, priority)] for entity, linked in ENTITIES.items()}
+        systems.append({"reference": system, "mappings": mappings})
+    return datahub.schema(*systems)
 
 
-def _mapping(entity: str, linked: str) -> dict[str, Any]:
+def _mapping(entity: str, linked: str, priority: int) -> dict[str, Any]:
     link = {"reference": "link", "type": "link", "linkEntity": linked, "linkKey": "number"}
     return {
         "reference": entity,
+        "priority": priority,
         "fields": [
             {"reference": "number", "type": "bigint", "key": True},
             {**link, "sourceLinkKey": "linked_number"},
-            {"reference": "name", "type": "text", "length": 20},
+            {"reference": "tailnum", "type": "text", "length": 20},
             {"reference": "delay", "type": "integer"},
             {"reference": "expected", "type": "timestamp"},
             {"reference": "temperature", "type": "number"},
@@ -106,15 +112,22 @@ def _mapping(entity: str, linked: str) -> dict[str, Any]:
 
 
 def random_messages(spark: SparkSession, messages: int) -> DataFrame:
-    """Seeded messages of the three entities in turn; every key is spoken of, so no record waits for ever."""
-    entities = F.array(*map(F.lit, ENTITIES))
-    entity = F.element_at(entities, (F.col("id") % len(ENTITIES) + 1).cast("int"))
+    """
+    Seeded messages of records like the changes of the merge benchmark.
+
+    The three entities come in turn, the systems are drawn.  A record carries its key and its link, and
+    half of its other fields; 5 % delete.  Every key is spoken of, so no record waits for ever.
+    """
+    entity = _one_of(ENTITIES, F.col("id") % len(ENTITIES))
     keys = messages * RECORDS // len(ENTITIES) // KEYS
     records = F.transform(F.sequence(F.lit(1), F.lit(RECORDS)), lambda place: _record(place, keys))
-    at = F.timestamp_seconds(F.lit(1_360_000_000) + F.col("id"))
     document = F.struct(
+        F.concat(F.lit("operations:"), F.lpad(F.col("id").cast("string"), 9, "0")).alias("guid"),
+        _one_of(SYSTEMS, F.pmod(F.xxhash64(F.lit("system"), "id"), F.lit(len(SYSTEMS)))).alias("system"),
         entity.alias("entity"),
-        F.date_format(at, "yyyy-MM-dd'T'HH:mm:ss").alias("timestamp"),
+        _text_of(F.pmod(F.xxhash64(F.lit("time"), "id"), F.lit(SPAN_SECONDS)) + 1_360_000_000).alias(
+            "timestamp"
+        ),
         records.alias("data"),
     )
     return spark.range(messages).select(
@@ -123,7 +136,7 @@ def random_messages(spark: SparkSession, messages: int) -> DataFrame:
         F.lit("hub").alias("topic"),
         (F.col("id") % 3).cast("int").alias("partition"),
         F.col("id").alias("offset"),
-        F.timestamp_seconds(F.lit(1_360_000_060) + F.col("id")).alias("timestamp"),
+        F.timestamp_seconds(F.lit(1_370_000_000) + F.col("id")).alias("timestamp"),
         F.lit(0).alias("timestampType"),
         F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
     )
@@ -135,17 +148,29 @@ def _record(place: Column, keys: int) -> Column:
     def drawn(salt: str, below: int) -> Column:
         return F.pmod(F.xxhash64(F.lit(salt), number), F.lit(below))
 
-    # The first round names every key once; later rounds draw.
-    own = F.when(number < keys * len(ENTITIES) * 2, number % keys).otherwise(drawn("key", keys))
+    def half(name: str, value: Column) -> Column:
+        # What is null is not written at all.
+        return F.when(drawn(f"carried {name}", 2) == 0, value).alias(name)
+
+    # The first round names every key once, and deletes none; later rounds draw.
+    first = number < keys * len(ENTITIES) * 2
+    own = F.when(first, number % keys).otherwise(drawn("key", keys))
     return F.struct(
         own.alias("number"),
         drawn("link", keys).alias("linked_number"),
-        F.concat(F.lit("N"), drawn("name", 5_000)).alias("name"),
-        drawn("delay", 1_000).alias("delay"),
-        F.date_format(F.timestamp_seconds(drawn("expected", 1_000_000)), "yyyy-MM-dd'T'HH:mm:ss").alias(
-            "expected"
-        ),
-        (drawn("temperature", 1_000) / 10).alias("temperature"),
-        (drawn("diverted", 2) == 0).alias("diverted"),
-        drawn("distance", 10_000).alias("distance"),
+        half("tailnum", F.concat(F.lit("N"), drawn("tailnum", 5_000))),
+        half("delay", drawn("delay", 1_000)),
+        half("expected", _text_of(drawn("expected", 1_000_000))),
+        half("temperature", drawn("temperature", 1_000) / 10),
+        half("diverted", drawn("diverted", 2) == 0),
+        half("distance", drawn("distance", 10_000)),
+        F.when(~first & (drawn("operation", 20) == 0), True).alias("deleted_indicator"),
     )
+
+
+def _one_of(names: Iterable[str], number: Column) -> Column:
+    return F.element_at(F.array(*map(F.lit, names)), (number + 1).cast("int"))
+
+
+def _text_of(seconds: Column) -> Column:
+    return F.date_format(F.timestamp_seconds(seconds), "yyyy-MM-dd'T'HH:mm:ss")

@@ -35,6 +35,7 @@ from cdckit.kernel.layout import (
 )
 from cdckit.kernel.versions import versions
 from cdckit.schemas import quoted, require_struct, require_type
+from cdckit.workers import Made
 
 _KEY_TYPES = (
     T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
@@ -114,11 +115,18 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
     """What `merge` does, for functions whose errors should bear their own names."""
     ordered = sorted_by_entity(changes, entity=entity, keys=keys, function=function)
+    return with_guids(_versions(ordered).rows(), ordered.layout, entity)
+
+
+def versions_by_guid(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> Made:
+    """What `merge` makes of changes that have their guid, for whoever wants files of it, not rows."""
+    return _versions(sorted_by_entity(changes, entity=entity, keys=keys, function="merge"))
+
+
+def _versions(ordered: Sorted) -> Made:
     schema = history_schema(ordered.data)
-    made = ordered.changes.mapInArrow(
-        partial(versions, layout=ordered.layout, schema=to_arrow_schema(schema)), schema
-    )
-    return with_guids(made, ordered.layout, entity)
+    by = partial(versions, layout=ordered.layout, schema=to_arrow_schema(schema))
+    return Made(ordered.changes, by, schema)
 
 
 class Sorted(NamedTuple):

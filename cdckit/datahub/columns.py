@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.datahub.conversions import converted
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.schema import KeyPlan, Schema
 from cdckit.datahub.statuses import Problem
@@ -20,12 +19,11 @@ from cdckit.identifiers import names, uuid5
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
 
-_ABSENT: Any = object()
 _TEXTS = pa.list_(pa.string())
 _GUIDS_KEPT = 1 << 18
 
-_known_guids: dict[str, str] = {}
-"""Guids by name, in one worker: the same keys come again and again."""
+_known_guids: dict[tuple[str, tuple[str, ...]], dict[Any, str]] = {}
+"""By entity and key fields the guids that one worker has made: the same keys come again and again."""
 
 
 class Autocreated(NamedTuple):
@@ -74,7 +72,7 @@ def read_columns(nodes: Nodes, schema: Schema, above: Columns | None) -> Columns
     inherited = reading.inherited()
     needs = inherited
     if reading.autocreated or reading.mapping.children:
-        needs = _lists_joined(inherited, [fields[name].values for name in reading.needed], len(nodes.records))
+        needs = _lists_joined(inherited, [fields[name].values for name in reading.needed], len(nodes))
     guid, claims = reading.identity(fields)
     processed, sound = reading.processed(), reading.sound()
     return Columns(
@@ -89,7 +87,7 @@ class _Reading:
         self.nodes, self.schema, self.above = nodes, schema, above
         self.mapping = schema.mapping(nodes.place)
         self.target = schema.targets[self.mapping.reference]
-        self.count = len(nodes.records)
+        self.count = len(nodes)
         self.parent = pa.array(nodes.parent, pa.int64())
         self.faults: dict[int, Fault] = dict(nodes.faults)
         self.autocreated: list[Autocreated] = []
@@ -123,7 +121,7 @@ class _Reading:
     def deleted(self) -> pa.Array:
         """Which records delete."""
         source = self.mapping.deleted_source
-        if not any(source in record for record in self.nodes.records):
+        if not self.nodes.mention(source):
             return pa.array(np.zeros(self.count, bool))
         return pc.fill_null(self._plain(source, FieldType("boolean")).values, False)
 
@@ -199,15 +197,7 @@ class _Reading:
         return pc.if_else(there, looked_up_by(self.target.entity, key, values), None)
 
     def _plain(self, source: str, kind: FieldType) -> Values:
-        records = self.nodes.records
-        carried = None
-        try:
-            values = [record[source] for record in records]
-        except KeyError:
-            values = [record.get(source, _ABSENT) for record in records]
-            carried = pa.array([value is not _ABSENT for value in values])
-            values = [None if value is _ABSENT else value for value in values]
-        column = converted(values, kind)
+        column, carried = self.nodes.column(source, kind)
         if self._in_key:
             self.unkeyed.update(column.errors)
         for at, text in column.errors.items():
@@ -253,24 +243,34 @@ def looked_up_by(entity: str, fields: Sequence[str], key: Mapping[str, pa.Array]
 
 
 def _guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
-    """What `cdckit.identifiers.guids` gives, each name hashed once a worker."""
-    if len(_known_guids) > _GUIDS_KEPT:
+    """What `cdckit.identifiers.guids` gives, each made once a worker."""
+    if sum(map(len, _known_guids.values())) > _GUIDS_KEPT:
         _known_guids.clear()
-    if len(key) == 1:
-        [(field, values)] = key.items()
-        distinct = values.dictionary_encode(null_encoding="encode")
-        found = list(_remembered(names(entity, _as_texts({field: distinct.dictionary}))))
-        return pa.array(found, pa.string()).take(distinct.indices)
-    return pa.array(list(_remembered(names(entity, _as_texts(key)))), pa.string())
+    known = _known_guids.setdefault((entity, tuple(key)), {})
+    if len(key) > 1:
+        return pa.array(_remembered(known, names(entity, _as_texts(key))), pa.string())
+    [(field, values)] = _as_texts(key).items()
+    distinct = values.dictionary_encode(null_encoding="encode")
+    if pa.types.is_string(values.type) or pa.types.is_integer(values.type):
+        found = _made_once(known, entity, field, distinct.dictionary)
+    else:
+        found = _remembered(known, names(entity, {field: distinct.dictionary}))
+    return pa.array(found, pa.string()).take(distinct.indices)
 
 
-def _remembered(all_names: list[str]) -> Iterator[str]:
-    known = _known_guids
-    for name in all_names:
-        found = known.get(name)
-        if found is None:
-            found = known[name] = uuid5(name)
-        yield found
+def _remembered(known: dict[Any, str], all_names: list[str]) -> list[str]:
+    """The guids of these names."""
+    return [known.get(name) or known.setdefault(name, uuid5(name)) for name in all_names]
+
+
+def _made_once(known: dict[Any, str], entity: str, field: str, values: pa.Array) -> list[str]:
+    """The guids of keys of one field, remembered by the key itself: its name is longer than its value."""
+    keys = values.to_pylist()
+    new = [at for at, value in enumerate(keys) if value not in known]
+    if new:
+        made = map(uuid5, names(entity, {field: values.take(pa.array(new))}))
+        known.update(zip((keys[at] for at in new), made, strict=True))
+    return [known[value] for value in keys]
 
 
 def _as_texts(key: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

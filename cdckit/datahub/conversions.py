@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
@@ -24,6 +24,19 @@ _ARROW = {
     TEXT: pa.string(), LINK: pa.string(), "number": pa.float64(), "double": pa.float64(),
     "boolean": pa.bool_(), "date": pa.date32(), "timestamp": pa.timestamp("us", tz="UTC"), **INTEGERS,
 }  # fmt: skip
+
+NATURAL: Mapping[str, pa.DataType] = {
+    **INTEGERS, TEXT: pa.string(), LINK: pa.string(), "date": pa.string(), "timestamp": pa.string(),
+    "number": pa.float64(), "double": pa.float64(), "boolean": pa.bool_(),
+}  # fmt: skip
+"""By field type the one in which JSON has most of its values; a decimal always needs a rule."""
+
+_PYTHON: Mapping[pa.DataType, set[type]] = {
+    pa.string(): {str, type(None)},
+    pa.bool_(): {bool, type(None)},
+    pa.float64(): {int, Decimal, float, type(None)},
+    **{key: {int, type(None)} for key in INTEGERS.values()},
+}
 
 _NUMBER = re.compile(r" *[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)? *", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -80,31 +93,31 @@ def converted(values: Sequence[Any], kind: FieldType) -> Converted:
 
 def _direct(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
     """The column if no value needs a rule: this is what nearly all data is."""
-    types = set(map(type, values)) - {type(None)}
-    if kind.name in (TEXT, LINK) and types <= {str}:
-        try:
-            texts = pa.array(values, pa.string())
-        except UnicodeEncodeError:
-            return None
-        return texts if kind.length is None else pc.utf8_slice_codeunits(texts, 0, kind.length)
-    if kind.name in INTEGERS and types <= {int}:
-        try:
-            return pa.array(values, INTEGERS[kind.name])
-        except (pa.ArrowInvalid, OverflowError):
-            return None
-    if kind.name in ("number", "double") and types <= {int, Decimal, float}:
-        return _all_finite(values)
-    if kind.name == "boolean" and types <= {bool}:
-        return pa.array(values, pa.bool_())
-    if kind.name in ("date", "timestamp") and types <= {str}:
+    natural = NATURAL.get(kind.name)
+    if natural is None or not set(map(type, values)) <= _PYTHON[natural]:
+        return None
+    try:
+        if natural == pa.float64():
+            values = [None if value is None else float(value) for value in values]
+        return of_natural(pa.array(values, natural), kind)
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        return None
+
+
+def of_natural(values: pa.Array, kind: FieldType) -> pa.Array | None:
+    """A column of values that JSON itself has in the `NATURAL` type; None if one of them needs a rule."""
+    if kind.name in (TEXT, LINK) and kind.length is not None:
+        return pc.utf8_slice_codeunits(values, 0, kind.length)
+    if pa.types.is_floating(values.type):
+        return values if pc.all(pc.is_finite(values), min_count=0).as_py() else None
+    if kind.name in ("date", "timestamp"):
         return _all_plain_times(values, kind)
-    return None
+    return values
 
 
-def _all_plain_times(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
+def _all_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
     """Texts that are all written in the plainest form; None if one of them is not, or is no time at all."""
     try:
-        texts = pa.array(values, pa.string())
         plain = pc.match_substring_regex(texts, _PLAIN[kind.name])
         if pc.all(plain, min_count=0).as_py():
             found = texts.cast(pa.timestamp("us"))
@@ -112,21 +125,9 @@ def _all_plain_times(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
                 return (
                     found.cast(_ARROW[kind.name]) if kind.name == "date" else pc.assume_timezone(found, "UTC")
                 )
-    except (pa.ArrowInvalid, UnicodeEncodeError):
+    except pa.ArrowInvalid:
         pass
     return None
-
-
-def _all_finite(values: Sequence[Any]) -> pa.Array | None:
-    try:
-        found = [None if value is None else float(value) for value in values]
-    except OverflowError:
-        return None
-    return (
-        None
-        if any(value in _INFINITE or value != value for value in found)
-        else pa.array(found, pa.float64())
-    )
 
 
 class _Unfit(ValueError):

@@ -61,9 +61,10 @@ def parsed(text: str) -> Any:
     """JSON text as Python values, numbers exact; raises `ValueError` for what JSON does not know."""
     try:
         try:
-            return _DECODER.decode(text)
+            found, end = _DECODER.raw_decode(text)
+            return found if end == len(text) else _DECODER.decode(text)
         except json.JSONDecodeError:
-            raise
+            return _DECODER.decode(text)
         except (ValueError, ArithmeticError):
             # One number of thousands of digits, or of an exponent of dozens, is no fault of its neighbours.
             return _LENIENT.decode(text)

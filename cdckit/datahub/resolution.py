@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import LINK
 from cdckit.datahub.schema import Place, Schema, Target
@@ -136,7 +137,8 @@ def needed_links(schema: Schema, entity: str) -> Column:
 
 def needed_columns(schema: Schema, entity: str) -> list[Column]:
     """The same as columns, to be looked at one after the other; null where there is nothing."""
-    return [*_own_links(schema, entity), F.explode("inherited")]
+    inherits = parent_fields(schema, entity) or entity in schema.autocreated
+    return [*_own_links(schema, entity), *([F.explode("inherited")] if inherits else [])]
 
 
 def _own_links(schema: Schema, entity: str) -> list[Column]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -23,7 +23,8 @@ from cdckit.datahub.statements import statement_schema, statements
 from cdckit.datahub.statuses import Problem, Status
 from cdckit.datahub.store import MESSAGE_SCHEMA
 from cdckit.datahub.tables import Tables
-from cdckit.merge import merge
+from cdckit.datahub.threads import at_once
+from cdckit.merge import versions_by_guid
 from cdckit.schemas import quoted
 
 INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
@@ -41,6 +42,10 @@ class _Moved(NamedTuple):
 
     rows: DataFrame
     entities: set[str]
+
+
+_Touched = Mapping[str, DataFrame | None]
+"""By target the guids of the entities that are merged anew; None for all of them."""
 
 
 def table(kind: str, entity: str) -> str:
@@ -94,17 +99,23 @@ class Run:
         }
         known = self._tables.noted(_REFRESHED)
         self._tables.note(_REFRESHED, sorted({*known, *self._refreshed}))
-        for entity in self._schema.targets:
-            if any((place.system, place.entity) in senders for place in self._schema.roots(entity)):
-                said_of = statements(
-                    readable,
-                    self._schema,
-                    entity,
-                    readers=self._readers,
-                    filters=self._filters,
-                    files=self._files,
-                )
-                self._tables.append(table("statements", entity), said_of)
+        spoken_of = [
+            entity
+            for entity in self._schema.targets
+            if any((place.system, place.entity) in senders for place in self._schema.roots(entity))
+        ]
+        at_once(self._tables.spark, partial(self._read_of, readable), spoken_of)
+
+    def _read_of(self, messages: DataFrame, entity: str) -> None:
+        said = statements(
+            messages,
+            self._schema,
+            entity,
+            readers=self._readers,
+            filters=self._filters,
+            files=self._files,
+        )
+        self._tables.append(table("statements", entity), said)
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""
@@ -233,22 +244,30 @@ class Run:
     def _merge(self, turned: DataFrame | None, everything: bool) -> None:
         begun = any(self._history_of(entity) is not None for entity in self._stated)
         moved = self._moved(turned) if begun and not everything else None
-        touched: dict[str, DataFrame | None] = {}
-        for entity in self._stated:
-            name = table("history", entity)
-            before = self._tables.read(name)
-            if moved is None or before is None or entity in self._refreshed:
-                some = None
-            else:
-                some = self._touched(entity, moved, touched)
-                if some is None:
-                    continue
-            touched[entity] = some
-            history = merge(self.changes(entity, some), entity=entity, keys=self._schema.targets[entity].keys)
-            if before is not None and some is not None:
-                rest = before.join(some, "guid", "left_anti").select(*map(quoted, before.columns))
-                history = rest.unionByName(history)
-            self._tables.replace(name, history)
+        touched: _Touched = {}
+        stated = set(self._stated)
+        for generation in self._schema.generations:
+            merge_one = partial(self._merge_one, moved=moved, touched=touched)
+            for some in at_once(
+                self._tables.spark, merge_one, [entity for entity in generation if entity in stated]
+            ):
+                touched = {**touched, **some}
+
+    def _merge_one(self, entity: str, moved: _Moved | None, touched: _Touched) -> _Touched:
+        """Merge a target; whom of it that touched."""
+        before = self._history_of(entity)
+        keys = self._schema.targets[entity].keys
+        if moved is None or before is None or entity in self._refreshed:
+            history = versions_by_guid(self.changes(entity), entity=entity, keys=keys)
+            self._tables.replace(table("history", entity), history)
+            return {entity: None}
+        some = self._touched(entity, moved, touched)
+        if some is None:
+            return {}
+        rest = before.join(some, "guid", "left_anti").select(*map(quoted, before.columns))
+        history = versions_by_guid(self.changes(entity, some), entity=entity, keys=keys)
+        self._tables.replace(table("history", entity), rest, history)
+        return {entity: some}
 
     @property
     def _stated_everywhere(self) -> list[str]:
@@ -300,9 +319,7 @@ class Run:
         names = {row["entity"] for row in table_.select("entity").distinct().collect()}
         return _Moved(table_, names)
 
-    def _touched(
-        self, entity: str, moved: _Moved, touched: Mapping[str, DataFrame | None]
-    ) -> DataFrame | None:
+    def _touched(self, entity: str, moved: _Moved, touched: _Touched) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.rows.where(F.col("entity") == entity)
         found = [ours.select("guid")] if entity in moved.entities else []

@@ -165,16 +165,27 @@ class Schema:
                 found.setdefault(plan.entity, set()).add(tuple(part.field for part in plan.parts))
         return found
 
-    @cached_property
+    @property
     def families(self) -> list[str]:
         """The targets that are merged, parents before their children."""
+        return [entity for generation in self.generations for entity in generation]
+
+    @cached_property
+    def generations(self) -> list[list[str]]:
+        """The same, those together that need not wait for each other."""
         parents: dict[str, set[str]] = {
             name: set() for name, target in self.targets.items() if not target.export
         }
         for place in self.places():
             for _, child in self.children(place):
                 parents[self.mapping(child).reference].add(self.mapping(place).reference)
-        return list(TopologicalSorter(parents).static_order())
+        sorter = TopologicalSorter(parents)
+        sorter.prepare()
+        found = []
+        while sorter.is_active():
+            found.append(list(sorter.get_ready()))
+            sorter.done(*found[-1])
+        return found
 
     @cached_property
     def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
@@ -323,7 +334,7 @@ class Schema:
         for place in self.places():
             self._brought(place)
         try:
-            _ = self.families
+            _ = self.generations
         except CycleError as error:
             raise InvalidSchema(
                 "mappings", "free of children that hold their parents", error.args[1]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns, read_columns
 from cdckit.datahub.members import as_json, storable
+from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.schema import Place, Schema, Target
 from cdckit.datahub.walk import Listing, Message, Nodes, Path, Walk
+from cdckit.workers import Made
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""
@@ -80,7 +82,7 @@ def statements(
     readers: Mapping[str, Reader],
     filters: Mapping[str, Filter],
     files: str | None = None,
-) -> DataFrame:
+) -> Made:
     """
     What the records of *messages* say of the target *entity*.
 
@@ -106,7 +108,7 @@ def statements(
     some = messages.where(_any(wanted)).select(*MESSAGE_COLUMNS)
     columns = statement_schema(schema.targets[entity])
     work = _Work(schema, entity, readers, filters, files, to_arrow_schema(columns))
-    return some.mapInArrow(partial(_stated, work=work), columns)
+    return Made(some, partial(_stated, work=work), columns)
 
 
 def _any(conditions: list[Any]) -> Any:
@@ -114,6 +116,10 @@ def _any(conditions: list[Any]) -> Any:
     for each in conditions:
         found = found | each
     return found
+
+
+_PLAIN_AT_ONCE, _FEW = 1 << 12, 1 << 8
+"""How many messages Arrow is given at once, and how many where one of those is unusual."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,17 @@ class _Work:
     @cached_property
     def target(self) -> Target:
         return self.schema.targets[self.entity]
+
+    @cached_property
+    def forms(self) -> dict[Place, pa.Schema | None]:
+        """The mappings whose messages Arrow can read."""
+        return {
+            place: plain_form(self.schema, place, self.readers) for place in self.schema.roots(self.entity)
+        }
+
+    def walk(self, place: Place) -> Walk:
+        """For the messages of one mapping."""
+        return Walk(self.schema, place, self.readers, self.filters, self.files)
 
     @cached_property
     def numbers(self) -> dict[Place, int]:
@@ -145,10 +162,19 @@ def by_place(values: Mapping[int, int] | Mapping[int, str], kind: str) -> Column
     return F.get(F.array(*listed), F.col("place")).cast(kind)
 
 
-def _stated(batches: Iterator[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
+def _stated(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
+    unusual: set[Place] = set()
     for batch in batches:
         for some in _slices(batch):
-            yield from _of_messages(some, work)
+            for place in work.schema.roots(work.entity):
+                ours = some.filter(_sent_to(some, place))
+                for rows, read in _read(ours, place, work, unusual):
+                    yield from _of_read(rows, read, work)
+
+
+def _sent_to(batch: pa.RecordBatch, place: Place) -> pa.Array:
+    same_system = pc.equal(batch.column("source_system"), place.system)
+    return pc.and_(same_system, pc.equal(batch.column("source_entity"), place.entity))
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -159,41 +185,83 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, end - start)
 
 
-def _of_messages(batch: pa.RecordBatch, work: _Work) -> Iterator[pa.RecordBatch]:
-    walks = {
-        place: Walk(work.schema, place, work.readers, work.filters, work.files)
-        for place in work.schema.roots(work.entity)
-    }
-    by_entity: dict[tuple[str, str], list[Walk]] = {}
-    for place, walk in walks.items():
-        by_entity.setdefault((place.system, place.entity), []).append(walk)
+def _read(
+    batch: pa.RecordBatch, place: Place, work: _Work, unusual: set[Place]
+) -> Iterator[tuple[pa.RecordBatch, _Read]]:
+    """
+    What messages hold for one mapping: of many at once if they are plain, else of fewer, or by Python.
+
+    A mapping of which many messages in a row are *unusual* is noted there, and not tried again.
+    """
+    form = None if place in unusual else work.forms[place]
+    if form is None:
+        if batch.num_rows:
+            yield batch, _read_by_python(batch, place, work)
+        return
+    for many in _pieces(batch, _PLAIN_AT_ONCE):
+        found = _read_if_plain(many, place, work, form)
+        if found is not None:
+            yield many, found
+            continue
+        few = [(each, _read_if_plain(each, place, work, form)) for each in _pieces(many, _FEW)]
+        if len(few) > 1 and not any(found for _, found in few):
+            unusual.add(place)
+        for each, found in few:
+            yield each, found or _read_by_python(each, place, work)
+
+
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, size):
+        yield batch.slice(start, size)
+
+
+class _Read(NamedTuple):
+    """What the messages of a batch hold for one mapping, and that as columns."""
+
+    walk: Walk
+    columns: dict[Path, Columns]
+
+
+def _read_if_plain(batch: pa.RecordBatch, place: Place, work: _Work, form: pa.Schema) -> _Read | None:
+    """None if anything is unusual, an error in a record included."""
+    walk = work.walk(place)
+    root: Path = ((None, place),)
+    try:
+        nodes = plain_nodes(batch.column("data"), place, form, walk.numbered)
+        columns = read_columns(nodes, work.schema, None)
+    except Unusual:
+        return None
+    walk.nodes[root] = nodes
+    return None if columns.faults else _Read(walk, {root: columns})
+
+
+def _read_by_python(batch: pa.RecordBatch, place: Place, work: _Work) -> _Read:
+    walk = work.walk(place)
     columns = ("message_identifier", "source_system", "source_entity", "options", "data")
     for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in columns), strict=True)):
-        message = Message(row, *values)
-        for walk in by_entity[message.system, message.entity]:
-            walk.read(message)
-    for walk in walks.values():
-        yield from _of_walk(batch, walk, work)
-
-
-def _of_walk(batch: pa.RecordBatch, walk: Walk, work: _Work) -> Iterator[pa.RecordBatch]:
-    identifiers = batch.column("message_identifier")
-    done: dict[Path, Columns] = {}
+        walk.read(Message(row, *values))
+    found: dict[Path, Columns] = {}
     # A path is longer than the one above it, so parents come first.
     for path in sorted(walk.nodes, key=len):
-        nodes, above = walk.nodes[path], done.get(path[:-1])
-        done[path] = read_columns(nodes, work.schema, above)
-        rows = _Rows(batch, work, path[-1][1])
+        found[path] = read_columns(walk.nodes[path], work.schema, found.get(path[:-1]))
+    return _Read(walk, found)
+
+
+def _of_read(batch: pa.RecordBatch, read: _Read, work: _Work) -> Iterator[pa.RecordBatch]:
+    walk = read.walk
+    for path, columns in read.columns.items():
+        nodes, rows = walk.nodes[path], _Rows(batch, work, path[-1][1])
         if work.schema.mapping(path[-1][1]).reference == work.entity:
-            yield from rows.of_records(nodes, done[path])
-        yield from rows.of_autocreated(nodes, done[path])
+            yield from rows.of_records(nodes, columns)
+        yield from rows.of_autocreated(nodes, columns)
     for path, listings in walk.listings.items():
         for child in {each.child for each in listings}:
             if work.schema.mapping(child).reference == work.entity:
                 some = [each for each in listings if each.child == child]
-                yield from _Rows(batch, work, child).of_listings(some, walk.nodes[path], done[path])
+                rows = _Rows(batch, work, child)
+                yield from rows.of_listings(some, walk.nodes[path], read.columns[path])
     if work.schema.mapping(walk.root).reference == work.entity:
-        yield from _Rows(batch, work, walk.root).of_messages(walk, len(identifiers))
+        yield from _Rows(batch, work, walk.root).of_messages(walk, batch.num_rows)
 
 
 @dataclass
@@ -207,16 +275,18 @@ class _Rows:
 
     def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per record that was processed at all."""
-        count = len(nodes.records)
-        operation = np.where(np.asarray(columns.deleted), DELETE, UPSERT).astype(object)
-        operation[list(nodes.dropped)] = DROPPED
+        count = len(nodes)
+        dropped = np.zeros(count, bool)
+        dropped[list(nodes.dropped)] = True
+        operation = pc.if_else(columns.deleted, DELETE, UPSERT)
+        operation = pc.if_else(pa.array(dropped), DROPPED, operation)
         faults = columns.faults
         raw: list[str | None] = [None] * count
         for at in faults:
             raw[at] = _raw(nodes.originals.get(at, nodes.records[at]))
         rows = {
-            "record": pa.array(nodes.path, pa.string()),
-            "operation": pa.array(operation, pa.string()),
+            "record": nodes.paths,
+            "operation": operation,
             "listed": pa.array(nodes.listed, pa.int32()),
             "guid": columns.guid,
             "claims": columns.claims,
@@ -236,12 +306,12 @@ class _Rows:
             if made.plan.entity != self.work.entity:
                 continue
             rows = {
-                "record": pa.array(nodes.path, pa.string()),
-                "operation": pa.array([AUTOCREATE] * len(nodes.path)),
+                "record": nodes.paths,
+                "operation": pa.array([AUTOCREATE] * len(nodes)),
                 "guid": made.guid,
                 "inherited": columns.needs,
             }
-            rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes.path))
+            rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes))
             # Without a mapping that translates the link the record's own stands for its system.
             there = _Rows(self.batch, self.work, made.plan.mapping or self.place)
             # A delete makes nothing.
@@ -255,7 +325,7 @@ class _Rows:
         """One row per list of children in a record that was processed."""
         at = pa.array([each.parent for each in listings], pa.int64())
         rows = {
-            "record": pa.array(parents.path, pa.string()).take(at),
+            "record": parents.paths.take(at),
             "operation": pa.array([LIST] * len(listings)),
             "inherited": columns.needs.take(at),
         }

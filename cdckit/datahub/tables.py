@@ -6,11 +6,15 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+
+from cdckit.workers import Made
 
 _CURRENT = "current.json"
 _PARTS = "parts"
@@ -49,7 +53,7 @@ class Tables:
     """
 
     def __init__(self, spark: SparkSession, folder: str | Path) -> None:
-        self._spark, self._folder = spark, Path(folder)
+        self.spark, self._folder, self._lock = spark, Path(folder), Lock()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._state = self._before = self._committed()
         self._forget_strays()
@@ -59,13 +63,13 @@ class Tables:
         found = self._state.tables.get(name)
         return self._read(found.parts, found.columns) if found else None
 
-    def append(self, name: str, rows: DataFrame) -> DataFrame:
+    def append(self, name: str, rows: DataFrame | Made) -> DataFrame:
         """Write rows as a further part of a table; the part, as read back."""
         before = self._state.tables.get(name)
-        return self._write(name, rows, before.parts if before else [])
+        return self._write(name, [rows], before.parts if before else [])
 
-    def replace(self, name: str, rows: DataFrame) -> DataFrame:
-        """Write rows as the table; the table, as read back."""
+    def replace(self, name: str, *rows: DataFrame | Made) -> DataFrame:
+        """Write rows, of several sources with the same columns, as the table; the table, as read back."""
         return self._write(name, rows, [])
 
     def scratch(self, name: str, rows: DataFrame) -> DataFrame:
@@ -82,7 +86,7 @@ class Tables:
 
     def empty(self, columns: str | T.StructType) -> DataFrame:
         """No rows of these columns."""
-        return self._spark.createDataFrame([], columns)
+        return self.spark.createDataFrame([], columns)
 
     def drop(self, name: str) -> None:
         """Forget a table."""
@@ -126,20 +130,25 @@ class Tables:
         tables = {name: _Table(**each) for name, each in found["tables"].items()}
         return _State(found["next"], tables, found["notes"])
 
-    def _write(self, name: str, rows: DataFrame, before: list[str]) -> DataFrame:
+    def _write(self, name: str, rows: Sequence[DataFrame | Made], before: list[str]) -> DataFrame:
         part = self._new(name)
-        rows.write.parquet(str(self._folder / part))
-        columns = rows.schema.json()
-        self._state.tables[name] = _Table([*before, part], columns)
-        return self._read([part], columns)
+        for some in rows:
+            if isinstance(some, Made):
+                some.write(self._folder / part)
+            else:
+                some.write.mode("append").parquet(str(self._folder / part))
+        columns = rows[0].columns if isinstance(rows[0], Made) else rows[0].schema
+        self._state.tables[name] = _Table([*before, part], columns.json())
+        return self._read([part], columns.json())
 
     def _new(self, name: str) -> str:
-        self._state.next += 1
-        return f"{_PARTS}/{name}/{self._state.next:06}"
+        with self._lock:  # several threads may write at once
+            self._state.next += 1
+            return f"{_PARTS}/{name}/{self._state.next:06}"
 
     def _read(self, parts: list[str], columns: str) -> DataFrame:
         # With its columns stated, Spark need not look into the files before it reads them.
-        reader = self._spark.read.schema(T.StructType.fromJson(json.loads(columns)))
+        reader = self.spark.read.schema(T.StructType.fromJson(json.loads(columns)))
         # Spark takes a path for a pattern.
         return reader.parquet(*(_PATTERN.sub(r"\\\1", str(self._folder / part)) for part in parts))
 

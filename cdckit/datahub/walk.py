@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from cdckit.datahub.mappings import EntityMapping
+import pyarrow as pa
+
+from cdckit.datahub.conversions import Converted, converted
+from cdckit.datahub.mappings import EntityMapping, FieldType
 from cdckit.datahub.readers import Context, Filter, Reader, Record
 from cdckit.datahub.schema import Place, Schema
 from cdckit.datahub.statuses import Problem
+from cdckit.running import Ints
+
+_Count = TypeVar("_Count", int, Ints)
 
 _PATHS = [str(number) for number in range(1, 1001)]
 """The paths of the first records of a message: most have no more."""
@@ -63,6 +69,27 @@ class Nodes:
     originals: dict[int, Any] = field(default_factory=dict)
     """What stands in the place of a record, and is none."""
     dropped: set[int] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.message)
+
+    @property
+    def paths(self) -> pa.Array:
+        """`path` as Arrow has it."""
+        return pa.array(self.path, pa.string())
+
+    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+        """The values of a property as a field of that type, and which records have it (None for all)."""
+        records = self.records
+        try:
+            return converted([record[source] for record in records], kind), None
+        except KeyError:
+            values = [record.get(source) for record in records]
+            return converted(values, kind), pa.array([source in record for record in records])
+
+    def mention(self, source: str) -> bool:
+        """Whether any record has the property."""
+        return any(source in record for record in self.records)
 
     def add(self, record: Record, message: int, number: int, path: str, parent: int = -1) -> int:
         """Another record; its position."""
@@ -129,7 +156,7 @@ class Walk:
             return
         root: Path = ((None, self.root),)
         here = self._nodes(root, None)
-        if self._plain and all(type(record) is dict for record in found):
+        if self._plain and set(map(type, found)) <= {dict}:
             count = len(found)
             here.records.extend(found)
             here.message.extend([message.row] * count)
@@ -142,7 +169,7 @@ class Walk:
         count = 0
         for place, record in enumerate(found, 1):
             count += 1
-            at = here.add(record, message.row, self._numbered(count), str(place))
+            at = here.add(record, message.row, self.numbered(count), str(place))
             if self._fit(here, at, self._mapping, message):
                 _make_unique(self._mapping, here.records[at], message, place)
                 count = self._descend(root, at, message, count)
@@ -151,11 +178,15 @@ class Walk:
         context = self._context(message, mapping.reader_config)
         return list(self.readers[mapping.reader](message.data, context))
 
-    def _numbered(self, count: int) -> int:
+    def numbered(self, count: _Count) -> _Count:
+        """The number of the record that comes first, second, ... in its message."""
         return count * self._step + self._offset
 
     def _nodes(self, path: Path, parent_field: str | None) -> Nodes:
-        return self.nodes.setdefault(path, Nodes(path[-1][1], parent_field))
+        found = self.nodes.get(path)
+        if found is None:
+            found = self.nodes[path] = Nodes(path[-1][1], parent_field)
+        return found
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
         options = json.loads(message.options) if message.options else {}
@@ -206,13 +237,13 @@ class Walk:
                 # A record may have several mappings, and each is to have a record of its own.
                 own = dict(given) if isinstance(given, dict) else given
                 where = f"{nodes.path[at]}/{child_field.source}/{sequence}"
-                node = inside.add(own, message.row, self._numbered(count), where, at)
+                node = inside.add(own, message.row, self.numbered(count), where, at)
                 if self._fit(inside, node, mapping, message):
                     _make_unique(mapping, inside.records[node], message, count)
                     if child_field.source_child_sequence is not None:
                         inside.records[node][child_field.source_child_sequence] = sequence
                     count = self._descend(below, node, message, count)
-            ends = self._numbered(count)
+            ends = self.numbered(count)
             inside.listed[start:] = [ends] * (len(inside.records) - start)
             self.listings.setdefault(path, []).append(Listing(child, child_field.parent_identifier, at, ends))
         return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ ROWS_AT_ONCE = 1 << 14
 BYTES_AT_ONCE = 1 << 26
 
 
-def whole_entities(batches: Iterator[pa.RecordBatch], identity: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """
     The same rows in batches that never split an entity.
 
@@ -45,7 +45,7 @@ def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
     return first
 
 
-def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of a size that stays in the cache, whatever the session sends."""
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from cdckit.kernel.written import following, written
 
 
 def versions(
-    batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
+    batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
     for table in whole_entities(batches, layout.identity):

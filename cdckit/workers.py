@@ -1,0 +1,87 @@
+"""What Spark's Python workers make of Arrow batches: rows of a DataFrame, or Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+_ROWS_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 26
+
+Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """
+    What workers make of the partitions of a table; nothing is computed yet.
+
+    Args:
+        of: The table.
+        by: Is given the batches of one partition, and yields batches of *columns*.
+        columns: The columns.
+    """
+
+    of: DataFrame
+    by: Function
+    columns: T.StructType
+
+    def rows(self) -> DataFrame:
+        """What they make, as rows of a DataFrame."""
+        return self.of.mapInArrow(self.by, self.columns)
+
+    def write(self, folder: Path) -> None:
+        """
+        Let the workers write what they make, one Parquet file each, into *folder*.
+
+        The rows go neither back to the JVM nor through its own writer, which take several times as
+        long as making them: for wide rows, as those of a history, that is most of the time.
+        A task that is run twice writes the same file twice, and it is there when it is whole.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        write = partial(_written, by=self.by, folder=str(folder), schema=to_arrow_schema(self.columns))
+        self.of.mapInArrow(write, "rows long").collect()
+
+
+def _written(
+    batches: Iterable[pa.RecordBatch], by: Function, folder: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    name = f"part-{context.partitionId():05}.parquet"
+    # Spark looks past names that begin with a point.
+    unfinished = os.path.join(folder, f".{name}.{context.taskAttemptId()}")
+    rows = 0
+    with pq.ParquetWriter(unfinished, schema) as writer:
+        for table in _row_groups(by(batches), schema):
+            writer.write_table(table)
+            rows += table.num_rows
+    if rows:
+        os.replace(unfinished, os.path.join(folder, name))
+    else:
+        os.remove(unfinished)
+    yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The same rows in tables large enough to be read fast, and small enough for a worker."""
+    some: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        some.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(some, schema)
+            some, rows, size = [], 0, 0
+    if some:
+        yield pa.Table.from_batches(some, schema)
