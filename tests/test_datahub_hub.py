@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
-from cdckit import InvalidArgument, merge
+from cdckit import InvalidArgument
 from cdckit.datahub import Hub, Retry, records, schema
 from cdckit.datahub.statuses import Status
+from cdckit.merge import versions_by_guid
+from cdckit.workers import Made
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -89,11 +91,11 @@ class Played:
         self.log: dict[str, list[Row]] = {}
         self._now: dict[str, int] = {}
 
-    def merge(self, changes: DataFrame, *, entity: str, keys: Any) -> DataFrame:
+    def merge(self, changes: DataFrame, *, entity: str, keys: Any) -> Made:
         """The merge of the hub, which is told how many changes it is given."""
         assert entity not in self._now
         self._now[entity] = changes.count()
-        return merge(changes, entity=entity, keys=keys)
+        return versions_by_guid(changes, entity=entity, keys=keys)
 
     def step(self, name: str, happens: Callable[..., None], *arguments: Any, now: datetime) -> None:
         self._now = {}
@@ -116,7 +118,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     first = [customers("known", "c0", "c00"), order("at once", 0, "c0")]
     waiting = [order("in time", 1, "c1"), order("too late", 2, "c2"), order("never", 3, "c3")]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cdckit.datahub.runs, "merge", found.merge)
+        patched.setattr(cdckit.datahub.runs, "versions_by_guid", found.merge)
         hub.receive(records(spark, first + waiting, at=AT))
         found.step("first", hub.process, now=AT)
         found.step("due", hub.process, now=after(seconds=60))

@@ -239,7 +239,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
         raise Bang("in the driver")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cdckit.datahub.runs, "merge", fails)
+        patched.setattr(cdckit.datahub.runs, "versions_by_guid", fails)
         with pytest.raises(Bang, match="in the driver"):
             hub.process(now=later)
     assert everything(hub, place) == before

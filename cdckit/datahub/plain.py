@@ -135,8 +135,6 @@ def _followed(plan: KeyPlan) -> Iterator[tuple[str, FieldType]]:
 
 def _parsed(data: pa.Array, form: pa.Schema, *, only_known: bool) -> pa.Array:
     documents = pc.binary_join_element_wise('{"data":', data, "}", "")
-    if documents.null_count:
-        raise Unusual
     text = documents.buffers()[2]
     others = "error" if only_known else "ignore"
     try:

@@ -191,20 +191,19 @@ def _read(
     """
     What messages hold for one mapping: of many at once if they are plain, else of fewer, or by Python.
 
-    A mapping of which many messages in a row are *unusual* is noted there, and not tried again.
+    A mapping of whose messages no few are plain is noted as *unusual*, and not tried again.
     """
-    form = None if place in unusual else work.forms[place]
-    if form is None:
-        if batch.num_rows:
-            yield batch, _read_by_python(batch, place, work)
-        return
     for many in _pieces(batch, _PLAIN_AT_ONCE):
+        form = None if place in unusual else work.forms[place]
+        if form is None:
+            yield many, _read_by_python(many, place, work)
+            continue
         found = _read_if_plain(many, place, work, form)
-        if found is not None:
-            yield many, found
+        if found is not None or many.num_rows <= _FEW:
+            yield many, found or _read_by_python(many, place, work)
             continue
         few = [(each, _read_if_plain(each, place, work, form)) for each in _pieces(many, _FEW)]
-        if len(few) > 1 and not any(found for _, found in few):
+        if not any(found for _, found in few):
             unusual.add(place)
         for each, found in few:
             yield each, found or _read_by_python(each, place, work)
