@@ -16,6 +16,8 @@ from benchmarks.merging import SPAN_SECONDS, floor, random_changes
 from cdckit import datahub
 from cdckit.records import RECORD_SCHEMA
 
+SMALL, MIDDLE, LARGE = 20_000, 110_000, 200_000
+"""Numbers of messages."""
 RECORDS = 5
 """How many records a message carries."""
 KEYS = 10
@@ -28,20 +30,29 @@ NOW = datetime(2014, 1, 1, tzinfo=UTC)
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """200,000 messages with a million records, and a tenth of them."""
-    large, digest = _measured(spark, work, 200_000)
-    small, _ = _measured(spark, work, 20_000)
-    middle, _ = _measured(spark, work, 110_000)
-    run, received, bare = large["run"], large["receive"], large["floor"]
+    """Runs over 200,000 messages with a million records, over a tenth of them, and over what is between."""
+    changes = _changes(spark, work, LARGE * RECORDS)
+    source, received = work / f"hub_messages_{LARGE}.parquet", work / "hub_received"
+    for messages in (SMALL, MIDDLE, LARGE):
+        _receive(spark, _messages(spark, work, messages), work / f"hub_received_{messages}")
+    runs: dict[str, Callable[[], object]] = {
+        "floor": lambda: _write(floor(spark.read.parquet(str(changes))), work / "floor.parquet"),
+        "receive": lambda: _receive(spark, source, received),
+        # One after the other in every turn: the sizes are compared, and code grows warm by and by.
+        "small": lambda: _run(spark, work / f"hub_received_{SMALL}", work / "hub"),
+        "middle": lambda: _run(spark, work / f"hub_received_{MIDDLE}", work / "hub"),
+        "run": lambda: _run(spark, work / f"hub_received_{LARGE}", work / "hub"),
+    }
+    took = side_by_side(runs)
+    digest = content_hash(datahub.Hub(spark, hub_schema(), work / "hub").history("flight"))
+    floor_, run, small, middle = (took[name].seconds for name in ("floor", "run", "small", "middle"))
     # What a run costs whatever it holds (planning, starting jobs) falls on few messages or on many.
-    lower = (middle["run"].seconds - small["run"].seconds) / 90_000
-    upper = (run.seconds - middle["run"].seconds) / 90_000
-    per_message = (run.seconds / 200_000) / (small["run"].seconds / 20_000)
+    lower, upper = (middle - small) / (MIDDLE - SMALL), (run - middle) / (LARGE - MIDDLE)
     return [
-        _result("hub_200k_messages_over_floor", run.seconds / bare.seconds, 3.0, run, digest),
-        _result("hub_receive_over_floor", received.seconds / bare.seconds, None, received, digest),
-        _result("hub_per_message_200k_over_20k", per_message, 1.2, run, digest),
-        _result("hub_next_message_110k_to_200k_over_20k_to_110k", upper / lower, 1.2, run, digest),
+        _result("hub_200k_messages_over_floor", run / floor_, 3.0, took["run"], digest),
+        _result("hub_receive_over_floor", took["receive"].seconds / floor_, None, took["receive"], digest),
+        _result("hub_per_message_200k_over_20k", (run / LARGE) / (small / SMALL), 1.2, took["run"], digest),
+        _result("hub_next_message_110k_to_200k_over_20k_to_110k", upper / lower, 1.2, took["run"], digest),
     ]
 
 
@@ -49,24 +60,18 @@ def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: st
     return Result(name, round(ratio, 2), bar, "lower", round(took.seconds, 2), took.peak_memory_mb, digest)
 
 
-def _measured(spark: SparkSession, work: Path, messages: int) -> tuple[dict[str, Timing], str]:
-    print(f"  {messages:,} messages of {RECORDS} records")
-    rows = messages * RECORDS
+def _messages(spark: SparkSession, work: Path, messages: int) -> Path:
     source = work / f"hub_messages_{messages}.parquet"
     if not (source / "_SUCCESS").exists():
         random_messages(spark, messages).write.mode("overwrite").parquet(str(source))
-    changes = work / f"changes_{rows}_{rows // KEYS}.parquet"
-    if not (changes / "_SUCCESS").exists():
-        random_changes(spark, rows, rows // KEYS).write.mode("overwrite").parquet(str(changes))
-    received = work / "hub_received"
-    runs: dict[str, Callable[[], object]] = {
-        "floor": lambda: _write(floor(spark.read.parquet(str(changes))), work / "floor.parquet"),
-        "receive": lambda: _receive(spark, source, received),
-        "run": lambda: _run(spark, received, work / "hub"),
-    }
-    took = side_by_side(runs)
-    hub = datahub.Hub(spark, hub_schema(), work / "hub")
-    return took, content_hash(hub.history("flight"))
+    return source
+
+
+def _changes(spark: SparkSession, work: Path, rows: int) -> Path:
+    source = work / f"changes_{rows}_{rows // KEYS}.parquet"
+    if not (source / "_SUCCESS").exists():
+        random_changes(spark, rows, rows // KEYS).write.mode("overwrite").parquet(str(source))
+    return source
 
 
 def _write(frame: DataFrame, path: Path) -> None:
