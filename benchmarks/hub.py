@@ -39,8 +39,8 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         "floor": lambda: _write(floor(spark.read.parquet(str(changes))), work / "floor.parquet"),
         "receive": lambda: _receive(spark, source, received),
         # One after the other in every turn: the sizes are compared, and code grows warm by and by.
-        "small": lambda: _run(spark, work / f"hub_received_{SMALL}", work / "hub"),
-        "middle": lambda: _run(spark, work / f"hub_received_{MIDDLE}", work / "hub"),
+        "small": lambda: _run(spark, work / f"hub_received_{SMALL}", work / f"hub_{SMALL}"),
+        "middle": lambda: _run(spark, work / f"hub_received_{MIDDLE}", work / f"hub_{MIDDLE}"),
         "run": lambda: _run(spark, work / f"hub_received_{LARGE}", work / "hub"),
     }
     took = side_by_side(runs)

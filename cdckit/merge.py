@@ -120,7 +120,9 @@ def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: st
 
 def versions_by_guid(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> Made:
     """What `merge` makes of changes that have their guid, for whoever wants files of it, not rows."""
-    return _versions(sorted_by_entity(changes, entity=entity, keys=keys, function="merge"))
+    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge")
+    assert ordered.layout.by_guid
+    return _versions(ordered)
 
 
 def _versions(ordered: Sorted) -> Made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,8 @@ class Made:
 
     Args:
         of: The table.
-        by: Is given the batches of one partition, and yields batches of *columns*.
-        columns: The columns.
+        by: Is given the batches of one partition, and yields batches of exactly *columns*.
+        columns: The columns, all nullable.
     """
 
     of: DataFrame
@@ -44,9 +45,9 @@ class Made:
         """
         Let the workers write what they make, one Parquet file each, into *folder*.
 
-        The rows go neither back to the JVM nor through its own writer, which take several times as
-        long as making them: for wide rows, as those of a history, that is most of the time.
-        A task that is run twice writes the same file twice, and it is there when it is whole.
+        The rows go neither back to the JVM nor through its own writer, which for wide rows, as those of
+        a history, would take longer than making them.  A task that is run twice writes the same file
+        twice, and it is there when it is whole.  The workers must see the folder under the same name.
         """
         folder.mkdir(parents=True, exist_ok=True)
         write = partial(_written, by=self.by, folder=str(folder), schema=to_arrow_schema(self.columns))
@@ -62,14 +63,16 @@ def _written(
     # Spark looks past names that begin with a point.
     unfinished = os.path.join(folder, f".{name}.{context.taskAttemptId()}")
     rows = 0
-    with pq.ParquetWriter(unfinished, schema) as writer:
-        for table in _row_groups(by(batches), schema):
-            writer.write_table(table)
-            rows += table.num_rows
-    if rows:
-        os.replace(unfinished, os.path.join(folder, name))
-    else:
-        os.remove(unfinished)
+    try:
+        with pq.ParquetWriter(unfinished, schema) as writer:
+            for table in _row_groups(by(batches), schema):
+                writer.write_table(table)
+                rows += table.num_rows
+        if rows:
+            os.replace(unfinished, os.path.join(folder, name))
+    finally:
+        with suppress(FileNotFoundError):
+            os.remove(unfinished)
     yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
 
 

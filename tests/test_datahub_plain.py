@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-import cdckit.datahub.statements as reading
+import cdckit.datahub.reading as reading
 from cdckit.datahub import schema
 from cdckit.datahub.readers import READERS
 from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
@@ -131,6 +131,7 @@ UNUSUAL = {
     "a number that rounds": '[{"no": 1, "small": 1.5}]',
     "a number that is too large": '[{"no": 1, "small": 99999}]',
     "a number beyond all": '[{"no": 1, "size": 1e999}]',
+    "a number beyond even that": '[{"no": 1, "size": 1e99999999999999999999}]',
     "minus zero": '[{"no": 1, "size": -0}]',
     "yes": '[{"no": 1, "on": "yes"}]',
     "one": '[{"no": 1, "on": 1}]',
@@ -220,13 +221,13 @@ def test_a_mapping_whose_messages_are_unusual_is_not_tried_for_ever(
     given: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
-    read_if_plain = reading._read_if_plain
+    plain_nodes = reading.plain_nodes
 
-    def noted(batch: pa.RecordBatch, *args: Any) -> Any:
-        tried.append(batch.num_rows)
-        return read_if_plain(batch, *args)
+    def noted(data: pa.Array, *args: Any) -> Any:
+        tried.append(len(data))
+        return plain_nodes(data, *args)
 
-    monkeypatch.setattr(reading, "_read_if_plain", noted)
+    monkeypatch.setattr(reading, "plain_nodes", noted)
     batch = messages(*(f'[{{"no": "{number}"}}]' for number in range(9000)))
     stated(batch, work_of())
     assert tried == [4096, *[256] * 16]
@@ -247,7 +248,20 @@ VALUES = {
     "no": ["1", "2", "3", "-4", "9223372036854775807", '"5"', "1.0", "null", "9223372036854775808"],
     "name": NAMES,
     "small": ["1", "-32768", "0", "32768", "null", '"3"', "-0"],
-    "size": ["1", "1.25", "-3e2", "1e-400", "-0", "-0.0", "0.1", "123456789012345678901", "1e400", "null"],
+    "size": [
+        "1",
+        "1.25",
+        "-3e2",
+        "1e-400",
+        "-0",
+        "-0.0",
+        "0.1",
+        "1e-99999999999999999999",
+        "0e99999999999999999999",
+        "123456789012345678901",
+        "1e400",
+        "null",
+    ],
     "on": ["true", "false", "null", "1", '"no"'],
     "day": ['"2024-02-29"', '"0001-01-01"', '"9999-12-31"', '"2023-02-29"', "null", '"2024-01-01T00:00:00"'],
     "at": ['"2024-01-01T10:00:00"', '"2024-01-01"', '"1500-03-01T00:00:00"', '"x"', '"2024-01-01T10:00:00Z"'],
@@ -288,7 +302,7 @@ def random_record(chance: random.Random, odd: float, sent: float) -> str:
 @pytest.mark.parametrize("seed", range(24))
 def test_random_messages_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(reading, "_PLAIN_AT_ONCE", 64)
+    monkeypatch.setattr(reading, "_MANY", 64)
     monkeypatch.setattr(reading, "_FEW", chance.choice([1, 4, 16]))
     odd, sent = chance.choice([0.0, 0.003, 0.03, 0.3]), chance.choice([0.0, 0.5, 1.0])
     texts = [

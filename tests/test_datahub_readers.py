@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid5
 
 import pyarrow as pa
 import pytest
@@ -19,9 +20,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
+from cdckit.datahub.columns import _guids
 from cdckit.datahub.readers import READERS
+from cdckit.datahub.schema import Place
 from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
 from cdckit.datahub.store import MESSAGE_SCHEMA
+from cdckit.datahub.walk import Message, Walk
+from cdckit.identifiers import NAMESPACE
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -569,3 +574,24 @@ def test_records_may_be_nested_as_deep_as_they_can_be_read() -> None:
         text = f'[{{"id": "a", "size": {"[" * depth}{"]" * depth}}}, {{"id": "b"}}]'
         rows = stated([], reader=partial(read_instead, text))
         assert errors(rows) in (["VALUE_INVALID", None], ["DATA_INVALID"]), depth
+
+
+def test_a_number_that_only_python_cannot_hold_is_none_of_the_options_faults() -> None:
+    context = Walk(schema(DOCUMENT), Place("*", "json", 0), READERS, {}, None)._context(
+        Message(0, "m", "*", "json", f'{{"a": {"1" * 5000}, "b": 1.5, "c": {"2" * 30}}}', None), {}
+    )
+    assert context.options == {"a": float("inf"), "b": 1.5, "c": int("2" * 30)}
+
+
+def test_numbers_beyond_decimals_are_zero_or_beyond_all_with_space_before_them_too() -> None:
+    text = "\n [1e-99999999999999999999, 0e99999999999999999999, 1e99999999999999999999] "
+    assert read_json(text) == [0, 0, Decimal("Infinity")]
+    [long] = read_json(" [" + "1" * 5000 + "]")
+    assert long == Decimal("1" * 5000)
+
+
+def test_guids_are_remembered_by_the_type_of_the_key_too() -> None:
+    text = '{"entity":"e","key":{"f":true}}'
+    of_text = json.dumps({"entity": "e", "key": {"f": text}}, separators=(",", ":"))
+    found = [_guids("e", {"f": pa.array([key])})[0].as_py() for key in (text, True)]
+    assert found == [str(uuid5(NAMESPACE, name)) for name in (of_text, text)]

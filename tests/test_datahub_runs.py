@@ -160,3 +160,27 @@ def test_a_list_that_is_none_does_not_keep_its_order_from_being_deleted(
     assert [row["deleted_indicator"] for row in history(hub, "order")] == [False, True]
     ends = [row["valid_to_timestamp"] for row in history(hub, "line") if not row["deleted_indicator"]]
     assert ends == [datetime(2024, 1, 1, 8, 30, tzinfo=UTC)] * 2
+
+
+def test_entities_without_links_may_come_before_those_that_have_some(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hub = Hub(spark, schema(system(product=PRODUCT, order=ORDER)), tmp_path)
+    sent(hub, spark, {"entity": "product", "guid": "p", "data": {"no": "1", "name": "kettle"}}, minute=0)
+    assert [row["name"] for row in history(hub, "product")] == ["kettle"]
+    sent(hub, spark, {"entity": "order", "guid": "o", "data": {"o": "7", "no": "1"}}, minute=1)
+    assert history(hub, "order")[0]["product"] == history(hub, "product")[0]["guid"]
+
+
+def test_a_run_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """But a run in which what waits is due tries it, though nothing came."""
+    hub = Hub(spark, schema(system(product=PRODUCT, order=ORDER)), tmp_path)
+    order = {"entity": "order", "guid": "o", "data": {"o": "7", "no": "1"}}
+    sent(hub, spark, order, minute=0)
+    [waiting] = rows_of(hub.messages())
+    assert (waiting["attempts"], waiting["next_attempt_timestamp"]) == (1, AT + MINUTE)
+    before = sorted(str(each) for each in tmp_path.glob("parts/*/*"))
+    hub.process(now=AT + MINUTE / 2)
+    assert sorted(str(each) for each in tmp_path.glob("parts/*/*")) == before
+    hub.process(now=AT + MINUTE)
+    assert [row["attempts"] for row in rows_of(hub.messages())] == [2]

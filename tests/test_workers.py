@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Barrier
+from time import sleep
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -136,3 +138,29 @@ def test_jobs_of_threads_belong_to_the_group_of_their_caller(spark: SparkSession
     finally:
         context.setLocalProperty("who", None)  # type: ignore[arg-type]
     assert seen == ["the caller", "the caller"]
+
+
+def test_threads_do_not_see_what_each_other_notes(spark: SparkSession) -> None:
+    """Spark notes there which query a thread is running, and forgets it when that ends."""
+    context, both = spark.sparkContext, Barrier(2)
+
+    def work(name: str) -> str | None:
+        context.setLocalProperty("mine", name)
+        both.wait(timeout=60)
+        return context.getLocalProperty("mine")
+
+    assert at_once(spark, work, ["a", "b"]) == ["a", "b"]
+
+
+def test_nothing_more_is_begun_after_an_error(spark: SparkSession) -> None:
+    begun = []
+
+    def work(n: int) -> None:
+        begun.append(n)
+        if n == 0:
+            raise ValueError("the first")
+        sleep(0.5)
+
+    with pytest.raises(ValueError, match="the first"):
+        at_once(spark, work, range(40))
+    assert len(begun) < 20

@@ -22,8 +22,8 @@ LOOKED_UP = "?"
 _TEXTS = pa.list_(pa.string())
 _GUIDS_KEPT = 1 << 18
 
-_known_guids: dict[tuple[str, tuple[str, ...]], dict[Any, str]] = {}
-"""By entity and key fields the guids that one worker has made: the same keys come again and again."""
+_known_guids: dict[tuple[object, ...], dict[Any, str]] = {}
+"""By entity, key fields and types the guids that a worker has made: the same keys come again and again."""
 
 
 class Autocreated(NamedTuple):
@@ -246,7 +246,8 @@ def _guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     """What `cdckit.identifiers.guids` gives, each made once a worker."""
     if sum(map(len, _known_guids.values())) > _GUIDS_KEPT:
         _known_guids.clear()
-    known = _known_guids.setdefault((entity, tuple(key)), {})
+    kinds = tuple(values.type for values in key.values())
+    known = _known_guids.setdefault((entity, tuple(key), kinds), {})
     if len(key) > 1:
         return pa.array(_remembered(known, names(entity, _as_texts(key))), pa.string())
     [(field, values)] = _as_texts(key).items()

@@ -133,17 +133,18 @@ class Hub:
         Process what was received since the last run, and the messages that wait and are due again.
 
         With another schema than in the run before, all messages are read anew, and all that wait are tried.
+        Where nothing came and nothing is due, nothing is done.
 
         Args:
             now: The time of the run, aware; without it the clock's.  It decides which messages are due
                 and which are given up, nothing else.
         """
         with self._atomic():
-            run = self._run(now)
+            run, new = self._run(now), self._messages_of(INBOX)
             if self._schema_changed():
                 self._read_all_anew(run)
-            else:
-                run.read(self._messages_of(INBOX))
+            elif not new.isEmpty() or run.has_due():
+                run.read(new)
                 run.settle()
             self._tables.move(INBOX, RECEIVED)
 

@@ -1,10 +1,10 @@
-"""Messages in which nothing is unusual, read by Arrow: nearly all are, and it takes a third of the time."""
+"""Messages in which nothing is unusual, as Arrow reads them: without an object for every value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +26,22 @@ class Unusual(Exception):
     """Something that only the general reading knows how to treat."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PlainNodes(Nodes):
-    """Records of which a property is missing everywhere where Arrow found none, or null everywhere."""
+    """
+    Records as Arrow has them: there is no dictionary of any.
 
-    order: pa.Array | None = None
+    What is wrong with one can therefore not be told here: whoever finds a fault has Python read it again.
+    """
+
+    order: pa.Array
     """Which record of its message each is."""
-    properties: Mapping[str, pa.Array] = field(default_factory=dict)
-    nulls: bool = False
-    """What has no value was sent, as null; otherwise it was not sent."""
+    properties: Mapping[str, pa.Array]
+    nulls: bool
+    """Whether what has no value was sent, as null; otherwise it was not sent."""
 
     @property
     def paths(self) -> pa.Array:
-        assert self.order is not None
         return self.order.cast(pa.string())
 
     def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
@@ -55,7 +58,7 @@ class PlainNodes(Nodes):
 
 
 def _has_negative_zero(values: pa.Array) -> bool:
-    # To JSON's reader in Python -0 is a whole number, which has no sign.
+    # -0 is a whole number, which has no sign, and -0.0 is none: Arrow does not say which of them it read.
     zeros = values.filter(pc.equal(values, 0.0))
     return bool(np.signbit(np.asarray(zeros)).any())
 
@@ -69,7 +72,7 @@ def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> p
     if any(readers[each.reader] is not read_json for each in beside):
         return None
     found: dict[str, pa.DataType] = {}
-    for source, kind in _read(schema, place):
+    for source, kind in _properties(schema, place):
         natural = NATURAL.get(kind.name)
         if natural is None or found.setdefault(source, natural) != natural:
             return None
@@ -92,7 +95,7 @@ def plain_nodes(
         Unusual: A message is no array of objects; a value is of another type than its field; one record
             names a property twice; or it cannot be told what was null and what was not sent.
     """
-    nulls = bool(pc.any(pc.match_substring(data, _NULL), min_count=0).as_py())
+    nulls = bool(pc.any(pc.match_substring_regex(data, rf":\s*{_NULL}"), min_count=0).as_py())
     lists = _parsed(data, form, only_known=nulls)
     records = lists.flatten()
     if lists.null_count or records.null_count:
@@ -114,7 +117,7 @@ def plain_nodes(
     )
 
 
-def _read(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
+def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
     mapping = schema.mapping(place)
     yield mapping.deleted_source, FieldType("boolean")
     for each in mapping.columns:
@@ -151,10 +154,12 @@ def _parsed(data: pa.Array, form: pa.Schema, *, only_known: bool) -> pa.Array:
 
 
 def _require_all_sent(data: pa.Array, properties: Mapping[str, pa.Array]) -> None:
-    """Count the nulls in the texts: if there are fewer than properties without a value, some were not sent.
+    """
+    Count the nulls in the texts: if there are fewer than properties without a value, some were not sent.
 
-    A name in quotes before a colon is that of a property wherever no backslash is, since the names are
-    words and so do not begin with a comma or a bracket, as what stands between two texts does.
+    Only properties that are read may be there, so none is inside another.  What looks like `"name": null`
+    is one: in a text the quotes would have backslashes before them, and between two texts, as in
+    `": ", "`, stands no word.
     """
     if not all(map(_WORD.fullmatch, properties)) or pc.any(pc.match_substring(data, "\\")).as_py():
         raise Unusual

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -61,10 +62,9 @@ def parsed(text: str) -> Any:
     """JSON text as Python values, numbers exact; raises `ValueError` for what JSON does not know."""
     try:
         try:
-            found, end = _DECODER.raw_decode(text)
-            return found if end == len(text) else _DECODER.decode(text)
-        except json.JSONDecodeError:
             return _DECODER.decode(text)
+        except json.JSONDecodeError:
+            raise
         except (ValueError, ArithmeticError):
             # One number of thousands of digits, or of an exponent of dozens, is no fault of its neighbours.
             return _LENIENT.decode(text)
@@ -76,7 +76,21 @@ def _any_number(text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError:
-        return Decimal("Infinity")
+        # Its exponent is beyond what even a decimal holds.
+        digits, _, exponent = text.lower().partition("e")
+        is_zero = exponent.startswith("-") or not re.search("[1-9]", digits)
+        return Decimal(0) if is_zero else Decimal("Infinity")
+
+
+def parsed_options(text: str | None) -> dict[str, Any]:
+    """The options of a message."""
+    found: dict[str, Any] = _OPTIONS.decode(text) if text else {}
+    return found
+
+
+def _whole_number(text: str) -> int | float:
+    # Python refuses to make a number of thousands of digits.
+    return int(text) if len(text) < 1000 else float(text)
 
 
 def _refused(name: str) -> Any:
@@ -85,6 +99,7 @@ def _refused(name: str) -> Any:
 
 # Made once: `json.loads` with these options would make one for every message.
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused)
+_OPTIONS = json.JSONDecoder(parse_int=_whole_number, parse_constant=_refused)
 _LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refused)
 
 

@@ -41,16 +41,19 @@ class Resolution:
         self._schema, self._kept = schema, kept
         self._identified: dict[str, DataFrame] = {}
         self._answers: dict[str, DataFrame] = {}
+        self._resolved: dict[str, DataFrame] = {}
         for entity in schema.by_keys:
             self._identified[entity] = self._with_guids(schema.targets[entity], statements[entity])
 
     def resolved(self, entity: str) -> DataFrame:
         """The statements of one target; no more is done to them than its keys and links need."""
-        target, rows = self._schema.targets[entity], self._identified[entity]
-        for name in target.links:
-            if name not in target.keys:
-                rows = self._followed(rows, target, name)
-        return rows
+        if entity not in self._resolved:
+            target, rows = self._schema.targets[entity], self._identified[entity]
+            for name in target.links:
+                if name not in target.keys:
+                    rows = self._followed(rows, target, name)
+            self._resolved[entity] = rows
+        return self._resolved[entity]
 
     @property
     def looks_up(self) -> bool:
@@ -137,7 +140,8 @@ def needed_links(schema: Schema, entity: str) -> Column:
 
 def needed_columns(schema: Schema, entity: str) -> list[Column]:
     """The same as columns, to be looked at one after the other; null where there is nothing."""
-    inherits = parent_fields(schema, entity) or entity in schema.autocreated
+    # Only children, and what links make, need what the records need that hold or make them.
+    inherits = bool(parent_fields(schema, entity)) or entity in schema.autocreated
     return [*_own_links(schema, entity), *([F.explode("inherited")] if inherits else [])]
 
 

@@ -84,6 +84,11 @@ class Run:
         self._refreshed: set[str] = set()
         self._attempt = True
 
+    def has_due(self) -> bool:
+        """Whether a message that waits is to be tried again."""
+        known = self._tables.read(STATUSES)
+        return known is not None and not self._due(known).isEmpty()
+
     def read(self, messages: DataFrame, *, attempt: bool = True) -> None:
         """Write what *messages* say; an *attempt* counts as one for those that come to wait."""
         self._fresh, self._attempt = routed(messages, self._schema), attempt
@@ -242,7 +247,7 @@ class Run:
         return self._tables.scratch("turned", reduce(DataFrame.unionByName, found)) if found else None
 
     def _merge(self, turned: DataFrame | None, everything: bool) -> None:
-        begun = any(self._history_of(entity) is not None for entity in self._stated)
+        begun = any(self._tables.has(table("history", entity)) for entity in self._stated)
         moved = self._moved(turned) if begun and not everything else None
         touched: _Touched = {}
         stated = set(self._stated)
@@ -272,12 +277,12 @@ class Run:
     @property
     def _stated_everywhere(self) -> list[str]:
         """The targets of which anything was said, exported ones too."""
-        return [each for each in self._schema.targets if self._tables.read(table("statements", each))]
+        return [each for each in self._schema.targets if self._tables.has(table("statements", each))]
 
     @property
     def _stated(self) -> list[str]:
         """The targets of which anything was said, parents before their children."""
-        return [each for each in self._schema.families if self._tables.read(table("statements", each))]
+        return [each for each in self._schema.families if self._tables.has(table("statements", each))]
 
     @property
     def _looked_up(self) -> list[str]:
@@ -364,16 +369,17 @@ class Run:
         stored = reduce(DataFrame.unionByName, parts)
         return stored.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
 
+    def _due(self, known: DataFrame) -> DataFrame:
+        waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
+        return known.where(waits & (F.col("next_attempt_timestamp") <= self._at))
+
     def _set_statuses(self, turned: DataFrame | None) -> None:
         assert self._fresh is not None
         known = self._tables.read(STATUSES)
         fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
         processed = fresh
         if known is not None and self._attempt:
-            due = known.where(
-                (F.col("status") == int(Status.REQUIRES_REPROCESSING))
-                & (F.col("next_attempt_timestamp") <= self._at)
-            ).select("message_identifier")
+            due = self._due(known).select("message_identifier")
             if turned is not None:
                 due = due.unionByName(turned.select(F.col("message_id").alias("message_identifier")))
             again = due.distinct().join(fresh, "message_identifier", "left_anti")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,12 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.changes import ARRIVAL_TYPE
-from cdckit.datahub.columns import Columns, read_columns
+from cdckit.datahub.columns import Columns
 from cdckit.datahub.members import as_json, storable
-from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
+from cdckit.datahub.reading import Found, Reading
 from cdckit.datahub.schema import Place, Schema, Target
-from cdckit.datahub.walk import Listing, Message, Nodes, Path, Walk
+from cdckit.datahub.walk import Listing, Nodes, Walk
 from cdckit.workers import Made
 
 END_OF_MESSAGE = 2**31 - 2
@@ -118,10 +118,6 @@ def _any(conditions: list[Any]) -> Any:
     return found
 
 
-_PLAIN_AT_ONCE, _FEW = 1 << 12, 1 << 8
-"""How many messages Arrow is given at once, and how many where one of those is unusual."""
-
-
 @dataclass(frozen=True)
 class _Work:
     schema: Schema
@@ -130,21 +126,6 @@ class _Work:
     filters: Mapping[str, Filter]
     files: str | None
     columns: pa.Schema
-
-    @cached_property
-    def target(self) -> Target:
-        return self.schema.targets[self.entity]
-
-    @cached_property
-    def forms(self) -> dict[Place, pa.Schema | None]:
-        """The mappings whose messages Arrow can read."""
-        return {
-            place: plain_form(self.schema, place, self.readers) for place in self.schema.roots(self.entity)
-        }
-
-    def walk(self, place: Place) -> Walk:
-        """For the messages of one mapping."""
-        return Walk(self.schema, place, self.readers, self.filters, self.files)
 
     @cached_property
     def numbers(self) -> dict[Place, int]:
@@ -163,13 +144,14 @@ def by_place(values: Mapping[int, int] | Mapping[int, str], kind: str) -> Column
 
 
 def _stated(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[pa.RecordBatch]:
-    unusual: set[Place] = set()
+    given = (work.readers, work.filters, work.files)
+    readings = [Reading(work.schema, place, *given) for place in work.schema.roots(work.entity)]
     for batch in batches:
         for some in _slices(batch):
-            for place in work.schema.roots(work.entity):
-                ours = some.filter(_sent_to(some, place))
-                for rows, read in _read(ours, place, work, unusual):
-                    yield from _of_read(rows, read, work)
+            for reading in readings:
+                ours = some.filter(_sent_to(some, reading.place))
+                for piece, found in reading.in_pieces(ours):
+                    yield from _of_found(piece, found, work)
 
 
 def _sent_to(batch: pa.RecordBatch, place: Place) -> pa.Array:
@@ -185,70 +167,9 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, end - start)
 
 
-def _read(
-    batch: pa.RecordBatch, place: Place, work: _Work, unusual: set[Place]
-) -> Iterator[tuple[pa.RecordBatch, _Read]]:
-    """
-    What messages hold for one mapping: of many at once if they are plain, else of fewer, or by Python.
-
-    A mapping of whose messages no few are plain is noted as *unusual*, and not tried again.
-    """
-    for many in _pieces(batch, _PLAIN_AT_ONCE):
-        form = None if place in unusual else work.forms[place]
-        if form is None:
-            yield many, _read_by_python(many, place, work)
-            continue
-        found = _read_if_plain(many, place, work, form)
-        if found is not None or many.num_rows <= _FEW:
-            yield many, found or _read_by_python(many, place, work)
-            continue
-        few = [(each, _read_if_plain(each, place, work, form)) for each in _pieces(many, _FEW)]
-        if not any(found for _, found in few):
-            unusual.add(place)
-        for each, found in few:
-            yield each, found or _read_by_python(each, place, work)
-
-
-def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, size):
-        yield batch.slice(start, size)
-
-
-class _Read(NamedTuple):
-    """What the messages of a batch hold for one mapping, and that as columns."""
-
-    walk: Walk
-    columns: dict[Path, Columns]
-
-
-def _read_if_plain(batch: pa.RecordBatch, place: Place, work: _Work, form: pa.Schema) -> _Read | None:
-    """None if anything is unusual, an error in a record included."""
-    walk = work.walk(place)
-    root: Path = ((None, place),)
-    try:
-        nodes = plain_nodes(batch.column("data"), place, form, walk.numbered)
-        columns = read_columns(nodes, work.schema, None)
-    except Unusual:
-        return None
-    walk.nodes[root] = nodes
-    return None if columns.faults else _Read(walk, {root: columns})
-
-
-def _read_by_python(batch: pa.RecordBatch, place: Place, work: _Work) -> _Read:
-    walk = work.walk(place)
-    columns = ("message_identifier", "source_system", "source_entity", "options", "data")
-    for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in columns), strict=True)):
-        walk.read(Message(row, *values))
-    found: dict[Path, Columns] = {}
-    # A path is longer than the one above it, so parents come first.
-    for path in sorted(walk.nodes, key=len):
-        found[path] = read_columns(walk.nodes[path], work.schema, found.get(path[:-1]))
-    return _Read(walk, found)
-
-
-def _of_read(batch: pa.RecordBatch, read: _Read, work: _Work) -> Iterator[pa.RecordBatch]:
-    walk = read.walk
-    for path, columns in read.columns.items():
+def _of_found(batch: pa.RecordBatch, found: Found, work: _Work) -> Iterator[pa.RecordBatch]:
+    walk = found.walk
+    for path, columns in found.columns.items():
         nodes, rows = walk.nodes[path], _Rows(batch, work, path[-1][1])
         if work.schema.mapping(path[-1][1]).reference == work.entity:
             yield from rows.of_records(nodes, columns)
@@ -258,7 +179,7 @@ def _of_read(batch: pa.RecordBatch, read: _Read, work: _Work) -> Iterator[pa.Rec
             if work.schema.mapping(child).reference == work.entity:
                 some = [each for each in listings if each.child == child]
                 rows = _Rows(batch, work, child)
-                yield from rows.of_listings(some, walk.nodes[path], read.columns[path])
+                yield from rows.of_listings(some, walk.nodes[path], found.columns[path])
     if work.schema.mapping(walk.root).reference == work.entity:
         yield from _Rows(batch, work, walk.root).of_messages(walk, batch.num_rows)
 
@@ -270,7 +191,6 @@ class _Rows:
     batch: pa.RecordBatch
     work: _Work
     place: Place
-    parts: dict[str, pa.Array] = field(default_factory=dict)
 
     def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per record that was processed at all."""
@@ -352,9 +272,7 @@ class _Rows:
             ),
         }
         yield from self._made(unreadable, [END_OF_MESSAGE] * len(unreadable), rows, None)
-        systems, entities = self.batch.column("source_system"), self.batch.column("source_entity")
-        ours = pc.and_(pc.equal(systems, self.place.system), pc.equal(entities, self.place.entity))
-        is_refresh = pc.and_(ours, pc.fill_null(self.batch.column("refresh"), False))
+        is_refresh = pc.fill_null(self.batch.column("refresh"), False)
         read = [row for row in map(int, np.flatnonzero(np.asarray(is_refresh))) if row not in walk.unreadable]
         rows = {"operation": pa.array([REFRESH] * len(read), pa.string())}
         yield from self._made(read, [END_OF_MESSAGE] * len(read), rows, None)

@@ -53,7 +53,7 @@ class Tables:
     """
 
     def __init__(self, spark: SparkSession, folder: str | Path) -> None:
-        self.spark, self._folder, self._lock = spark, Path(folder), Lock()
+        self.spark, self._folder, self._lock = spark, Path(folder).resolve(), Lock()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._state = self._before = self._committed()
         self._forget_strays()
@@ -62,6 +62,10 @@ class Tables:
         """The table as it stands, what was not committed yet included; None if there is none."""
         found = self._state.tables.get(name)
         return self._read(found.parts, found.columns) if found else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is the table."""
+        return name in self._state.tables
 
     def append(self, name: str, rows: DataFrame | Made) -> DataFrame:
         """Write rows as a further part of a table; the part, as read back."""
@@ -120,7 +124,7 @@ class Tables:
         self._state = self._committed()
         # Nobody knows who still writes: a number is never given twice.
         self._state.next = written
-        self._forget_strays()
+        self._forget_strays(ignore_errors=True)
 
     def _committed(self) -> _State:
         current = self._folder / _CURRENT
@@ -136,6 +140,7 @@ class Tables:
             if isinstance(some, Made):
                 some.write(self._folder / part)
             else:
+                # Its number is new, so what is there already is from another of the sources.
                 some.write.mode("append").parquet(str(self._folder / part))
         columns = rows[0].columns if isinstance(rows[0], Made) else rows[0].schema
         self._state.tables[name] = _Table([*before, part], columns.json())
@@ -148,13 +153,17 @@ class Tables:
 
     def _read(self, parts: list[str], columns: str) -> DataFrame:
         # With its columns stated, Spark need not look into the files before it reads them.
-        reader = self.spark.read.schema(T.StructType.fromJson(json.loads(columns)))
+        # What workers wrote does not say that its dates are as they are written.
+        reader = self.spark.read.option("datetimeRebaseMode", "CORRECTED").schema(
+            T.StructType.fromJson(json.loads(columns))
+        )
         # Spark takes a path for a pattern.
         return reader.parquet(*(_PATTERN.sub(r"\\\1", str(self._folder / part)) for part in parts))
 
-    def _forget_strays(self) -> None:
+    def _forget_strays(self, *, ignore_errors: bool = False) -> None:
+        """Delete what no table has; after an error tasks may still write there, and the next time will do."""
         states = (self._state, self._before)
         kept = {part for state in states for each in state.tables.values() for part in each.parts}
         for part in (self._folder / _PARTS).glob("*/[0-9]*"):
             if str(part.relative_to(self._folder)) not in kept:
-                shutil.rmtree(part)
+                shutil.rmtree(part, ignore_errors)

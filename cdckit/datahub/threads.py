@@ -17,7 +17,17 @@ Result = TypeVar("Result")
 
 
 def at_once(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """What *work* gives for each item, in their order; the first error is raised when all have ended."""
+    """
+    What *work* gives for each item, in their order.
+
+    The jobs belong to the groups and have the tags of the caller's.  After an error nothing more is
+    begun; it is raised when what had begun has ended.
+    """
     with ThreadPoolExecutor(_THREADS) as pool:
-        # Jobs that are started in a thread belong to the groups and tags of the caller's.
-        return list(pool.map(inheritable_thread_target(spark)(work), items))
+        # Each with a copy of the caller's properties: Spark notes there what a thread is running.
+        begun = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
+        try:
+            return [each.result() for each in begun]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.mappings import EntityMapping, FieldType
-from cdckit.datahub.readers import Context, Filter, Reader, Record
+from cdckit.datahub.readers import Context, Filter, Reader, Record, parsed_options
 from cdckit.datahub.schema import Place, Schema
 from cdckit.datahub.statuses import Problem
 from cdckit.running import Ints
@@ -189,7 +188,7 @@ class Walk:
         return found
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
-        options = json.loads(message.options) if message.options else {}
+        options = parsed_options(message.options)
         return Context(message.identifier, message.system, message.entity, config, options, self.files)
 
     def _fit(self, nodes: Nodes, at: int, mapping: EntityMapping, message: Message) -> bool:
