@@ -348,3 +348,34 @@ def test_a_link_makes_what_is_missing_though_another_system_maps_it(refreshed: H
 def test_tables_have_the_same_columns_with_rows_as_without(refreshed: Hub, shapes: dict[str, str]) -> None:
     found = {name: question(refreshed).schema.simpleString() for name, question in QUESTIONS.items()}
     assert found == shapes
+
+
+def test_one_error_of_a_record_with_two_mappings_is_one_reject(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [{"reference": "k", "key": True}, {"reference": "n", "type": "integer"}]
+    mappings = [{"reference": "a", "fields": fields}, {"reference": "b", "fields": fields}]
+    hub = Hub(spark, schema({"reference": "*", "mappings": {"e": mappings}}), tmp_path)
+    hub.receive(records(spark, [{"entity": "e", "guid": "m", "data": [{"k": "1", "n": "x"}]}], at=AT))
+    hub.process(now=AT)
+    assert sorted(row["entity"] for row in rows_of(hub.log())) == ["a", "b"]
+    [reject] = rows_of(hub.rejects())
+    assert (reject["record"], reject["error_code"]) == ("1", "VALUE_INVALID")
+
+
+def test_a_message_that_names_no_system_may_have_none(spark: SparkSession, tmp_path: Path) -> None:
+    e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
+    hub = Hub(spark, schema({"reference": "shop", "mappings": {"e": [e]}}), tmp_path)
+    hub.receive(records(spark, [{"entity": "e"}, {"entity": "e", "system": "mill"}], at=AT))
+    hub.process(now=AT)
+    assert sorted(row["error_message"] for row in rows_of(hub.messages())) == [
+        "SYSTEM_NOT_FOUND: it names no source system, and the schema has none by default, *",
+        "SYSTEM_NOT_FOUND: the schema has no source system mill",
+    ]
+
+
+def test_a_hub_needs_a_schema_and_says_where_it_comes_from(spark: SparkSession, tmp_path: Path) -> None:
+    document: Any = SHOP
+    with pytest.raises(InvalidArgument, match=r"needs schema to be what datahub\.schema or .* it is 'dict'"):
+        Hub(spark, document, tmp_path)
+    retry: Any = 60
+    with pytest.raises(InvalidArgument, match=r"needs retry to be a datahub\.Retry; it is 60"):
+        Hub(spark, schema(SHOP), tmp_path, retry=retry)

@@ -14,7 +14,7 @@ from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import InvalidArgument, MissingColumns
-from cdckit.datahub import decode, files, records
+from cdckit.datahub import Hub, decode, files, records, schema
 from cdckit.datahub.members import members
 from cdckit.datahub.store import MESSAGE_SCHEMA, with_statuses
 from cdckit.identifiers import NAMESPACE
@@ -186,8 +186,10 @@ SOUND: dict[str, tuple[str, Row]] = {
 
 INVALID: dict[str, tuple[bytes | None, str]] = {
     "no value": (None, "the record has no value"),
-    "nothing": (b"", "{ is missing at character 0"),
-    "an array": (b'[{"entity": "e"}]', "{ is missing at character 0"),
+    "nothing": (b"", "it is empty"),
+    "nothing but space": (b" \n", "it is empty"),
+    "an array": (b'[{"entity": "e"}]', "it is no JSON object"),
+    "a byte order mark": (b'\xef\xbb\xbf{"entity": "e"}', "a byte order mark"),
     "cut off": (b'{"entity": "e"', "} is missing at character 14"),
     "two objects": (b'{"entity": "e"} {"entity": "e"}', "there is more after the object, at character 16"),
     "no UTF-8": (b'{"entity": "caf\xe9"}', "utf-8"),
@@ -289,11 +291,7 @@ def statuses(spark: SparkSession, messages: list[Row], stored: list[str] | None 
     """Status and data of each message, in the order in which they are given."""
     schema = decode(table(spark, [])).schema
     columns = [tuple(each.get(name) for name in schema.names) for each in messages]
-    known = (
-        None
-        if stored is None
-        else spark.createDataFrame([(each,) for each in stored], "message_identifier string")
-    )
+    known = None if stored is None else spark.createDataFrame([(each,) for each in stored], "identity string")
     found = rows_of(with_statuses(spark.createDataFrame(columns, schema), known))
     places = [(each["topic"], each["partition"], each["offset"]) for each in messages]
     return sorted(found, key=lambda row: places.index((row["topic"], row["partition"], row["offset"])))
@@ -330,6 +328,25 @@ def test_invalid_messages_have_no_identifier_and_are_not_each_others_second(spar
     found = rows_of(with_statuses(decode(table(spark, [b"{", b"{", b'{"entity": "e", "guid": "a"}']))))
     assert sorted(row["status"] for row in found) == [0, 22, 22]
     assert [row["value"] for row in found if row["status"] == 22] == [b"{", b"{"]
+
+
+def test_what_is_no_message_is_received_once_from_its_place(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder that is read again rejects nothing anew; other bytes from one place are another matter."""
+    (tmp_path / "in").mkdir()
+    for name, text in {"a.json": '{"entity": "e"}', "b.json": "{", "c.json": "{"}.items():
+        (tmp_path / "in" / name).write_text(text)
+    e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
+    hub = Hub(spark, schema({"reference": "*", "mappings": {"e": [e]}}), tmp_path / "hub")
+    received = [
+        sorted(row["status"] for row in rows_of(hub.receive(files(spark, tmp_path / "in")))) for _ in range(3)
+    ]
+    assert received == [[0, 22, 22], [5, 5, 5], [5, 5, 5]]
+    assert len(rows_of(hub.rejects())) == 2
+    statuses = [
+        [row["status"] for row in rows_of(hub.receive(records(spark, [text], at=AT)))]
+        for text in ("{", "[", "{")
+    ]
+    assert statuses == [[22], [22], [5]]
 
 
 # Records -------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.store import MESSAGE_SCHEMA, decode, with_statuses
+from cdckit.datahub.store import MESSAGE_SCHEMA, decode, identity, with_statuses
 from cdckit.datahub.tables import Tables
 from cdckit.errors import InvalidArgument
 from cdckit.merge import history_schema
@@ -48,7 +48,8 @@ class Hub:
         retry: When messages that wait are tried again, and when they are given up.
 
     Raises:
-        InvalidArgument: A mapping names a reader or a filter that is not given.
+        InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
+            *retry*.
 
     Cost: a run reads the new messages once for each target that they can bring records of, writes what
     they say, looks at the guids and links of all statements, and merges the entities that are touched.
@@ -97,6 +98,11 @@ class Hub:
         files: str | Path | None = None,
         retry: Retry | None = None,
     ) -> None:
+        if not isinstance(schema, Schema):
+            needed = "what datahub.schema or datahub.read_schema returns"
+            raise InvalidArgument("Hub", "schema", needed, type(schema).__name__)
+        if not isinstance(retry, Retry | None):
+            raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
         self.schema = schema
         self._spark, self._tables = spark, Tables(spark, tables)
         self._readers, self._filters = {**READERS, **(readers or {})}, dict(filters or {})
@@ -121,9 +127,9 @@ class Hub:
             MissingColumns, WrongColumnType: *records* is not a table of records.
         """
         with self._atomic():
-            stored = self._received()
-            kept = stored.where(F.col("status") == int(Status.NOT_PROCESSED))
-            part = self._tables.append(INBOX, with_statuses(decode(records), kept))
+            kept = self._received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+            known = kept.select(identity().alias("identity"))
+            part = self._tables.append(INBOX, with_statuses(decode(records), known))
         return part.select(
             "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description"
         )
@@ -150,9 +156,9 @@ class Hub:
 
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
         """
-        Read messages again, by the schema as it is now; with the same schema nothing changes.
+        Read messages again, by the schema as it is now; with the same schema no table of theirs changes.
 
-        Messages that were given up are given a new chance.
+        Messages that were given up are given a new chance; attempts are counted anew.
 
         Args:
             messages: The identifiers.
@@ -201,7 +207,14 @@ class Hub:
         return with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
 
     def log(self) -> DataFrame:
-        """One row per record and mapping of the processed messages: what it came to (see `record_log`)."""
+        """
+        What became of each record of the processed messages.
+
+        Returns:
+            One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
+            for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`Problem`),
+            `error_description`, `guid`.
+        """
         return self._log().drop("raw", "number")
 
     def rejects(self) -> DataFrame:
@@ -210,7 +223,8 @@ class Hub:
 
         Returns:
             One row per message or record in error: the columns of a record, `message_identifier`,
-            `record`, `error_code`, `error_description`.  `value` is the message as it came if it is no
+            `record`, `error_code`, `error_description`.  The same error of one record in several mappings is
+            one row.  `value` is the message as it came if it is no
             message at all; else the JSON text of the record, or of all the message's data where the
             error was found only beside other records, or is one of the whole message.
         """
@@ -231,7 +245,15 @@ class Hub:
         return self._run(None).changes(self._target(entity, export=False))
 
     def exports(self, entity: str) -> DataFrame:
-        """The records of an export target, each an insert or a delete (see `export_rows`)."""
+        """
+        The records of an export target, each an insert or a delete.
+
+        An export hands on what each record says, and merges nothing: priorities do not count, a record
+        with some of the fields replaces one with others, and a refresh deletes nothing.
+
+        Returns:
+            One row per record that is applied (see `cdckit.datahub.exports.export_rows`).
+        """
         target = self._target(entity, export=True)
         return export_rows(self.schema, target, self._run(None).applied(target))
 

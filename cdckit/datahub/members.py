@@ -32,6 +32,10 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     >>> members('{"a": 1.10, "b": [1.10]}')
     ({'a': 1.1, 'b': [1.1]}, {'a': '1.10', 'b': '[1.10]'})
     """
+    if text.startswith("\ufeff"):
+        raise ValueError("a byte order mark stands before the object")
+    if text[_skipped(text, 0) :][:1] != "{":
+        raise ValueError("it is no JSON object" if text.strip() else "it is empty")
     at = _past(text, 0, "{")
     values: dict[str, Any] = {}
     texts: dict[str, str] = {}

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.arguments import require_instant
 from cdckit.datahub.existence import STATEMENT_KEY, with_statement_key
+from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Problem, Status
@@ -147,7 +148,9 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
     known = F.lit(False)
     for reference, each in schema.systems.items():
         known = known | ((system == reference) & entity.isin(list(each.mappings)))
-    no_system = F.concat(F.lit("SYSTEM_NOT_FOUND: the schema has no source system "), system)
+    no_default = F.lit("SYSTEM_NOT_FOUND: it names no source system, and the schema has none by default, *")
+    named = F.concat(F.lit("SYSTEM_NOT_FOUND: the schema has no source system "), system)
+    no_system = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(named)
     no_entity = F.concat(
         F.lit("ENTITY_NOT_FOUND: the source system "), system, F.lit(" has no source entity "), entity
     )
@@ -249,7 +252,7 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
     place = ("key", "topic", "partition", "offset", F.col("message_timestamp").alias("timestamp"))
     record = ("timestampType", F.lit(0)), ("headers", F.lit(None).cast(RECORD_SCHEMA["headers"].dataType))
     error = ("error_code", "error_description")
-    invalid = received.where(F.col(error[0]).isNotNull()).select(
+    invalid = received.where(F.col("status") == int(Status.MESSAGE_INVALID)).select(
         *place, "value", F.lit(None).cast("string").alias("message_identifier"),
         F.lit(None).cast("string").alias("record"), *error,
     )  # fmt: skip
@@ -259,6 +262,8 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
     faulty = log.where(F.col("outcome") == str(Outcome.ERROR)).select(
         "message_identifier", "record", "raw", *error
     )
+    # Two mappings of a record may find the same wrong.
+    faulty = faulty.distinct()
     found = faulty.join(stored, "message_identifier").withColumn(
         "value", F.encode(F.coalesce("raw", "data"), "utf-8")
     )

@@ -389,11 +389,35 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
     The schema that documents describe, one per source system.
 
     Args:
-        documents: JSON documents as dictionaries: `reference` (the system's name; `*` is the one of
-            messages that name none) and `mappings`, by source entity a list of targets.
+        documents: JSON documents as dictionaries, one for each source system.  Whatever is not listed here
+            is refused; `name` and `description` may stand everywhere, and mean nothing.
+
+            A system: `reference` (`*` is the one of messages that name none), `mappings` (by source
+            entity a list of mappings).
+
+            A mapping: `reference` (the target), `fields`, `priority` (0; the greater is heard),
+            `messageReader` ("json", "csv", "file", or one that the hub is given) with
+            `messageReaderConfig`, `messageFilters` (names, or objects of `name` and `config`); `unique`,
+            with `uniqueIdentifier` and `uniqueSequence`, the key fields that hold the message and the
+            number of the record; `export`, `exportIdentifier`, `exportStandardFields`.
+
+            A field: `reference` (in the target), `sourceReference` (in the record; the same), `type`
+            (text; the others are number, double, smallint, integer, bigint, decimal, date, timestamp,
+            boolean, link, children), `length` (of a text), `scale` and `precision` (of a decimal: digits
+            in all, and after the point), `key` (true, or the name of an alternative key), `priority`.
+
+            A link: `linkEntity` (a source entity of the same system, else a target), `linkKey` (its key
+            fields, by their names there), `sourceLinkKey` (the same in this record), `autocreate`.
+
+            Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
+            `childSequence` (its field that is to hold the number in the list).
 
     Returns:
         A value to be given to a hub.
+
+    Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
+    is cut.  Of a key of several fields one may be null, not all.  A link leads to whatever was ever
+    spoken of, deleted or not; so `autocreate` revives nobody.
 
     Raises:
         InvalidSchema: A document cannot be followed; the error names the path in it.

@@ -187,35 +187,41 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
 
     Args:
         decoded: One row per record, as `decode` returns them.
-        stored: The identifiers (`message_identifier`) of the messages that were received before.
+        stored: The `identity` of what was received before.
 
     Returns:
         The same rows and `status`: 0, not processed; 5, previously received, for the second message with
-        an identifier in the order of arrival, which loses its data; 22, message invalid.
+        an identifier in the order of arrival, which loses its data; 22, message invalid.  The same bytes
+        from the same place, as of a file that is read again, are received once too if they are no message.
 
-    Cost: one shuffle by identifier.
+    Cost: one shuffle by identity.
 
     Source:
         Data hub, section on messages that are received twice.
     """
-    order = Window.partitionBy("message_identifier").orderBy(
-        "message_timestamp", "topic", "partition", "offset"
-    )
-    invalid = F.col(ERROR_CODE).isNotNull()
-    repeated = ~invalid & (F.row_number().over(order) > 1)
+    decoded = decoded.withColumn("identity", identity())
+    order = Window.partitionBy("identity").orderBy("message_timestamp", "topic", "partition", "offset")
+    repeated = F.row_number().over(order) > 1
     if stored is not None:
-        known = stored.select("message_identifier").distinct().withColumn("known", F.lit(True))
-        decoded = decoded.join(known, "message_identifier", "left")
+        known = stored.select("identity").distinct().withColumn("known", F.lit(True))
+        decoded = decoded.join(known, "identity", "left")
         repeated = repeated | F.coalesce("known", F.lit(False))
     status = (
-        F.when(invalid, int(Status.MESSAGE_INVALID))
-        .when(repeated, int(Status.PREVIOUSLY_RECEIVED))
+        F.when(repeated, int(Status.PREVIOUSLY_RECEIVED))
+        .when(F.col(ERROR_CODE).isNotNull(), int(Status.MESSAGE_INVALID))
         .otherwise(int(Status.NOT_PROCESSED))
     )
     kept: Column = F.when(F.col("status") == int(Status.NOT_PROCESSED), F.col("data"))
     said = decoded.withColumn("status", status).withColumn("data", kept).select(*_DECODED.names, "status")
     # A run reads the messages of one entity after the other: side by side they are found faster.
     return said.sortWithinPartitions("source_system", "source_entity")
+
+
+def identity() -> Column:
+    """What the same message has each time that it comes; of what is no message its place and its bytes."""
+    place = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
+    digest = F.coalesce(F.sha2("value", 256), F.lit(""))
+    return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))
 
 
 def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *, at: datetime) -> DataFrame:
