@@ -11,6 +11,7 @@ import pytest
 from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from suites import suite
 
 import cdckit.datahub.runs
 from cdckit import InvalidArgument
@@ -379,3 +380,13 @@ def test_a_hub_needs_a_schema_and_says_where_it_comes_from(spark: SparkSession, 
     retry: Any = 60
     with pytest.raises(InvalidArgument, match=r"needs retry to be a datahub\.Retry; it is 60"):
         Hub(spark, schema(SHOP), tmp_path, retry=retry)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
+def test_the_tables_of_a_hub_meet_the_suites(played: Played, refreshed: Hub) -> None:
+    for hub, targets in ((played.hub, ["customer", "order"]), (refreshed, list(refreshed.schema.families))):
+        messages = hub.messages().toPandas()
+        assert len(messages)
+        assert suite("messages")(messages) == []
+        for entity in targets:
+            assert suite("history")(hub.history(entity).drop("field_provenance").toPandas()) == []

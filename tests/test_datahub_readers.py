@@ -22,9 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
 from cdckit.datahub.columns import _guids
 from cdckit.datahub.readers import READERS
-from cdckit.datahub.schema import Place
 from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
 from cdckit.datahub.store import MESSAGE_SCHEMA
+from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Walk
 from cdckit.identifiers import NAMESPACE
 

@@ -3,75 +3,86 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from suites import SUITES, suite
 
 # Great Expectations imports modules that Python deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-SUITE = Path(__file__).parents[1] / "expectations" / "history.json"
 KETTLE = "e5d2e9d5-3392-53e3-8df4-cbded0d4a616"
 MUG = "a65abe9f-159f-5330-9be6-4efddd5ebcf5"
 
-# One entity with two versions, the second one open.
-GOOD = [
-    (KETTLE, "2024-01-01", "2024-01-02", False, "m1"),
-    (KETTLE, "2024-01-02", None, True, "m2"),
-]
-# By the place of the expectation in the suite: a row that breaks it and no other.
-BREAKS = {
-    0: (None, "2024-01-01", None, False, "m1"),
-    1: ("7", "2024-01-01", None, False, "m1"),
-    2: (MUG, None, None, False, "m1"),
-    3: (KETTLE, "2024-01-02", None, False, "m3"),
-    4: (MUG, "2024-01-02", "2024-01-02", False, "m1"),
-    5: (MUG, "2024-01-01", None, None, "m1"),
-    6: (MUG, "2024-01-01", None, False, None),
+Row = tuple[Any, ...]
+
+COLUMNS = {
+    "history": ["guid", "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator", "source_message"],
+    "messages": [
+        "message_identifier", "message_timestamp", "effective_timestamp", "status", "error_message",
+        "attempts", "next_attempt_timestamp",
+    ],
+}  # fmt: skip
+GOOD: dict[str, list[Row]] = {
+    # One entity with two versions, the second one open.
+    "history": [
+        (KETTLE, "2024-01-01", "2024-01-02", False, "m1"),
+        (KETTLE, "2024-01-02", None, True, "m2"),
+    ],
+    "messages": [
+        ("m1", "2024-01-02", "2024-01-01", 10, None, 1, None),
+        ("m2", "2024-01-02", "2024-01-01", 0, None, 0, None),
+        ("m3", "2024-01-02", "2024-01-01", 1, "waits", 2, "2024-01-03"),
+        ("m4", "2024-01-02", "2024-01-01", 25, "KEY_MISSING", 1, None),
+    ],
 }
+# By the place of the expectation in the suite: a row that breaks it and no other.
+BREAKS: dict[str, dict[int, Row]] = {
+    "history": {
+        0: (None, "2024-01-01", None, False, "m1"),
+        1: ("7", "2024-01-01", None, False, "m1"),
+        2: (MUG, None, None, False, "m1"),
+        3: (KETTLE, "2024-01-02", None, False, "m3"),
+        4: (MUG, "2024-01-02", "2024-01-02", False, "m1"),
+        5: (MUG, "2024-01-01", None, None, "m1"),
+        6: (MUG, "2024-01-01", None, False, None),
+    },
+    "messages": {
+        0: (None, "2024-01-02", "2024-01-01", 10, None, 1, None),
+        1: ("m1", "2024-01-02", "2024-01-01", 10, None, 1, None),
+        2: ("m5", None, "2024-01-01", 10, None, 1, None),
+        3: ("m5", "2024-01-02", None, 10, None, 1, None),
+        4: ("m5", "2024-01-02", "2024-01-01", 22, "no message", 1, None),
+        5: ("m5", "2024-01-02", "2024-01-01", 10, None, -1, None),
+        6: ("m5", "2024-01-02", "2024-01-01", 1, "waits", 1, None),
+        7: ("m5", "2024-01-02", "2024-01-01", 10, None, 1, "2024-01-03"),
+        8: ("m5", "2024-01-02", "2024-01-01", 26, None, 1, None),
+        9: ("m5", "2024-01-02", "2024-01-01", 0, "what?", 0, None),
+    },
+}
+CASES = [(name, place) for name, rows in BREAKS.items() for place in rows]
 
 
-def table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    names = ["guid", "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator", "source_message"]
-    frame = pd.DataFrame(rows, columns=names)
-    for name in names[1:3]:
-        frame[name] = pd.to_datetime(frame[name], utc=True)
+def table(name: str, rows: list[Row]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=COLUMNS[name])
+    for column in frame.columns:
+        if column.endswith("_timestamp"):
+            frame[column] = pd.to_datetime(frame[column], utc=True)
     return frame
 
 
-@pytest.fixture(scope="module")
-def broken() -> Callable[[pd.DataFrame], list[int]]:
-    """Which of the suite's expectations a table breaks, by their places."""
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations as gx
-
-    context = gx.get_context(mode="ephemeral")
-    suite = context.suites.add(gx.ExpectationSuite(**json.loads(SUITE.read_text())))
-    asset = context.data_sources.add_pandas("memory").add_dataframe_asset("history")
-    batch = asset.add_batch_definition_whole_dataframe("all")
-    order = [(each.expectation_type, each.configuration.kwargs.get("column")) for each in suite.expectations]
-
-    def validate(frame: pd.DataFrame) -> list[int]:
-        done = batch.get_batch({"dataframe": frame}).validate(suite)
-        failed = [each.expectation_config for each in done.results if not each.success]
-        return [order.index((each.type, each.kwargs.get("column"))) for each in failed]
-
-    monkeypatch.undo()
-    return validate
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_good_table_passes(name: str) -> None:
+    assert suite(name)(table(name, GOOD[name])) == []
 
 
-def test_a_good_history_passes(broken: Callable[[pd.DataFrame], list[int]]) -> None:
-    assert broken(table(GOOD)) == []
-
-
-@pytest.mark.parametrize("place", BREAKS)
-def test_each_expectation_can_fail_alone(broken: Callable[[pd.DataFrame], list[int]], place: int) -> None:
-    assert broken(table([*GOOD, BREAKS[place]])) == [place]
+@pytest.mark.parametrize(("name", "place"), CASES)
+def test_each_expectation_can_fail_alone(name: str, place: int) -> None:
+    assert suite(name)(table(name, [*GOOD[name], BREAKS[name][place]])) == [place]
 
 
 def test_no_expectation_is_without_a_row_that_breaks_it() -> None:
-    assert list(BREAKS) == list(range(len(json.loads(SUITE.read_text())["expectations"])))
+    for path in SUITES.glob("*.json"):
+        stated = json.loads(path.read_text())["expectations"]
+        assert list(BREAKS[path.stem]) == list(range(len(stated)))

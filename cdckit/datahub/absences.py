@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
-from cdckit.datahub.schema import Place, Schema
+from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
     DELETE,
@@ -21,6 +21,7 @@ from cdckit.datahub.statements import (
     by_place,
     place_numbers,
 )
+from cdckit.datahub.targets import Place
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM
 from cdckit.schemas import quoted
 

@@ -6,8 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdckit.changes import ABSENT
-from cdckit.datahub.schema import Schema, Target
+from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
+from cdckit.datahub.targets import Target
 
 
 def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
-from cdckit.datahub.schema import KeyPlan, Schema
+from cdckit.datahub.plans import KeyPlan
+from cdckit.datahub.schema import Schema
 from cdckit.datahub.statuses import Problem
 from cdckit.datahub.walk import Fault, Nodes
 from cdckit.identifiers import names, uuid5

@@ -10,7 +10,8 @@ import pyarrow as pa
 from cdckit.datahub.columns import Columns, read_columns
 from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.schema import Place, Schema
+from cdckit.datahub.schema import Schema
+from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Path, Walk
 
 _MANY, _FEW = 1 << 12, 1 << 8

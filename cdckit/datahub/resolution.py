@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import LINK
-from cdckit.datahub.schema import Place, Schema, Target
+from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import AUTOCREATE, UPSERT, place_numbers
 from cdckit.datahub.statuses import Problem
+from cdckit.datahub.targets import Place, Target
 from cdckit.datahub.weak import entities_by_claims, with_weak_guids
 from cdckit.identifiers import guid
 from cdckit.schemas import quoted

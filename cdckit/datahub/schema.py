@@ -4,85 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import types as T
-
 from cdckit.datahub.documents import InvalidSchema, source_system
 from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
+from cdckit.datahub.plans import KeyPlan, Planner, with_inner
+from cdckit.datahub.targets import Place, Target
 from cdckit.errors import InvalidArgument
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a mapping stands: its system, its source entity, and which of that entity's targets it is."""
-
-    system: str
-    entity: str
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.system}:mappings.{self.entity}[{self.index}]"
-
-
-@dataclass(frozen=True)
-class KeyPart:
-    """One field of a key that a link looks up: read from the record, or a link itself."""
-
-    field: str
-    type: FieldType
-    source: str | None
-    inner: KeyPlan | None = None
-
-
-@dataclass(frozen=True)
-class KeyPlan:
-    """How the key of a linked entity is put together from a record."""
-
-    entity: str
-    parts: tuple[KeyPart, ...]
-    whole: bool
-    """The parts are the key that every mapping of the entity has: its guid can be computed."""
-    autocreate: bool
-    mapping: Place | None
-    """The mapping that translated the names; None where the target's own are used."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A target entity: its fields, its keys, and the mappings that write it."""
-
-    entity: str
-    fields: Mapping[str, FieldType]
-    alternatives: tuple[tuple[str, ...], ...]
-    mappings: Mapping[Place, EntityMapping]
-    export: bool
-
-    @property
-    def strict(self) -> bool:
-        """Whether every mapping finds its entities by the same key: then the key gives the guid."""
-        return len(self.alternatives) == 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The fields that are part of a key, in the order of the fields."""
-        named = {name for alternative in self.alternatives for name in alternative}
-        return tuple(name for name in self.fields if name in named)
-
-    @property
-    def data(self) -> T.StructType:
-        """The type of the business fields."""
-        return T.StructType([T.StructField(name, kind.spark) for name, kind in self.fields.items()])
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """The fields that lead to other entities."""
-        return tuple(name for name, kind in self.fields.items() if kind.name == LINK)
 
 
 class Schema:
@@ -151,16 +83,11 @@ class Schema:
         """A text that is another one for another schema."""
         return sha256(repr(self.systems).encode()).hexdigest()
 
-    @property
-    def has_links(self) -> bool:
-        """Whether any record may have to wait."""
-        return bool(self._plans)
-
     @cached_property
     def looked_up(self) -> dict[str, set[tuple[str, ...]]]:
         """For each target the sets of key fields by which links look it up other than by its guid."""
         found: dict[str, set[tuple[str, ...]]] = {}
-        for plan in _all_plans(self._plans.values()):
+        for plan in with_inner(self._plans.values()):
             if not plan.whole:
                 found.setdefault(plan.entity, set()).add(tuple(part.field for part in plan.parts))
         return found
@@ -189,8 +116,9 @@ class Schema:
 
     @cached_property
     def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
+        planner = Planner(self.systems, self.targets)
         return {
-            (place, field.reference): self._key_plan(place, field, field.source_link_key, ())
+            (place, field.reference): planner.plan(place, field)
             for place in self.places()
             for field in self.mapping(place).columns
             if field.type.name == LINK
@@ -227,89 +155,6 @@ class Schema:
         sorted_keys = (tuple(sorted(each, key=order.__getitem__)) for each in keys.values())
         alternatives = tuple(sorted(sorted_keys, key=lambda names: [order[name] for name in names]))
         return Target(entity, fields, alternatives, mappings, next(iter(mappings.values())).export)
-
-    def _key_plan(
-        self,
-        place: Place,
-        field: FieldMapping,
-        sources: tuple[str, ...],
-        above: tuple[tuple[Place, str], ...],
-    ) -> KeyPlan:
-        """The plan, where the record has the link's source fields under the names *sources*."""
-        path = f"{place}.{field.reference}"
-        if (place, field.reference) in above:
-            raise InvalidSchema(
-                f"{path}.linkKey", "of fields that do not lead back to this link", field.link_key
-            )
-        assert field.link_entity is not None
-        named = dict(zip(field.link_key, sources, strict=True))
-        translators = self.systems[place.system].mappings.get(field.link_entity)
-        if not translators:
-            return self._plan_by_target(place, field, named)
-        there = Place(place.system, field.link_entity, 0)
-        target = self.targets[translators[0].reference]
-        parts, used = [], set()
-        for each in translators[0].columns:
-            if each.reference not in target.keys:
-                continue
-            direct = named.get(each.source)
-            if each.type.name == LINK and direct is None:
-                inner = [name for name in each.source_link_key if name in named]
-                if len(inner) == len(each.source_link_key) and inner:
-                    given = tuple(named[name] for name in each.source_link_key)
-                    plan = self._key_plan(there, each, given, (*above, (place, field.reference)))
-                    parts.append(KeyPart(each.reference, each.type, None, plan))
-                    used.update(inner)
-            elif direct is not None:
-                parts.append(KeyPart(each.reference, each.type, direct))
-                used.add(each.source)
-        return self._finished(place, field, target, parts, used, there)
-
-    def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
-        path = f"{place}.{field.reference}"
-        assert field.link_entity is not None
-        if field.link_entity not in self.targets:
-            needed = f"an entity among {', '.join(sorted(self.targets))}"
-            raise InvalidSchema(f"{path}.linkEntity", needed, field.link_entity)
-        target = self.targets[field.link_entity]
-        parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
-        return self._finished(place, field, target, parts, {part.field for part in parts}, None)
-
-    def _finished(
-        self,
-        place: Place,
-        field: FieldMapping,
-        target: Target,
-        parts: list[KeyPart],
-        used: set[str],
-        there: Place | None,
-    ) -> KeyPlan:
-        path = f"{place}.{field.reference}"
-        unknown = [name for name in field.link_key if name not in used]
-        if unknown:
-            needed = f"of key fields of {target.entity}, which are {', '.join(target.keys) or 'none'}"
-            raise InvalidSchema(f"{path}.linkKey", needed, unknown)
-        if target.export:
-            raise InvalidSchema(f"{path}.linkEntity", "an entity that is not exported", target.entity)
-        order = list(target.fields)
-        parts.sort(key=lambda part: order.index(part.field))
-        fields = tuple(part.field for part in parts)
-        if field.key is not None and fields not in target.alternatives:
-            needed = f"all of a key of {target.entity}, the link being a key itself"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
-        whole = target.strict and fields == target.alternatives[0]
-        weak = not self.targets[self.mapping(place).reference].strict
-        if field.key is not None and weak and not whole:
-            needed = f"the one whole key of {target.entity}, the link being part of a weak key"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
-        if any(part.inner and not part.inner.whole for part in parts):
-            needed = "of fields that lead on by whole keys of entities with one key"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
-        if field.autocreate and not whole:
-            raise InvalidSchema(
-                f"{path}.autocreate", f"with the one whole key of {target.entity}", field.link_key
-            )
-        return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
 
     def _require_sound_links(self) -> None:
         links_in_keys: dict[str, set[str]] = {name: set() for name in self.targets}
@@ -461,9 +306,3 @@ def read_schema(folder: str | Path) -> Schema:
                 raise InvalidSchema(f"{file.name}: {error.path}", error.needed, error.found) from None
             raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None
     return Schema(documents)
-
-
-def _all_plans(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
-    for plan in plans:
-        yield plan
-        yield from _all_plans(part.inner for part in plan.parts if part.inner)

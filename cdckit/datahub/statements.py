@@ -21,7 +21,8 @@ from cdckit.datahub.columns import Columns
 from cdckit.datahub.members import as_json, storable
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.reading import Found, Reading
-from cdckit.datahub.schema import Place, Schema, Target
+from cdckit.datahub.schema import Schema
+from cdckit.datahub.targets import Place, Target
 from cdckit.datahub.walk import Listing, Nodes, Walk
 from cdckit.workers import Made
 

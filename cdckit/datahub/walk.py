@@ -11,8 +11,9 @@ import pyarrow as pa
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.mappings import EntityMapping, FieldType
 from cdckit.datahub.readers import Context, Filter, Reader, Record, parsed_options
-from cdckit.datahub.schema import Place, Schema
+from cdckit.datahub.schema import Schema
 from cdckit.datahub.statuses import Problem
+from cdckit.datahub.targets import Place
 from cdckit.running import Ints
 
 _Count = TypeVar("_Count", int, Ints)

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.columns import LOOKED_UP
-from cdckit.datahub.schema import Target
 from cdckit.datahub.statements import DELETE, UPSERT
+from cdckit.datahub.targets import Target
 from cdckit.identifiers import uuid5
 
 _TYPE = "claims array<string>, registers boolean, guid string, several boolean"

@@ -1,0 +1,135 @@
+"""Key plans: how the key by which a link finds its entity is put together from a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cdckit.datahub.documents import InvalidSchema
+from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, SourceSystem
+from cdckit.datahub.targets import Place, Target
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One field of a key that a link looks up: read from the record, or a link itself."""
+
+    field: str
+    type: FieldType
+    source: str | None
+    inner: KeyPlan | None = None
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """How the key of a linked entity is put together from a record."""
+
+    entity: str
+    parts: tuple[KeyPart, ...]
+    whole: bool
+    """The parts are the key that every mapping of the entity has: its guid can be computed."""
+    autocreate: bool
+    mapping: Place | None
+    """The mapping that translated the names; None where the target's own are used."""
+
+
+class Planner:
+    """Makes the key plans of the links of these systems; raises `InvalidSchema` for a link that has none."""
+
+    def __init__(self, systems: Mapping[str, SourceSystem], targets: Mapping[str, Target]) -> None:
+        self._systems, self._targets = systems, targets
+
+    def plan(self, place: Place, field: FieldMapping) -> KeyPlan:
+        """The plan of the link *field* of the mapping at *place*."""
+        return self._plan(place, field, field.source_link_key, ())
+
+    def _plan(
+        self,
+        place: Place,
+        field: FieldMapping,
+        sources: tuple[str, ...],
+        above: tuple[tuple[Place, str], ...],
+    ) -> KeyPlan:
+        """The plan, where the record has the link's source fields under the names *sources*."""
+        path = f"{place}.{field.reference}"
+        if (place, field.reference) in above:
+            raise InvalidSchema(
+                f"{path}.linkKey", "of fields that do not lead back to this link", field.link_key
+            )
+        assert field.link_entity is not None
+        named = dict(zip(field.link_key, sources, strict=True))
+        translators = self._systems[place.system].mappings.get(field.link_entity)
+        if not translators:
+            return self._plan_by_target(place, field, named)
+        there = Place(place.system, field.link_entity, 0)
+        target = self._targets[translators[0].reference]
+        parts, used = [], set()
+        for each in translators[0].columns:
+            if each.reference not in target.keys:
+                continue
+            direct = named.get(each.source)
+            if each.type.name == LINK and direct is None:
+                inner = [name for name in each.source_link_key if name in named]
+                if len(inner) == len(each.source_link_key) and inner:
+                    given = tuple(named[name] for name in each.source_link_key)
+                    plan = self._plan(there, each, given, (*above, (place, field.reference)))
+                    parts.append(KeyPart(each.reference, each.type, None, plan))
+                    used.update(inner)
+            elif direct is not None:
+                parts.append(KeyPart(each.reference, each.type, direct))
+                used.add(each.source)
+        return self._finished(place, field, target, parts, used, there)
+
+    def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
+        path = f"{place}.{field.reference}"
+        assert field.link_entity is not None
+        if field.link_entity not in self._targets:
+            needed = f"an entity among {', '.join(sorted(self._targets))}"
+            raise InvalidSchema(f"{path}.linkEntity", needed, field.link_entity)
+        target = self._targets[field.link_entity]
+        parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
+        return self._finished(place, field, target, parts, {part.field for part in parts}, None)
+
+    def _finished(
+        self,
+        place: Place,
+        field: FieldMapping,
+        target: Target,
+        parts: list[KeyPart],
+        used: set[str],
+        there: Place | None,
+    ) -> KeyPlan:
+        path = f"{place}.{field.reference}"
+        unknown = [name for name in field.link_key if name not in used]
+        if unknown:
+            needed = f"of key fields of {target.entity}, which are {', '.join(target.keys) or 'none'}"
+            raise InvalidSchema(f"{path}.linkKey", needed, unknown)
+        if target.export:
+            raise InvalidSchema(f"{path}.linkEntity", "an entity that is not exported", target.entity)
+        order = list(target.fields)
+        parts.sort(key=lambda part: order.index(part.field))
+        fields = tuple(part.field for part in parts)
+        if field.key is not None and fields not in target.alternatives:
+            needed = f"all of a key of {target.entity}, the link being a key itself"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
+        whole = target.strict and fields == target.alternatives[0]
+        [own] = [each for each in self._targets.values() if place in each.mappings]
+        weak = not own.strict
+        if field.key is not None and weak and not whole:
+            needed = f"the one whole key of {target.entity}, the link being part of a weak key"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
+        if any(part.inner and not part.inner.whole for part in parts):
+            needed = "of fields that lead on by whole keys of entities with one key"
+            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
+        if field.autocreate and not whole:
+            raise InvalidSchema(
+                f"{path}.autocreate", f"with the one whole key of {target.entity}", field.link_key
+            )
+        return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
+
+
+def with_inner(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
+    """The plans, each with those of the links in its key."""
+    for plan in plans:
+        yield plan
+        yield from with_inner(part.inner for part in plan.parts if part.inner)
