@@ -312,18 +312,18 @@ def test_of_one_reference_there_is_one_document() -> None:
 TEXT_NUMBER: Document = {"reference": "number", "key": True}
 
 DIFFERING: dict[str, tuple[Document, Document, str]] = {
-    "another type": (KEY, TEXT_NUMBER, ".number.type"),
+    "another type": (KEY, TEXT_NUMBER, ".fields[1].type"),
     "a decimal of other measures": (
         {"reference": "number", "type": "decimal", "scale": 4, "precision": 2, "key": True},
         {"reference": "number", "type": "decimal", "scale": 5, "precision": 2, "key": True},
-        ".number.type",
+        ".fields[1].type",
     ),
     "a text where there is a link": (
         link("number", "product", "number"),
         {"reference": "number"},
-        ".number.type",
+        ".fields[1].type",
     ),
-    "another spelling": (TEXT_NUMBER, {"reference": "Number", "key": True}, ".Number"),
+    "another spelling": (TEXT_NUMBER, {"reference": "Number", "key": True}, ".fields[1]"),
 }
 
 
@@ -411,7 +411,7 @@ def test_a_link_that_cannot_be_followed_is_refused(name: str) -> None:
         letter=[letter],
         order=[target("order", KEY, field)],
     )
-    assert refused(document).path == f"*:mappings.order[0].x{path}"
+    assert refused(document).path == f"*:mappings.order[0].fields[1]{path}"
 
 
 def test_a_link_names_the_target_where_its_system_has_no_such_source_entity() -> None:
@@ -421,7 +421,7 @@ def test_a_link_names_the_target_where_its_system_has_no_such_source_entity() ->
     plan = found.key_plan(place, found.mapping(place).fields[1])
     assert (plan.entity, plan.whole, plan.mapping) == ("customer", True, None)
     wrong = system("a", order=[target("order", KEY, link("x", "customer", "nr"))])
-    assert refused(wrong, system("b", client=[CUSTOMER])).path == "a:mappings.order[0].x.linkKey"
+    assert refused(wrong, system("b", client=[CUSTOMER])).path == "a:mappings.order[0].fields[1].linkKey"
 
 
 def test_a_link_may_name_the_source_fields_of_a_link_in_the_linked_key() -> None:
@@ -442,7 +442,7 @@ def test_an_inner_link_needs_all_its_fields() -> None:
     )
     report = target("report", KEY, link("visit", "visit", "country", "day"))
     error = refused(system(site=[SITE], visit=[visit], report=[report]))
-    assert error.path == "*:mappings.report[0].visit.linkKey"
+    assert error.path == "*:mappings.report[0].fields[1].linkKey"
 
 
 def test_keys_do_not_lead_back_to_themselves() -> None:
@@ -455,7 +455,7 @@ def test_keys_do_not_lead_back_to_themselves() -> None:
 def test_a_link_does_not_look_itself_up() -> None:
     """The key of b is read from the link in b, which is read from the key of a, which is read from ..."""
     a, b = target("a", ID, link("b", "b", "id", key=True)), target("b", ID, link("a", "a", "id", key=True))
-    assert refused(system(a=[a], b=[b])).path == "*:mappings.a[0].b.linkKey"
+    assert refused(system(a=[a], b=[b])).path == "*:mappings.a[0].fields[1].linkKey"
 
 
 def test_links_that_are_no_keys_may_lead_in_a_circle() -> None:
@@ -497,24 +497,24 @@ def test_children_that_cannot_be_followed_are_refused(name: str) -> None:
         note=[target("note", TEXT_NUMBER, link("order", "order", "number"))],
         letter=[target("letter", link("order", "order", "number", key=True), export=True)],
     )
-    assert refused(document).path == f"*:mappings.order[0].lines{path}"
+    assert refused(document).path == f"*:mappings.order[0].fields[1]{path}"
 
 
 def test_a_child_entity_is_of_the_same_system() -> None:
     error = refused(system("a", order=[target("order", KEY, LINES)]), system("b", line=[LINE]))
-    assert error.path == "a:mappings.order[0].lines.childEntity"
+    assert error.path == "a:mappings.order[0].fields[1].childEntity"
 
 
 def test_a_parent_has_one_key() -> None:
     weak = target("order", {"reference": "number", "key": "a"}, {"reference": "code", "key": "b"}, LINES)
     error = refused(system(order=[weak], line=[LINE]))
-    assert error.path == "*:mappings.order[0].lines"
+    assert error.path == "*:mappings.order[0].fields[2]"
 
 
 def test_a_parent_is_weak_by_what_another_system_says() -> None:
     other = system("b", order=[target("order", {"reference": "code", "key": True})])
     error = refused(system("a", order=[target("order", KEY, LINES)], line=[LINE]), other)
-    assert error.path == "a:mappings.order[0].lines"
+    assert error.path == "a:mappings.order[0].fields[1]"
 
 
 def test_a_parents_field_leads_to_the_parent() -> None:
@@ -523,7 +523,7 @@ def test_a_parents_field_leads_to_the_parent() -> None:
     line = target("line", link("customer", "customer", "nr", key=True), {"reference": "line_no", "key": True})
     order = target("order", KEY, children("lines", "line", "customer"))
     error = refused(system(customer=[CUSTOMER], order=[order], line=[line]))
-    assert error.path == "*:mappings.order[0].lines.parentIdentifier"
+    assert error.path == "*:mappings.order[0].fields[1].parentIdentifier"
 
 
 def test_children_do_not_hold_their_parents() -> None:
@@ -535,11 +535,17 @@ def test_children_do_not_hold_their_parents() -> None:
     assert refused(system(own=[own])).found == ["own", "own"]
 
 
+def test_a_key_is_not_called_true() -> None:
+    for key in ("true", "False"):
+        error = refused(system(a=[target("a", {"reference": "id", "key": key})]))
+        assert (error.path, error.found) == ("*:mappings.a[0].fields[0].key", key)
+
+
 def test_children_hold_their_parents_by_no_other_field_either() -> None:
     above = link("z", "z", "id", key=True)
     x, y = target("x", ID, above, children("ys", "y", "z")), target("y", ID, above, children("xs", "x", "z"))
     error = refused(system(x=[x], y=[y], z=[target("z", ID)]))
-    assert error.path in ("*:mappings.x[0].fields", "*:mappings.x[0].ys.parentIdentifier")
+    assert error.path in ("*:mappings.x[0].fields", "*:mappings.x[0].fields[2].parentIdentifier")
 
 
 # Readers and filters -------------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ def _key(said: _Object) -> str | None:
         return None
     if key is True:
         return MAIN_KEY
-    if not _is_name(key):
+    if not _is_name(key) or key.lower() in ("true", "false"):
         raise InvalidSchema(f"{said.path}.key", "true, false, or the name of an alternative key", key)
     return str(key)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cdckit.datahub.documents import InvalidSchema
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, SourceSystem
-from cdckit.datahub.targets import Place, Target
+from cdckit.datahub.targets import Place, Target, field_path
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ class Planner:
         """The plan of the link *field* of the mapping at *place*."""
         return self._plan(place, field, field.source_link_key, ())
 
+    def _path(self, place: Place, field: FieldMapping) -> str:
+        return field_path(place, self._systems[place.system].mappings[place.entity][place.index], field)
+
     def _plan(
         self,
         place: Place,
@@ -51,7 +54,7 @@ class Planner:
         above: tuple[tuple[Place, str], ...],
     ) -> KeyPlan:
         """The plan, where the record has the link's source fields under the names *sources*."""
-        path = f"{place}.{field.reference}"
+        path = self._path(place, field)
         if (place, field.reference) in above:
             raise InvalidSchema(
                 f"{path}.linkKey", "of fields that do not lead back to this link", field.link_key
@@ -81,7 +84,7 @@ class Planner:
         return self._finished(place, field, target, parts, used, there)
 
     def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
-        path = f"{place}.{field.reference}"
+        path = self._path(place, field)
         assert field.link_entity is not None
         if field.link_entity not in self._targets:
             needed = f"an entity among {', '.join(sorted(self._targets))}"
@@ -99,10 +102,12 @@ class Planner:
         used: set[str],
         there: Place | None,
     ) -> KeyPlan:
-        path = f"{place}.{field.reference}"
+        path = self._path(place, field)
         unknown = [name for name in field.link_key if name not in used]
         if unknown:
-            needed = f"of key fields of {target.entity}, which are {', '.join(target.keys) or 'none'}"
+            # A link may name a target, where its system has no source entity of that name.
+            whose = "" if there else "the target "
+            needed = f"of key fields of {whose}{target.entity}, which are {', '.join(target.keys) or 'none'}"
             raise InvalidSchema(f"{path}.linkKey", needed, unknown)
         if target.export:
             raise InvalidSchema(f"{path}.linkEntity", "an entity that is not exported", target.entity)

@@ -13,7 +13,7 @@ from typing import Any
 from cdckit.datahub.documents import InvalidSchema, source_system
 from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
-from cdckit.datahub.targets import Place, Target
+from cdckit.datahub.targets import Place, Target, field_path
 from cdckit.errors import InvalidArgument
 
 
@@ -131,15 +131,17 @@ class Schema:
     def _target(self, entity: str) -> Target:
         fields: dict[str, FieldType] = {}
         spelled: dict[str, str] = {}
+        first: dict[str, str] = {}
         keys: dict[frozenset[str], tuple[str, ...]] = {}
         mappings = {place: self.mapping(place) for place in self.places(entity)}
         for place, mapping in mappings.items():
             for field in mapping.columns:
                 known = fields.setdefault(field.reference, field.type)
-                path = f"{place}.{field.reference}"
+                path = field_path(place, mapping, field)
+                first.setdefault(field.reference, path)
                 if known.spark != field.type.spark or (known.name == LINK) != (field.type.name == LINK):
                     raise InvalidSchema(
-                        f"{path}.type", f"{known.name}, as in another mapping of {entity}", field.type.name
+                        f"{path}.type", f"{known.name}, as in {first[field.reference]}", field.type.name
                     )
                 if spelled.setdefault(field.reference.lower(), field.reference) != field.reference:
                     raise InvalidSchema(
@@ -186,7 +188,7 @@ class Schema:
             ) from None
 
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
-        path = f"{place}.{field.reference}"
+        path = field_path(place, self.mapping(place), field)
         mappings = self.systems[place.system].mappings.get(field.child_entity or "")
         if not mappings:
             raise InvalidSchema(

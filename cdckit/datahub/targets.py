@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from cdckit.datahub.mappings import LINK, EntityMapping, FieldType
+from cdckit.datahub.mappings import LINK, EntityMapping, FieldMapping, FieldType
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,11 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.system}:mappings.{self.entity}[{self.index}]"
+
+
+def field_path(place: Place, mapping: EntityMapping, field: FieldMapping) -> str:
+    """Where a field of the mapping stands in the document."""
+    return f"{place}.fields[{mapping.fields.index(field)}]"
 
 
 @dataclass(frozen=True)
