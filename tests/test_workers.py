@@ -116,10 +116,11 @@ def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
     assert at_once(spark, str, []) == []
 
 
-def test_an_error_is_raised_when_all_have_ended(spark: SparkSession) -> None:
-    ended = []
+def test_an_error_is_raised_when_what_had_begun_has_ended(spark: SparkSession) -> None:
+    ended, all_began = [], Barrier(3)
 
     def work(n: int) -> None:
+        all_began.wait(timeout=60)
         if n == 0:
             raise ValueError("the first")
         spark.range(n).count()
