@@ -61,6 +61,10 @@ class Columns:
     """The guids that must exist for the records that hold this one to be applied."""
     needs: pa.Array
     """The guids that must exist for what the record holds or makes to be applied."""
+    within: pa.Array
+    """The records that hold this one and may turn out to be in error, from the outermost."""
+    holds: pa.Array
+    """The same for what the record holds or makes: itself may be among them."""
     autocreated: list[Autocreated] = field(default_factory=list)
 
 
@@ -71,13 +75,27 @@ def read_columns(nodes: Nodes, schema: Schema, above: Columns | None) -> Columns
     fields = reading.fields()
     reading.note_lists(deleted)
     inherited = reading.inherited()
-    needs = inherited
+    within = reading.within()
+    needs, holds = inherited, within
     if reading.autocreated or reading.mapping.children:
         needs = _lists_joined(inherited, [fields[name].values for name in reading.needed], len(nodes))
+        if schema.uncertain(nodes.place):
+            holds = _lists_joined(within, [reading.names()], len(nodes))
     guid, claims = reading.identity(fields)
     processed, sound = reading.processed(), reading.sound()
     return Columns(
-        reading.faults, processed, sound, deleted, fields, guid, claims, inherited, needs, reading.autocreated
+        reading.faults,
+        processed,
+        sound,
+        deleted,
+        fields,
+        guid,
+        claims,
+        inherited,
+        needs,
+        within,
+        holds,
+        reading.autocreated,
     )
 
 
@@ -130,6 +148,15 @@ class _Reading:
         if self.above is None:
             return pa.nulls(self.count, _TEXTS)
         return self.above.needs.take(self.parent)
+
+    def within(self) -> pa.Array:
+        if self.above is None:
+            return pa.nulls(self.count, _TEXTS)
+        return self.above.holds.take(self.parent)
+
+    def names(self) -> pa.Array:
+        """What tells the records of a message apart: one may be read by several mappings."""
+        return pc.binary_join_element_wise(str(self.nodes.place), self.nodes.paths, " ")
 
     def processed(self) -> pa.Array:
         if self.above is None:

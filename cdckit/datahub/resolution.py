@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,12 +12,18 @@ from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import LINK
 from cdckit.datahub.schema import Schema
-from cdckit.datahub.statements import AUTOCREATE, UPSERT, place_numbers
+from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
 from cdckit.datahub.statuses import Problem
 from cdckit.datahub.targets import Place, Target
 from cdckit.datahub.weak import entities_by_claims, with_weak_guids
 from cdckit.identifiers import guid
 from cdckit.schemas import quoted
+
+UNPROCESSED = "UNPROCESSED"
+"""The error of what a record holds or makes that is in error by looking: nobody is told of it."""
+
+BY_LOOKING = (str(Problem.KEY_AMBIGUOUS), str(Problem.LINK_AMBIGUOUS))
+"""The errors that only a look at all entities finds."""
 
 
 class Resolution:
@@ -30,7 +37,7 @@ class Resolution:
             anew whenever it is looked at.
 
     A link that is not found keeps its marked text.  A record whose key, or one of whose links, leads to
-    several entities is in error.
+    several entities is in error, and what it holds or makes is not processed.
     """
 
     def __init__(
@@ -42,6 +49,7 @@ class Resolution:
         self._schema, self._kept = schema, kept
         self._identified: dict[str, DataFrame] = {}
         self._answers: dict[str, DataFrame] = {}
+        self._linked: dict[str, DataFrame] = {}
         self._resolved: dict[str, DataFrame] = {}
         for entity in schema.by_keys:
             self._identified[entity] = self._with_guids(schema.targets[entity], statements[entity])
@@ -49,10 +57,9 @@ class Resolution:
     def resolved(self, entity: str) -> DataFrame:
         """The statements of one target; no more is done to them than its keys and links need."""
         if entity not in self._resolved:
-            target, rows = self._schema.targets[entity], self._identified[entity]
-            for name in target.links:
-                if name not in target.keys:
-                    rows = self._followed(rows, target, name)
+            rows = self._linked_rows(entity)
+            if self._failed is not None and self._is_within(entity):
+                rows = _unprocessed(rows, self._failed)
             self._resolved[entity] = rows
         return self._resolved[entity]
 
@@ -68,6 +75,45 @@ class Resolution:
             some = self._answers_of(entity)
             found = some if found is None else found.unionByName(some)
         return found
+
+    @cached_property
+    def _failed(self) -> DataFrame | None:
+        """
+        The records in error by looking that hold or make others, and those that hold or make others below.
+
+        One row per record: `message_id` and `name`; None where there are none.
+        """
+        found: DataFrame | None = None
+        names = {number: str(place) for place, number in place_numbers(self._schema).items()}
+        name = F.concat_ws(" ", by_place(names, "string"), "record")
+        for entity in self._schema.targets:
+            places = [place for place in self._schema.places(entity) if _holds(self._schema, place)]
+            if any(map(self._schema.uncertain, places)):
+                said = self._linked_rows(entity).where(F.col("operation").isin(UPSERT, DELETE))
+                some = said.select("message_id", name.alias("name"), "within", "error_code")
+                found = some if found is None else found.unionByName(some)
+        if found is None:
+            return None
+        wrong = found.where(F.col("error_code").isin(*BY_LOOKING)).select("message_id", "name")
+        wrong = self._kept("failed", "records", wrong.distinct())
+        if wrong.isEmpty():
+            return None
+        above = found.select("message_id", F.col("name").alias("below"), F.explode("within").alias("name"))
+        below = above.join(wrong, ["message_id", "name"], "left_semi")
+        return wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
+
+    def _is_within(self, entity: str) -> bool:
+        """Whether statements of the target can come from what another record holds or makes."""
+        return bool(parent_fields(self._schema, entity)) or entity in self._schema.autocreated
+
+    def _linked_rows(self, entity: str) -> DataFrame:
+        if entity not in self._linked:
+            target, rows = self._schema.targets[entity], self._identified[entity]
+            for name in target.links:
+                if name not in target.keys:
+                    rows = self._followed(rows, target, name)
+            self._linked[entity] = rows
+        return self._linked[entity]
 
     def _with_guids(self, target: Target, rows: DataFrame) -> DataFrame:
         if not target.strict and target.alternatives:
@@ -87,7 +133,7 @@ class Resolution:
             unknown = unknown | _is_marked(_data(name))
         key = {name: _data(name) for name in target.alternatives[0]}
         known = F.when(F.col("error_code").isNull() & ~unknown, guid(target.entity, key))
-        is_record = F.col("operation").isin(UPSERT, "delete", AUTOCREATE)
+        is_record = F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
         return rows.withColumn("guid", F.coalesce("guid", F.when(is_record, known)))
 
     def _followed(self, rows: DataFrame, target: Target, name: str) -> DataFrame:
@@ -164,6 +210,22 @@ def _autocreating(schema: Schema, target: Target, name: str) -> Iterable[Place]:
 
 def _data(name: str) -> Column:
     return F.col("data").getField(name)
+
+
+def _holds(schema: Schema, place: Place) -> bool:
+    """Whether records of the mapping hold others, or make what they link to."""
+    mapping = schema.mapping(place)
+    return bool(mapping.children) or any(each.autocreate for each in mapping.columns)
+
+
+def _unprocessed(rows: DataFrame, failed: DataFrame) -> DataFrame:
+    """The statements, those of what the *failed* records hold or make being in error."""
+    # The innermost is enough: what fails further out has failed all that are between.
+    held = F.element_at("within", -1)
+    ours = failed.select(F.col("message_id").alias("_message"), F.col("name").alias("_name"))
+    joined = rows.join(ours, (F.col("message_id") == F.col("_message")) & (held == F.col("_name")), "left")
+    error = F.when(F.col("_name").isNotNull(), UNPROCESSED).otherwise(F.col("error_code"))
+    return joined.withColumn("error_code", error).drop("_message", "_name")
 
 
 def _is_marked(text: Column) -> Column:

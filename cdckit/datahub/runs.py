@@ -17,10 +17,10 @@ from cdckit.datahub.changes import absence_changes, record_changes
 from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key, without_waiting
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.resolution import Resolution
+from cdckit.datahub.resolution import BY_LOOKING, UNPROCESSED, Resolution
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import statement_schema, statements
-from cdckit.datahub.statuses import Problem, Status
+from cdckit.datahub.statuses import Status
 from cdckit.datahub.store import MESSAGE_SCHEMA
 from cdckit.datahub.tables import Tables
 from cdckit.datahub.threads import at_once
@@ -28,10 +28,6 @@ from cdckit.merge import versions_by_guid
 from cdckit.schemas import quoted
 
 INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
-
-_BY_LOOKING = (str(Problem.KEY_AMBIGUOUS), str(Problem.LINK_AMBIGUOUS))
-"""Errors that a record may come into, or out of, by what other messages say."""
-
 
 _REFRESHED = "refreshed"
 """The note of the targets of which there ever was a refresh."""
@@ -154,8 +150,9 @@ class Run:
         self._set_statuses(turned)
 
     def resolved(self, entity: str) -> DataFrame:
-        """The statements of a target, with their guids and links."""
-        return self._resolution.resolved(entity)
+        """The statements of a target that are processed, with their guids and links."""
+        rows = self._resolution.resolved(entity)
+        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait; None if there are none."""
@@ -220,13 +217,18 @@ class Run:
         return None if held.isEmpty() else self._tables.scratch("held", held)
 
     def _ambiguous(self) -> DataFrame | None:
-        """The statements whose keys or links lead to several entities; None if there can be none."""
+        """
+        The statements whose keys or links lead to several entities, and those unprocessed for it.
+
+        None if there can be none.  Other messages may bring them into this, and out of it again.
+        """
         found = self._no_statements()
         weak = any(len(each.alternatives) > 1 for each in self._schema.targets.values())
         if not self._resolution.looks_up and not weak:
             return None
         for entity in self._stated_everywhere:
-            rows = with_statement_key(self.resolved(entity)).where(F.col("error_code").isin(*_BY_LOOKING))
+            rows = with_statement_key(self._resolution.resolved(entity))
+            rows = rows.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
             found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
         return self._tables.scratch("found", found)
 
@@ -306,7 +308,7 @@ class Run:
         fresh = self._fresh.select(F.col("message_identifier").alias("message_id"))
         found = []
         for entity in self._stated:
-            rows = with_statement_key(self.resolved(entity))
+            rows = with_statement_key(self._resolution.resolved(entity))
             some = [rows.join(fresh, "message_id", "left_semi")]
             if turned is not None:
                 columns = ["message_id", "number", "operation", "place"]
@@ -328,7 +330,7 @@ class Run:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.rows.where(F.col("entity") == entity)
         found = [ours.select("guid")] if entity in moved.entities else []
-        rows = self.resolved(entity)
+        rows = self._resolution.resolved(entity)
         for place, (field, held_by) in enumerate(parent_fields(self._schema, entity).items()):
             scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))] if found else []
             for parent in {self._schema.mapping(each).reference for each in held_by.values()}:

@@ -70,6 +70,13 @@ class Schema:
             for index, _ in enumerate(self.systems[place.system].mappings.get(field.child_entity, ())):
                 yield field, Place(place.system, field.child_entity, index)
 
+    def uncertain(self, place: Place) -> bool:
+        """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
+        mapping = self.mapping(place)
+        links = (each for each in mapping.columns if each.type.name == LINK)
+        weak = len(self.targets[mapping.reference].alternatives) > 1
+        return weak or not all(self.key_plan(place, each).whole for each in links)
+
     def roots(self, entity: str) -> list[Place]:
         """The mappings at which a message can enter and bring records of *entity*, embedded at any depth."""
         return [place for place in self.places() if entity in self._brought(place)]

@@ -59,6 +59,7 @@ def statement_schema(target: Target) -> T.StructType:
             T.StructField("guid", T.StringType()),
             T.StructField("claims", T.ArrayType(T.StringType())),
             T.StructField("inherited", T.ArrayType(T.StringType())),
+            T.StructField("within", T.ArrayType(T.StringType())),
             T.StructField("data", target.data),
             T.StructField("carried", T.StructType(flags)),
             T.StructField("error_code", T.StringType()),
@@ -211,6 +212,7 @@ class _Rows:
             "guid": columns.guid,
             "claims": columns.claims,
             "inherited": columns.inherited,
+            "within": columns.within,
             "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
             "error_description": _sparse(count, {at: storable(fault.text) for at, fault in faults.items()}),
             "raw": pa.array(raw, pa.string()),
@@ -230,6 +232,7 @@ class _Rows:
                 "operation": pa.array([AUTOCREATE] * len(nodes)),
                 "guid": made.guid,
                 "inherited": columns.needs,
+                "within": columns.holds,
             }
             rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes))
             # Without a mapping that translates the link the record's own stands for its system.
@@ -248,6 +251,7 @@ class _Rows:
             "record": parents.paths.take(at),
             "operation": pa.array([LIST] * len(listings)),
             "inherited": columns.needs.take(at),
+            "within": columns.holds.take(at),
         }
         guids = columns.guid.take(at)
         # Two fields of children may lead to their parents by different fields.
