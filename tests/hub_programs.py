@@ -585,6 +585,7 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
     """The entity mappings that a system has, without priorities, by target."""
     n = Names(system)
     region = n.link("region", "region", ["region"], autocreate=True)
+    home = n.link("home", "region", ["region"], ["home"], autocreate=True)
     lines = [n.children("order_lines", "order_line", "order", "line_no")] if with_children else []
     serials = [n.children("serials", "serial", "line")] if with_children else []
     every: dict[str, list[Row]] = {
@@ -601,6 +602,7 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
             n.link("buyer", "customer", ["customer_no"]),
             n.field("total", "decimal", scale=5, precision=2),
             n.field("note"),
+            n.link("sent_from", "site", ["site_no"], ["from_site"]),
             *lines,
         ],
         "order_line": [
@@ -608,6 +610,7 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
             n.field("line_no", "integer", key=True),
             n.field("product"),
             n.field("quantity", "smallint"),
+            n.link("kept_at", "site", ["site_no"], ["at_site"]),
             *serials,
         ],
         "serial": [
@@ -620,7 +623,7 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
             "erp": [n.field("nino", key=True), n.field("emp", "integer")],
             "web": [n.field("emp", "integer", key=True), n.field("nino")],
         }[system]
-        + [n.field("phone"), n.field("grade", "bigint")],
+        + [n.field("phone"), n.field("grade", "bigint"), home],
         "desk": [n.field("desk", key=True), n.link("sitter", "person", ["nino"]), n.field("floor", "number")],
         "site": [n.field("country", key=True), n.field("site_no", "integer", key=True), n.field("city")],
         "visit": [
@@ -647,7 +650,8 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
         name: {"reference": name, "fields": fields} for name, fields in every.items() if name in known
     }
     if "region" not in known:
-        del region["autocreate"]  # no mapping that would give the made entity its priority
+        # No mapping that would give the made entity its priority.
+        del region["autocreate"], home["autocreate"]
     if "fact" in mappings:
         unique = {"unique": True, "uniqueIdentifier": "batch", "uniqueSequence": "position"}
         source = {"sourceUniqueIdentifier": n("batch"), "sourceUniqueSequence": n("position")}
@@ -735,6 +739,7 @@ class Values:
             "customer_no": self.pick(None, self.customer_no(), self.customer_no()),
             "total": self.pick(1, Decimal("19.999"), "2.345", None, *self.rarely(123456)),
             "note": self.pick("x", "y", None, False),
+            "from_site": self.site_no(0.2),
             "order_lines": self.lines(),
         }
 
@@ -750,6 +755,7 @@ class Values:
         return {
             "product": self.pick("p", "q", None),
             "quantity": self.pick(1, 2, Decimal("2.5"), *self.rarely(40000)),
+            "at_site": self.site_no(0.1),
             "serials": self.pick(None, self.serials(), self.serials()),
         }
 
@@ -769,7 +775,11 @@ class Values:
         return key
 
     def person(self) -> Row:
-        return {"phone": self.pick("5", "6", None), "grade": self.pick(1, 2**53 + 1, *self.rarely("x"))}
+        return {
+            "phone": self.pick("5", "6", None),
+            "grade": self.pick(1, 2**53 + 1, *self.rarely("x")),
+            "home": self.pick("east", "west", "up", "down", None),
+        }
 
     def desk_key(self, _: bool) -> Row:
         return {"desk": self.pick("d1", "d2", "d3")}
@@ -785,6 +795,10 @@ class Values:
 
     def site(self) -> Row:
         return {"city": self.pick("Bern", "Bonn", None)}
+
+    def site_no(self, probability: float) -> int | None:
+        """By half of a key: soon there are several of most numbers."""
+        return self.pick(1, 2, 3, 4, 5, 6) if self.happens(probability) else None
 
     def visit_key(self, _: bool) -> Row:
         return {"visit_no": self.pick(1, 2, 3, 4, 5, 6)}

@@ -213,7 +213,7 @@ class Hub:
         Returns:
             One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
             for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`Problem`),
-            `error_description`, `guid`.
+            `error_description`, `guid`.  What a record in error holds is not looked at, and has no row.
         """
         return self._log().drop("raw", "number")
 
