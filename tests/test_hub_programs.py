@@ -40,12 +40,14 @@ def test_the_programs_are_the_same_for_the_same_seed(seed: int) -> None:
 def test_the_programs_meet_everything_that_can_happen() -> None:
     """All statuses, outcomes and errors, deleted versions, links, priorities; else they prove little."""
     statuses, outcomes, errors, deleted, targets = set(), set(), set(), set(), set()
+    late = set()
     for seed in range(8):
         program = draw_program(seed)
         world = interpreted(program)
         statuses |= set(world.statuses.values())
         outcomes |= {row["outcome"] for row in world.log()}
         errors |= {row["error_code"] for row in world.log()}
+        late |= {(row["target"], row["error_code"]) for row in world.log()}
         for target in program.targets:
             targets |= {target for _ in world.history(target)}
             deleted |= {target for row in world.history(target) if row["deleted_indicator"]}
@@ -55,6 +57,12 @@ def test_the_programs_meet_everything_that_can_happen() -> None:
         "RECORD_INVALID", "VALUE_INVALID", "CHILDREN_INVALID", "KEY_MISSING", "KEY_AMBIGUOUS",
         "LINK_AMBIGUOUS", "LINK_MISSING",
     }  # fmt: skip
+    # Those that hold children, or make what they link to.
+    assert late >= {
+        ("order", "LINK_AMBIGUOUS"),
+        ("order_line", "LINK_AMBIGUOUS"),
+        ("person", "KEY_AMBIGUOUS"),
+    }
     assert targets == set(program.targets)
     assert deleted >= {"customer", "order", "order_line", "serial", "person", "desk", "site"}
 

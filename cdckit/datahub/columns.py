@@ -84,18 +84,18 @@ def read_columns(nodes: Nodes, schema: Schema, above: Columns | None) -> Columns
     guid, claims = reading.identity(fields)
     processed, sound = reading.processed(), reading.sound()
     return Columns(
-        reading.faults,
-        processed,
-        sound,
-        deleted,
-        fields,
-        guid,
-        claims,
-        inherited,
-        needs,
-        within,
-        holds,
-        reading.autocreated,
+        faults=reading.faults,
+        processed=processed,
+        sound=sound,
+        deleted=deleted,
+        fields=fields,
+        guid=guid,
+        claims=claims,
+        inherited=inherited,
+        needs=needs,
+        within=within,
+        holds=holds,
+        autocreated=reading.autocreated,
     )
 
 

@@ -95,12 +95,14 @@ class Resolution:
         if found is None:
             return None
         wrong = found.where(F.col("error_code").isin(*BY_LOOKING)).select("message_id", "name")
-        wrong = self._kept("failed", "records", wrong.distinct())
+        wrong = self._kept("failed", "themselves", wrong.distinct())
         if wrong.isEmpty():
             return None
         above = found.select("message_id", F.col("name").alias("below"), F.explode("within").alias("name"))
         below = above.join(wrong, ["message_id", "name"], "left_semi")
-        return wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
+        failed = wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
+        # Every target below looks at it, several times in a run.
+        return self._kept("failed", "all", failed)
 
     def _is_within(self, entity: str) -> bool:
         """Whether statements of the target can come from what another record holds or makes."""
