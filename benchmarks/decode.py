@@ -12,10 +12,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import avro, replicate
+from cdckit.arrow_types import spark_columns
 from cdckit.replicate.envelope import ENVELOPE_AVRO, open_envelopes
 
 MESSAGES = 800_000
@@ -118,7 +118,7 @@ def framed(records: DataFrame, schema: str) -> DataFrame:
             rows = avro.decode(open_envelopes(batch.column(0)).message, parsed).values
             yield pa.RecordBatch.from_arrays(rows.flatten(), schema=columns)
 
-    return records.select("value").mapInArrow(decoded, from_arrow_schema(columns))
+    return records.select("value").mapInArrow(decoded, spark_columns(columns))
 
 
 def per_record(records: DataFrame, schema: str) -> DataFrame:
@@ -135,7 +135,7 @@ def per_record(records: DataFrame, schema: str) -> DataFrame:
                 rows.append(fastavro.schemaless_reader(io.BytesIO(opened["message"]), message, None))
             yield pa.RecordBatch.from_pylist(rows, schema=columns)
 
-    return records.select("value").mapInArrow(decoded, from_arrow_schema(columns))
+    return records.select("value").mapInArrow(decoded, spark_columns(columns))
 
 
 @cache

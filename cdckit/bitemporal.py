@@ -9,9 +9,9 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.arguments import require_instant, require_instants
+from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.layout import ARRIVED
@@ -136,7 +136,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     )
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     made = ordered.changes.mapInArrow(
-        partial(beliefs, layout=ordered.layout, schema=to_arrow_schema(schema)), schema
+        partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema)), schema
     )
     return with_guids(made, ordered.layout, entity)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from cdckit.arrow_types import arrow_schema, arrow_type
 from cdckit.changes import ORDER, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -127,7 +127,7 @@ def versions_by_guid(changes: DataFrame, *, entity: str, keys: Sequence[str]) ->
 
 def _versions(ordered: Sorted) -> Made:
     schema = history_schema(ordered.data)
-    by = partial(versions, layout=ordered.layout, schema=to_arrow_schema(schema))
+    by = partial(versions, layout=ordered.layout, schema=arrow_schema(schema))
     return Made(ordered.changes, by, schema)
 
 
@@ -158,7 +158,7 @@ def sorted_by_entity(
     by_guid = GUID in changes.columns
     priorities = _fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
-    types = {key: to_arrow_schema(T.StructType([data[key]])).field(key).type for key in keys}
+    types = {key: arrow_type(data[key].dataType) for key in keys}
     layout = Layout(
         fields=tuple(names),
         keys=tuple(names.index(key) for key in keys),

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.arguments import microseconds, of_entity, require_fields
+from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
@@ -99,7 +99,7 @@ def why(
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(data[field].dataType)
     told = ordered.changes.coalesce(1).mapInArrow(
-        partial(verdicts, layout=ordered.layout, question=question, schema=to_arrow_schema(schema)), schema
+        partial(verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema)), schema
     )
     return told.orderBy("step")
 

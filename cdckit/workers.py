@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
+
+from cdckit.arrow_types import arrow_schema
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
@@ -50,7 +51,7 @@ class Made:
         twice, and it is there when it is whole.  The workers must see the folder under the same name.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        write = partial(_written, by=self.by, folder=str(folder), schema=to_arrow_schema(self.columns))
+        write = partial(_written, by=self.by, folder=str(folder), schema=arrow_schema(self.columns))
         self.of.mapInArrow(write, "rows long").collect()
 
 

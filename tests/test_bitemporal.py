@@ -12,10 +12,10 @@ from fold import fold, identity
 from histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 import cdckit.kernel.beliefs
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_known, bitemporal, known_at, merge
+from cdckit.arrow_types import arrow_schema
 from cdckit.kernel.beliefs import NEVER
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merge import sorted_by_entity
@@ -164,7 +164,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
     changes = to_dataframe(spark, with_arrivals(random_changes(23, 60, FIELDS, longest=40), 24, 12), FIELDS)
     arrivals = {ARRIVED: F.col("arrival.timestamp")}
     ordered = sorted_by_entity(changes, entity="thing", keys=KEYS, function="test", more=arrivals)
-    schema = to_arrow_schema(bitemporal(changes, entity="thing", keys=KEYS).schema)
+    schema = arrow_schema(bitemporal(changes, entity="thing", keys=KEYS).schema)
     batches = ordered.changes.toArrow().to_batches()
 
     def rows() -> list[str]:

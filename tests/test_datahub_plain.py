@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
 import cdckit.datahub.reading as reading
+from cdckit.arrow_types import arrow_schema
 from cdckit.datahub import schema
 from cdckit.datahub.readers import READERS
 from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
@@ -51,12 +51,12 @@ DOCUMENT: Row = {
 
 def work_of(entity: str = "thing") -> _Work:
     found = schema(DOCUMENT)
-    columns = to_arrow_schema(statement_schema(found.targets[entity]))
+    columns = arrow_schema(statement_schema(found.targets[entity]))
     return _Work(found, entity, READERS, {}, None, columns)
 
 
 def messages(*texts: str | None, entity: str = "thing") -> pa.RecordBatch:
-    kinds = {each.name: each.type for each in to_arrow_schema(MESSAGE_SCHEMA)}
+    kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
     rows = [
         (f"m{place}", "*", entity, AT, place % 7 == 0, None, text, AT, "t", 0, place)
         for place, text in enumerate(texts)
@@ -201,7 +201,7 @@ def test_no_null_is_taken_for_another(given: list[str], monkeypatch: pytest.Monk
 def test_a_property_that_is_read_as_two_types_is_left_to_python(given: list[str]) -> None:
     fields = [FIELDS[0], {"reference": "text", "sourceReference": "no", "type": "text"}]
     found = schema({"reference": "*", "mappings": {"thing": [{"reference": "thing", "fields": fields}]}})
-    columns = to_arrow_schema(statement_schema(found.targets["thing"]))
+    columns = arrow_schema(statement_schema(found.targets["thing"]))
     rows = stated(messages('[{"no": 1}]'), _Work(found, "thing", READERS, {}, None, columns))
     assert given == ["m0"]
     said = [json.loads(row)["data"] for row in rows if '"upsert"' in row]

@@ -17,8 +17,8 @@ import pytest
 from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from cdckit.arrow_types import arrow_schema
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
 from cdckit.datahub.columns import _guids
 from cdckit.datahub.readers import READERS
@@ -498,10 +498,10 @@ def stated(data: Any, *, reader: Reader | None = None, change: Filter | None = N
     readers = {**READERS, **({"json": reader} if reader else {})}
     filters = {"strange": change or strange, "in_place": in_place}
     found = schema(DOCUMENT)
-    columns = to_arrow_schema(statement_schema(found.targets["thing"]))
+    columns = arrow_schema(statement_schema(found.targets["thing"]))
     work = _Work(found, "thing", readers, filters, None, columns)
     values = ["m1", "*", "json", AT, False, None, json.dumps(data), AT, "t", 0, 0]
-    kinds = {each.name: each.type for each in to_arrow_schema(MESSAGE_SCHEMA)}
+    kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
     batch = pa.RecordBatch.from_arrays(
         [pa.array([value], kinds[name]) for name, value in zip(MESSAGE_COLUMNS, values, strict=True)],
         list(MESSAGE_COLUMNS),

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from cdckit.arrow_types import arrow_schema
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns
 from cdckit.datahub.members import as_json, storable
@@ -109,7 +109,7 @@ def statements(
     ]
     some = messages.where(_any(wanted)).select(*MESSAGE_COLUMNS)
     columns = statement_schema(schema.targets[entity])
-    work = _Work(schema, entity, readers, filters, files, to_arrow_schema(columns))
+    work = _Work(schema, entity, readers, filters, files, arrow_schema(columns))
     return Made(some, partial(_stated, work=work), columns)
 
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from cdckit.arguments import require_instant
+from cdckit.arrow_types import arrow_schema
 from cdckit.datahub.conversions import instant, microseconds
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.members import as_json, members
@@ -101,7 +101,7 @@ def decode(records: DataFrame) -> DataFrame:
 
 
 def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(_DECODED)
+    schema = arrow_schema(_DECODED)
     for batch in batches:
         found = [_message(value) for value in batch.column("value").to_pylist()]
         for at in _without_place(batch):

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from cdckit import avro
+from cdckit.arrow_types import arrow_type
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.replicate.envelope import ENVELOPE_SCHEMA, METADATA, SCHEMA_ID_BYTES, error_columns
@@ -187,7 +187,7 @@ def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         )
 
 
-_ARROW_TYPES = {field.name: to_arrow_type(field.dataType) for field in _TABLE_FIELDS}
+_ARROW_TYPES = {field.name: arrow_type(field.dataType) for field in _TABLE_FIELDS}
 
 
 class _Unusable(Exception):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_type
 
 from cdckit import avro
+from cdckit.arrow_types import spark_type
 from cdckit.errors import InvalidArgument
 from cdckit.replicate.metadata import ZONE_SCHEMA
 from cdckit.schemas import require_types
@@ -120,7 +120,7 @@ def _fields(rows: Sequence[Row]) -> pa.StructType:
 
 def row_type(table: Table) -> T.StructType:
     """A row of *table*, in the columns of all its versions."""
-    return T.StructType([T.StructField(field.name, from_arrow_type(field.type)) for field in table.fields])
+    return T.StructType([T.StructField(field.name, spark_type(field.type)) for field in table.fields])
 
 
 def row_fields(table: Table) -> list[T.StructField]:

@@ -1,0 +1,122 @@
+"""
+The types of Spark as those of Arrow, and back: what Spark hands to its Python workers, and takes from them.
+
+Spark has such a mapping for its own use; it is not part of its interface, and changes with its versions.
+The types here are those of Spark's page "Apache Arrow in PySpark", the same in every version.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from cdckit.errors import CdcError
+
+_PLAIN: list[tuple[type[T.DataType], pa.DataType]] = [
+    (T.NullType, pa.null()),
+    (T.BooleanType, pa.bool_()),
+    (T.ByteType, pa.int8()),
+    (T.ShortType, pa.int16()),
+    (T.IntegerType, pa.int32()),
+    (T.LongType, pa.int64()),
+    (T.FloatType, pa.float32()),
+    (T.DoubleType, pa.float64()),
+    (T.StringType, pa.string()),  # of any collation
+    (T.CharType, pa.string()),
+    (T.VarcharType, pa.string()),
+    (T.BinaryType, pa.binary()),
+    (T.DateType, pa.date32()),
+    (T.TimestampType, pa.timestamp("us", "UTC")),
+    (T.TimestampNTZType, pa.timestamp("us")),
+    (T.DayTimeIntervalType, pa.duration("us")),
+    (T.TimeType, pa.time64("ns")),
+]
+
+_BACK: dict[pa.DataType, type[T.DataType]] = {
+    **{arrow: spark for spark, arrow in _PLAIN},
+    pa.string(): T.StringType,
+    pa.large_string(): T.StringType,
+    pa.large_binary(): T.BinaryType,
+}
+
+
+class NoSuchArrowType(CdcError, TypeError):
+    """A column is of a type that Spark does not hand to Python workers, or that is not one of Spark's."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(found)
+
+    def __str__(self) -> str:
+        return (
+            f"Workers need every column in a type that both Spark and Arrow have; one is {self.found}: "
+            "cast it before, to text for example."
+        )
+
+
+def arrow_schema(columns: T.StructType) -> pa.Schema:
+    """
+    The Arrow schema of these columns; raises `NoSuchArrowType`.
+
+    >>> arrow_schema(T.StructType().add("at", T.TimestampType()).add("name", T.StringType(), False))
+    at: timestamp[us, tz=UTC]
+    name: string not null
+    """
+    return pa.schema([_field(column) for column in columns])
+
+
+def arrow_type(spark: T.DataType) -> pa.DataType:
+    """
+    The Arrow type of the values of a Spark type; raises `NoSuchArrowType`.
+
+    >>> arrow_type(T.ArrayType(T.DecimalType(10, 2)))
+    ListType(list<element: decimal128(10, 2)>)
+    """
+    if isinstance(spark, T.DecimalType):
+        return pa.decimal128(spark.precision, spark.scale)
+    if isinstance(spark, T.ArrayType):
+        return pa.list_(pa.field("element", arrow_type(spark.elementType), spark.containsNull))
+    if isinstance(spark, T.MapType):
+        key = pa.field("key", arrow_type(spark.keyType), nullable=False)
+        return pa.map_(key, pa.field("value", arrow_type(spark.valueType), spark.valueContainsNull))
+    if isinstance(spark, T.StructType):
+        return pa.struct([_field(field) for field in spark])
+    if isinstance(spark, T.UserDefinedType):
+        return arrow_type(spark.sqlType())
+    if isinstance(spark, T.VariantType):
+        # The mark tells a variant from a struct of two binaries.
+        metadata = pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"})
+        return pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])
+    for plain, arrow in _PLAIN:
+        if isinstance(spark, plain):
+            return arrow
+    raise NoSuchArrowType(spark.simpleString())
+
+
+def spark_type(arrow: pa.DataType) -> T.DataType:
+    """
+    The Spark type that holds the values of an Arrow type exactly; raises `NoSuchArrowType`.
+
+    >>> spark_type(pa.struct([("at", pa.timestamp("us")), ("names", pa.list_(pa.string()))])).simpleString()
+    'struct<at:timestamp_ntz,names:array<string>>'
+    """
+    if pa.types.is_decimal(arrow):
+        return T.DecimalType(arrow.precision, arrow.scale)
+    if pa.types.is_list(arrow):
+        return T.ArrayType(spark_type(arrow.value_type), arrow.value_field.nullable)
+    if pa.types.is_map(arrow):
+        return T.MapType(spark_type(arrow.key_type), spark_type(arrow.item_type), arrow.item_field.nullable)
+    if pa.types.is_struct(arrow):
+        return spark_columns(pa.schema(list(arrow)))
+    if arrow not in _BACK:
+        raise NoSuchArrowType(str(arrow))
+    return _BACK[arrow]()
+
+
+def spark_columns(columns: pa.Schema) -> T.StructType:
+    """The Spark columns for these Arrow columns; raises `NoSuchArrowType`."""
+    return T.StructType([T.StructField(one.name, spark_type(one.type), one.nullable) for one in columns])
+
+
+def _field(column: T.StructField) -> pa.Field:
+    return pa.field(column.name, arrow_type(column.dataType), column.nullable)

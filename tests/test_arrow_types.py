@@ -1,0 +1,98 @@
+"""The types in which Spark hands rows to its Python workers, as this Spark hands them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from cdckit.arrow_types import NoSuchArrowType, arrow_schema, arrow_type, spark_columns, spark_type
+
+# Spark's workers cannot import a module of the tests: what they are to run travels by value.
+register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+LISTED = pa.list_(pa.field("element", pa.int32(), nullable=False))
+NAMED = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64(), nullable=True))
+
+# A value in Spark's SQL, its type, and the type in which Arrow holds it.
+KINDS = [
+    ("null", T.NullType(), pa.null()),
+    ("true", T.BooleanType(), pa.bool_()),
+    ("1Y", T.ByteType(), pa.int8()),
+    ("1S", T.ShortType(), pa.int16()),
+    ("1", T.IntegerType(), pa.int32()),
+    ("1L", T.LongType(), pa.int64()),
+    ("1.5F", T.FloatType(), pa.float32()),
+    ("1.5D", T.DoubleType(), pa.float64()),
+    ("1.25BD", T.DecimalType(3, 2), pa.decimal128(3, 2)),
+    ("12345678901234567890123456789012345678BD", T.DecimalType(38, 0), pa.decimal128(38, 0)),
+    ("'text'", T.StringType(), pa.string()),
+    ("X'00FF'", T.BinaryType(), pa.binary()),
+    ("date'2024-02-29'", T.DateType(), pa.date32()),
+    ("timestamp'2024-02-29 12:00:00'", T.TimestampType(), pa.timestamp("us", "UTC")),
+    ("timestamp_ntz'2024-02-29 12:00:00'", T.TimestampNTZType(), pa.timestamp("us")),
+    ("interval '1' day", T.DayTimeIntervalType(0, 0), pa.duration("us")),
+    ("array(1, 2)", T.ArrayType(T.IntegerType(), False), LISTED),
+    ("map('a', null, 'b', 2L)", T.MapType(T.StringType(), T.LongType()), NAMED),
+    (
+        "named_struct('x', 1, 'at', timestamp'2024-02-29 12:00:00')",
+        T.StructType().add("x", T.IntegerType(), False).add("at", T.TimestampType(), False),
+        pa.struct(
+            [
+                pa.field("x", pa.int32(), nullable=False),
+                pa.field("at", pa.timestamp("us", "UTC"), nullable=False),
+            ]
+        ),
+    ),
+]  # fmt: skip
+
+
+def schema_and_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.append_column("came_as", pa.array([str(batch.schema)] * batch.num_rows, pa.string()))
+
+
+def test_each_type_is_the_one_that_this_spark_sends_and_takes(spark: SparkSession) -> None:
+    given = spark.range(1).selectExpr(*(f"{text} as c{n}" for n, (text, _, _) in enumerate(KINDS)))
+    assert [field.dataType for field in given.schema] == [kind for _, kind, _ in KINDS]
+    made = given.mapInArrow(
+        schema_and_rows, T.StructType([*given.schema, T.StructField("came_as", T.StringType())])
+    )
+    assert made.drop("came_as").collect() == given.collect()
+    assert made.select("came_as").first()[0] == str(arrow_schema(given.schema))
+
+
+@pytest.mark.parametrize(("kind", "arrow"), [kinds for _, *kinds in KINDS], ids=[text for text, *_ in KINDS])
+def test_each_type_is_exact_there_and_back(kind: T.DataType, arrow: pa.DataType) -> None:
+    assert arrow_type(kind) == arrow
+    if not isinstance(kind, T.DayTimeIntervalType):  # Arrow does not say which units were named
+        assert spark_type(arrow) == kind
+
+
+def test_texts_of_any_declaration_are_texts() -> None:
+    for kind in (T.StringType("UTF8_LCASE"), T.VarcharType(3), T.CharType(3)):
+        assert arrow_type(kind) == pa.string()
+    assert spark_type(pa.large_string()) == T.StringType()
+    assert spark_type(pa.large_binary()) == T.BinaryType()
+
+
+def test_nullable_or_not_is_kept() -> None:
+    columns = T.StructType().add("a", T.StringType(), nullable=False).add("b", T.StringType())
+    assert [field.nullable for field in arrow_schema(columns)] == [False, True]
+    assert spark_columns(arrow_schema(columns)) == columns
+
+
+def test_a_variant_is_marked_as_one() -> None:
+    assert arrow_type(T.VariantType()).field("metadata").metadata == {b"variant": b"true"}
+
+
+def test_a_type_that_workers_cannot_have_is_named() -> None:
+    with pytest.raises(NoSuchArrowType, match="interval year to month"):
+        arrow_schema(T.StructType().add("a", T.ArrayType(T.YearMonthIntervalType())))
+    with pytest.raises(NoSuchArrowType, match="uint64"):
+        spark_type(pa.uint64())
