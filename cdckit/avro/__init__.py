@@ -27,10 +27,11 @@ precision, an enum or a union with a number that its schema lacks, a map with a 
 A timestamp of 0001-01-01 is a value all the same, though `collect` raises on it wherever it came
 from: to show it, Python looks at the day before. Spark itself computes with it and stores it.
 
-`parse_schema` takes the schema's text with suspicion, `decode` takes datums and never raises on one.
+`parse_schema` takes the schema's text with suspicion. `decode_parts` takes datums and never raises on
+one, nor makes more of one than is allowed; `decode` is the same for as many as one Arrow array holds.
 """
 
-from cdckit.avro.decoding import Decoded, decode
+from cdckit.avro.decoding import Decoded, decode, decode_parts
 from cdckit.avro.schema import AvroSchema, SchemaRefused, parse_schema
 
-__all__ = ["AvroSchema", "Decoded", "SchemaRefused", "decode", "parse_schema"]
+__all__ = ["AvroSchema", "Decoded", "SchemaRefused", "decode", "decode_parts", "parse_schema"]

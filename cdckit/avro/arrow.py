@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.avro.size import enum_numbers
 from cdckit.avro.types import Node, arrow_type
 
 Positions = npt.NDArray[np.int64]
@@ -110,7 +111,7 @@ class Shaper:
         return self.shape(array.field(branch), node.branches[branch], rows_of_branch)
 
     def _enum(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
-        numbers = _numbers(array)
+        numbers = enum_numbers(array)
         wrong = (numbers < 0) | (numbers >= len(node.symbols))
         self._fault(wrong, rows, f"the enum {node.name} has only {len(node.symbols)} symbols")
         indexes = pa.array(np.where(wrong, 0, numbers))
@@ -138,17 +139,11 @@ class Shaper:
 
     def _decimal(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
         words, wrong = _unscaled(array.cast(pa.binary()))
-        whole = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), [None, pa.py_buffer(words)])
-        bound = pa.scalar(10**node.precision - 1, pa.decimal128(38, 0))
-        low = pa.scalar(1 - 10**node.precision, pa.decimal128(38, 0))
-        outside = pc.or_(pc.greater(whole, bound), pc.less(whole, low))
-        wrong |= outside.to_numpy(zero_copy_only=False)
+        wrong |= _outside(words, node.precision)
         if wrong.any():
             self._fault(wrong, rows, f"a decimal has more than {node.precision} digits")
-            words = np.where(wrong[:, None], np.uint8(0), words)
-        return pa.Array.from_buffers(
-            arrow_type(node), len(array), [None, pa.py_buffer(np.ascontiguousarray(words))]
-        )
+            words[wrong] = 0
+        return pa.Array.from_buffers(arrow_type(node), len(array), [None, pa.py_buffer(words)])
 
 
 def _ints(buffer: pa.Buffer, kind: Any, length: int, offset: int) -> npt.NDArray[Any]:
@@ -207,21 +202,43 @@ def _unscaled(array: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray
     and fastavro as zero.
     """
     rows = len(array)
-    offsets = _ints(array.buffers()[1], np.int32, rows + 1, array.offset).astype(np.int64)
+    offsets = _ints(array.buffers()[1], np.int32, rows + 1, array.offset)
     data = np.frombuffer(array.buffers()[2] or b"\0", np.uint8)
     data = data if len(data) else np.zeros(1, np.uint8)
     lengths = np.diff(offsets)
     negative = (lengths > 0) & (data[np.minimum(offsets[:-1], len(data) - 1)] > 0x7F)
-    sign = np.where(negative, np.uint8(0xFF), np.uint8(0))
-    words = np.empty((rows, 16), np.uint8)
-    for i in range(16):
-        place = np.clip(offsets[1:] - 1 - i, 0, len(data) - 1)
-        words[:, i] = np.where(lengths > i, data[place], sign)
+    words = np.repeat(np.where(negative, np.uint8(0xFF), np.uint8(0)), 16).reshape(rows, 16)
+    for width, of_width in _by_width(np.minimum(lengths, 16)):
+        last_first = offsets[1:][of_width, None] - np.arange(1, width + 1, dtype=np.int32)
+        words[of_width, :width] = data[last_first]
     wrong = np.zeros(rows, bool)
     for row in np.flatnonzero(lengths > 16).tolist():
         number = int.from_bytes(data[offsets[row] : offsets[row + 1]].tobytes(), "big", signed=True)
         wrong[row] = not -(2**127) <= number < 2**127
     return words, wrong
+
+
+def _by_width(widths: npt.NDArray[np.int32]) -> Iterator[tuple[int, Any]]:
+    """Each width above zero that occurs, and which have it."""
+    counts = np.bincount(widths, minlength=1)
+    for width in np.flatnonzero(counts).tolist():
+        if width:
+            yield width, slice(None) if counts[width] == len(widths) else widths == width
+
+
+def _outside(words: npt.NDArray[np.uint8], precision: int) -> npt.NDArray[np.bool_]:
+    """Which of the numbers in *words* (see `_unscaled`) have more digits than *precision*."""
+    low, high = words.view("<u8")[:, 0], words.view("<i8")[:, 1]
+    if precision < 19:
+        short = low.view("<i8")
+        bound = 10**precision - 1
+        wrong: npt.NDArray[np.bool_] = (high != short >> 63) | (short > bound) | (short < -bound)
+        return wrong
+    whole = pa.Array.from_buffers(pa.decimal128(38, 0), len(words), [None, pa.py_buffer(words)])
+    greatest, smallest = (pa.scalar(n, whole.type) for n in (10**precision - 1, 1 - 10**precision))
+    outside = pc.or_(pc.greater(whole, greatest), pc.less(whole, smallest))
+    wrong = outside.to_numpy(zero_copy_only=False)
+    return wrong
 
 
 def json_texts(array: pa.Array, node: Node) -> list[str | None]:
@@ -241,11 +258,12 @@ def _json_values(array: pa.Array, node: Node) -> list[Any]:
         return _json_record(array, node)
     if node.kind in ("array", "map"):
         return _json_collection(array, node)
+    if node.kind == "enum":
+        numbers = enum_numbers(array).tolist()
+        return [node.symbols[i] if 0 <= i < len(node.symbols) else None for i in numbers]
     listed: list[Any] = array.to_pylist()
     if node.kind in ("bytes", "fixed"):
         return [value.decode("latin-1") for value in listed]
-    if node.kind == "enum":
-        return [node.symbols[i] if 0 <= i < len(node.symbols) else None for i in listed]
     if node.kind in ("float", "double"):
         return [value if math.isfinite(value) else str(value) for value in listed]
     return listed

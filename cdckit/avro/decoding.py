@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from cdckit.avro.arrow import Shaper
 from cdckit.avro.native import MARK, Unreadable, read
 from cdckit.avro.scan import can_scan, ends_right
 from cdckit.avro.schema import AvroSchema
+from cdckit.avro.size import made, most_made
 from cdckit.avro.strict import find_fault, looks_right
 from cdckit.avro.types import Node
 
@@ -23,6 +24,12 @@ MAX_BYTES = 1 << 25
 
 MAX_ROWS = 1 << 17
 """The most datums that are framed and read at once."""
+
+MAX_MADE = 1 << 27
+"""The most bytes that are made at once of several datums: 128 MiB."""
+
+MAX_MADE_OF_ONE = 1 << 28
+"""The most bytes that are made of one datum, beyond as many as it has itself: 256 MiB."""
 
 _PARTS = 4  # into so many parts a portion is split that cannot be read at once
 _SINGLY = 1024  # in a part of so many datums each is looked at
@@ -46,8 +53,8 @@ def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
     """
     Decode Avro datums that were all written with *schema*.
 
-    Nothing in the data raises: a datum that is wrong costs its own value and no other. A datum must
-    be used up to its last byte. A null datum is an error too.
+    A datum that is wrong costs its own value and no other. A datum must be used up to its last byte,
+    and must not become more than `MAX_MADE_OF_ONE` bytes beyond its own. A null datum is an error too.
 
     Args:
         datums: Binary; one datum each.
@@ -57,13 +64,17 @@ def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
         Values and errors, both as long as *datums*. The value of a datum without an error may be null
         as well, if the schema is a union with null.
 
+    Raises:
+        pyarrow.ArrowInvalid: All values together are more than one Arrow array holds: 2 GiB of text in
+            one place of the schema. `decode_parts` has no such limit.
+
     Cost: a fraction of decoding each datum by itself (see the benchmarks). Wrong datums are found by a
     second look at their portion: together where nothing repeats in the schema (`cdckit.avro.scan`),
     else in ever smaller parts. A call has a fixed cost of one or two milliseconds, so batches of some
     thousand datums are good and of a hundred not.
 
-    Memory: a small multiple of the bytes given, unless arrays or maps hold what is wide and mostly
-    absent; the schema then bounds it (see `cdckit.avro.schema.MAX_AMPLIFICATION`).
+    Memory: a small multiple of what is returned; it can be many times the bytes given
+    (`cdckit.avro.size`).
 
     >>> from cdckit.avro.schema import parse_schema
     >>> schema = parse_schema('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}')
@@ -73,33 +84,78 @@ def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
     >>> decoded.errors.to_pylist()
     [None, 'The datum is not of its schema: in a, byte 1: string of 2 bytes, 1 remain.', 'There is no datum.']
     """
-    datums = datums.cast(pa.binary())
+    parts = list(decode_parts(datums, schema))
+    if len(parts) == 1:
+        return parts[0]
+    return Decoded(
+        pa.concat_arrays([pa.nulls(0, schema.arrow_type), *(part.values for part in parts)]),
+        pa.concat_arrays([pa.nulls(0, pa.string()), *(part.errors for part in parts)]),
+    )
+
+
+def decode_parts(datums: pa.Array, schema: AvroSchema, *, row_bytes: int = 0) -> Iterator[Decoded]:
+    """
+    As `decode`, a part after the other, each of which becomes at most `MAX_MADE` bytes or is one datum.
+
+    Args:
+        datums: Binary; one datum each.
+        schema: The writers' schema.
+        row_bytes: What the caller will make of each value besides, in bytes.
+
+    Returns:
+        The values and errors of the first datums, of the next, and so on. Nothing in the data raises.
+
+    >>> from cdckit.avro.schema import parse_schema
+    >>> datums = pa.array([b"\\x02", b"\\x04", b"\\x06"])
+    >>> parts = decode_parts(datums, parse_schema('"int"'), row_bytes=50_000_000)
+    >>> [part.values.to_pylist() for part in parts]
+    [[1, 2], [3]]
+    """
+    for rows in _portions(datums, schema.root, row_bytes):
+        yield _decoded_portion(_compact(datums[rows]), schema)
+
+
+def _portions(datums: pa.Array, root: Node, row_bytes: int) -> Iterator[slice]:
+    """The rows, in portions of a size that can be framed, read and held at once."""
+    lengths = pc.fill_null(pc.binary_length(datums), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    becomes = row_bytes + _most_bytes(lengths, root)
+    limits: list[npt.NDArray[Any]] = [np.cumsum((lengths + MARK) / MAX_BYTES), np.cumsum(becomes / MAX_MADE)]
+    start = 0
+    while start < len(lengths):
+        stop = start + MAX_ROWS
+        for used in limits:
+            before = used[start - 1] if start else 0
+            stop = min(stop, int(np.searchsorted(used, before + 1, side="right")))
+        stop = max(stop, start + 1)
+        yield slice(start, stop)
+        start = stop
+
+
+def _most_bytes(lengths: Rows, root: Node) -> npt.NDArray[Any]:
+    """The most bytes that datums of these *lengths* can become."""
+    most = most_made(root)
+    bytes_made: npt.NDArray[Any] = most.each + most.per_byte * lengths
+    return bytes_made
+
+
+def _compact(datums: pa.Array) -> pa.BinaryArray:
+    """Some rows of an array, without the others' bytes if those could be too many for offsets of 32 bits."""
+    if pa.types.is_large_binary(datums.type):
+        datums = datums.take(pa.array(np.arange(len(datums))))
+    return datums.cast(pa.binary())
+
+
+def _decoded_portion(datums: pa.BinaryArray, schema: AvroSchema) -> Decoded:
     errors = dict.fromkeys(np.flatnonzero(datums.is_null()).tolist(), "There is no datum.")
-    pieces: list[_Piece] = []
-    for rows in _portions(datums):
-        taken = datums if len(rows) == len(datums) else datums.take(pa.array(rows))
-        pieces += _decode(taken, rows, schema.root, errors)
+    rows = np.flatnonzero(datums.is_valid())
+    taken = datums if len(rows) == len(datums) else datums.take(pa.array(rows))
+    pieces = list(_decode(taken, rows, schema.root, errors)) if len(rows) else []
     return Decoded(_values(pieces, errors, len(datums), schema.arrow_type), _texts(errors, len(datums)))
 
 
 class _Piece(NamedTuple):
     rows: Rows
     values: pa.Array
-
-
-def _portions(datums: pa.BinaryArray) -> Iterator[Rows]:
-    """The rows that have a datum, in portions of a size that can be framed and read at once."""
-    rows = np.flatnonzero(datums.is_valid())
-    ends = np.cumsum(
-        pc.binary_length(datums).drop_null().to_numpy(zero_copy_only=False).astype(np.int64) + MARK
-    )
-    start = 0
-    while start < len(rows):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + MAX_BYTES, side="right")))
-        stop = min(stop, start + MAX_ROWS)
-        yield rows[start:stop]
-        start = stop
 
 
 class _Seen(IntEnum):
@@ -137,12 +193,38 @@ def _decode(
         elif len(rows) == 1:
             errors[int(rows[0])] = f"The datum could not be read: {str(refusal)[:200]}."
         else:
-            size = -(-len(rows) // _PARTS)
-            for start in range(0, len(rows), size):
-                part = slice(start, start + size)
-                yield from _decode(datums[part], rows[part], root, errors, seen)
+            yield from _decode_apart(datums, rows, root, errors, seen)
     else:
-        yield _shaped(plain, rows, root, errors)
+        if len(rows) == 1 and (too_much := _too_much(plain, datums, root)):
+            errors[int(rows[0])] = f"The datum cannot be held: {too_much}."
+            return
+        try:
+            yield _shaped(plain, rows, root, errors)
+        except pa.ArrowException as refusal:
+            if len(rows) == 1:
+                errors[int(rows[0])] = f"The datum cannot be held: {str(refusal)[:200]}."
+            else:
+                yield from _decode_apart(datums, rows, root, errors, seen)
+
+
+def _decode_apart(
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Seen
+) -> Iterator[_Piece]:
+    size = -(-len(rows) // _PARTS)
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        yield from _decode(datums[part], rows[part], root, errors, seen)
+
+
+def _too_much(plain: pa.Array, datums: pa.BinaryArray, root: Node) -> str | None:
+    """Why the only datum is not shaped, if it is not."""
+    length = pc.binary_length(datums)[0].as_py()
+    if _most_bytes(np.array([length]), root)[0] <= MAX_MADE_OF_ONE + length:
+        return None
+    size = made(plain, root)
+    if size <= MAX_MADE_OF_ONE + length:
+        return None
+    return f"its {length:,} bytes would become {size:,}; at most {MAX_MADE_OF_ONE:,} more are made of one"
 
 
 def _ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:

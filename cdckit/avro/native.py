@@ -209,9 +209,10 @@ def plain_item(root: Node) -> Any:
     """
     A schema for the same bytes as *root*, in the plainest types and with names of our own.
 
-    Fields of type null take no bytes and are left out. An enum is the int it is written as. A union
-    of null and one type gets a branch that no datum may use: with two branches the reader would take
-    every number but that of null for the other one.
+    Fields of type null take no bytes and are left out. An enum is the int it is written as; beside an
+    int or another enum in a union, a record of that int, since a union has one branch of a type that has
+    no name. A union of null and one type gets a branch that no datum may use: with two branches the
+    reader would take every number but that of null for the other one.
     """
     return _plain(root, (f"n{i}" for i in count()))
 
@@ -228,7 +229,13 @@ def _plain(node: Node, names: Iterator[str]) -> Any:
     if node.kind == "map":
         return {"type": "map", "values": _plain(node.children[0], names)}
     if node.kind == "union":
-        branches = [_plain(branch, names) for branch in node.branches]
+        ints = sum(branch.kind in ("int", "enum") for branch in node.branches)
+        branches = [
+            {"type": "record", "name": next(names), "fields": [{"name": "f0", "type": "int"}]}
+            if branch.kind == "enum" and ints > 1
+            else _plain(branch, names)
+            for branch in node.branches
+        ]
         if len(branches) == 2 and "null" in branches:
             branches.append("long" if "boolean" in branches else "boolean")
         return branches

@@ -17,7 +17,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from cdckit.avro.types import Node, amplification, arrow_type, least_bytes
+from cdckit.avro.size import most_made
+from cdckit.avro.types import Node, arrow_type, least_bytes
 from cdckit.errors import CdcError
 
 MAX_TEXT = 1 << 20
@@ -35,8 +36,8 @@ MAX_BRANCHES = 128
 MAX_NAME = 255
 """The longest name of a type, a field or a symbol."""
 
-MAX_AMPLIFICATION = 512
-"""The most Arrow bytes that one byte of a datum may become inside an array or a map."""
+MAX_AMPLIFICATION = 1024
+"""The most bytes that one byte of a datum may become inside an array or a map (`cdckit.avro.size`)."""
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
@@ -104,7 +105,7 @@ def _judged(text: str) -> AvroSchema | str:
         if len(text) > MAX_TEXT:
             raise SchemaRefused(f"its text has {len(text):,} characters; at most {MAX_TEXT:,} are read")
         root = _Reader().read(_json(text), namespace="")
-        if amplification(root) > MAX_AMPLIFICATION:
+        if most_made(root).per_byte > MAX_AMPLIFICATION:
             raise SchemaRefused(
                 "a few bytes of an array or map could become very many: "
                 f"more than {MAX_AMPLIFICATION} for each byte"

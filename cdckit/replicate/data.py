@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import avro
+from cdckit.avro.size import empty_bytes
 from cdckit.errors import InvalidArgument
 from cdckit.records import (
     RECORD_COLUMNS,
@@ -156,17 +157,56 @@ def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iter
             chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
             if chosen.any():
                 which = pa.array(chosen)
-                columns = _Rows(table, place, opened.message.filter(which)).columns(batch.filter(which))
-                yield pa.RecordBatch.from_arrays(columns, names=names)
+                for columns in _rows_of_version(
+                    table, place, batch.filter(which), opened.message.filter(which)
+                ):
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _rows_of_version(
+    table: Table, place: int, records: pa.RecordBatch, messages: pa.Array
+) -> Iterator[list[pa.Array]]:
+    """The columns of the rows of one table version, in parts that are bounded in bytes."""
+    schema = avro.parse_schema(table.versions[place].data_schema)
+    # A row has the columns of all versions: twice, and twice a flag for each.
+    row_bytes = 2 * empty_bytes(table.fields) + 2 * len(table.fields)
+    start = 0
+    for decoded in avro.decode_parts(messages, schema, row_bytes=row_bytes):
+        part = records.slice(start, len(decoded.errors))
+        yield from _columns(table, place, decoded, part)
+        start += len(decoded.errors)
+
+
+def _columns(
+    table: Table, place: int, decoded: avro.Decoded, records: pa.RecordBatch
+) -> Iterator[list[pa.Array]]:
+    """
+    The columns of some rows, where possible at once.
+
+    That Arrow refuses what was decoded is not known to happen; if it does, it costs that row alone.
+    """
+    try:
+        yield _Rows(table, place, decoded).columns(records)
+        return
+    except pa.ArrowException as refusal:
+        if records.num_rows == 1:
+            nothing = pa.nulls(1, decoded.values.type)
+            why = pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."])
+            yield _Rows(table, place, avro.Decoded(nothing, why)).columns(records)
+            return
+    half = records.num_rows // 2
+    for part in (slice(0, half), slice(half, records.num_rows)):
+        values, errors = decoded.values[part], decoded.errors[part]
+        yield from _columns(table, place, avro.Decoded(values, errors), records[part])
 
 
 class _Rows:
-    """The messages of one table version in a batch."""
+    """Decoded messages of one table version."""
 
-    def __init__(self, table: Table, place: int, messages: pa.Array) -> None:
+    def __init__(self, table: Table, place: int, decoded: avro.Decoded) -> None:
         self.table, self.place, self.version = table, place, table.versions[place]
-        self.decoded = avro.decode(messages, avro.parse_schema(self.version.data_schema))
-        self.count = len(messages)
+        self.decoded = decoded
+        self.count = len(decoded.errors)
         self.headers = {name: self._header(name, kind) for name, kind in HEADER_TYPES.items()}
         self.findings: Findings = {}
 
@@ -226,10 +266,10 @@ class _Rows:
         """A row of this version in the columns of all versions."""
         if row.null_count == len(row):
             return pa.nulls(len(row), self.table.fields)
-        columns = []
+        columns, sent = [], row.flatten()
         for field in self.table.fields:
             if field.name in self.version.places:
-                values = pc.struct_field(row, self.version.places[field.name])
+                values = sent[self.version.places[field.name]]
                 columns.append(to_common_type(values, field.type))
             else:
                 columns.append(pa.nulls(len(row), field.type))

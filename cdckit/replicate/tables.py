@@ -170,6 +170,8 @@ def to_common_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     >>> to_common_type(pa.array([b"\\xff", None]), pa.string()).to_pylist()
     ['ff', None]
     """
+    if values.type == kind:  # Arrow's cast of a list of nulls to its own type loses items
+        return values
     if not pa.types.is_string(kind):
         return values.cast(kind)
     if pa.types.is_binary(values.type):
