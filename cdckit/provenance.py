@@ -122,7 +122,8 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
         itself: that the entity is there, or is deleted); `value`, as text; `message`; `priority`;
         `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null while it stands).  A message that
         speaks of an entity in one record only has at most one row per field of it: what was replaced
-        does not come back.  One that speaks in several records can say a value again after it was
+        does not come back.  (A key field keeps its message while others raise or lower its priority, and
+        has a row for each time.)  One that speaks in several records can say a value again after it was
         replaced, and then has a row for each time.  Rows have no order.  Unknown messages have none.
 
     Raises:

@@ -15,6 +15,7 @@ from cdckit.arguments import microseconds, of_entity, require_fields
 from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
+from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID
 from cdckit.kernel.verdicts import Question, verdicts
 from cdckit.merge import sorted_by_entity
@@ -37,14 +38,16 @@ def why(
         changes: One row per change.
         key: The entity: the value of each of its key fields; or `{"guid": ...}`, and nothing else,
             where the changes have that column.
-        field: The field that is asked about.
+        field: The field that is asked about; `deleted_indicator` asks about the row itself: who says
+            that the entity is there, or that it is deleted.
         at: The time that is asked about, aware: what the value was then.
         known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
             it everything that is known counts; with it, a message without a time of arrival never does.
         keys: As for `merge`.
 
     Returns:
-        One row per change that carried the field, or deleted the entity: `step` (1, 2, … in the order in
+        One row per change that carried the field, or deleted the entity (about the row: per change that
+        speaks of the entity at all): `step` (1, 2, … in the order in
         which they count), `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`,
         `operation`, `value` (what it said; null if it deleted), `priority`, `verdict`, `reason` (the
         verdict in words), `by_message` and `by_priority` (the message that overruled it, null where
@@ -55,8 +58,11 @@ def why(
         - SUPERSEDED: it stood until a later message, or a delete, took its place;
         - OUTRANKED: a message of higher priority had spoken before;
         - EQUAL: it said what stood already, at the same priority;
+        - CONFIRMED: of a key field, it said the value that stood: `by_message` stays its message, and
+          the field has this change's priority from there on;
         - DELETED: the entity was deleted, and it had not the priority to change that;
-        - NOTHING_THERE: a delete of what was not there;
+        - NOTHING_THERE: a delete of an entity that was not there;
+        - NEVER_SET: it deleted the entity, but there was no value to take;
         - REPEATED: the same message and record once more;
         - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
         - ARRIVED_LATER: it arrived after *known_at*.
@@ -88,16 +94,17 @@ def why(
     """
     require_changes(changes, function="why")
     data = require_struct(changes, "data", function="why")
-    (field,) = require_fields([field], data.fieldNames(), "field", function="why")
+    names = data.fieldNames()
+    (field,) = require_fields([field], [*names, DELETED], "field", function="why")
     question = Question(
-        data.fieldNames().index(field),
+        None if field == DELETED else names.index(field),
         microseconds(at, "at", function="why"),
         None if known_at is None else microseconds(known_at, "known_at", function="why"),
     )
     more = {"arrival_timestamp": F.col("arrival.timestamp"), "source": F.col("source")}
     mine = changes.where(_of_key(changes, key, keys, data))
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
-    schema = _verdict_schema(data[field].dataType)
+    schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
     told = ordered.changes.coalesce(1).mapInArrow(
         partial(verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema)), schema
     )

@@ -133,11 +133,11 @@ def apply(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]
     after = state.copy()
     if change["operation"] == "upsert":
         if not state.exists:
-            create(after, change, fields)
+            create(after, change, keys, fields)
         elif state.deleted:
-            recreate(after, change, fields)
+            recreate(after, change, keys, fields)
         else:
-            update(after, change, fields)
+            update(after, change, keys, fields)
     elif change["operation"] == "delete":
         if not state.exists:
             pass  # nothing, no trace
@@ -153,33 +153,33 @@ def apply(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]
     return after
 
 
-def create(state: Entity, change: Row, fields: Sequence[str]) -> None:
+def create(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]) -> None:
     state.exists = True
     state.provenance["guid"] = (change["message_id"], change["priority"])
     for name in carried(change, fields):
-        take(state, change, name)
+        take(state, change, name, keys)
 
 
-def update(state: Entity, change: Row, fields: Sequence[str]) -> None:
+def update(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]) -> None:
     for name in carried(change, fields):
         if state.never_set(name):
-            take(state, change, name)
+            take(state, change, name, keys)
             continue
         offered, current = field_priority(change, name), state.provenance[name][1]
         differs = not same_value(change["data"][name], state.values[name])
         if offered >= current and (differs or offered > current):
-            take(state, change, name)
+            take(state, change, name, keys)
     if change["priority"] > state.row_priority():
         state.provenance["guid"] = (change["message_id"], change["priority"])
 
 
-def recreate(state: Entity, change: Row, fields: Sequence[str]) -> None:
+def recreate(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]) -> None:
     if change["priority"] < state.row_priority():
         return
     state.deleted = False
     state.provenance["guid"] = (change["message_id"], change["priority"])
     for name in carried(change, fields):
-        take(state, change, name)
+        take(state, change, name, keys)
 
 
 def delete(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]) -> None:
@@ -204,9 +204,13 @@ def clear(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]
             state.provenance[name] = entry
 
 
-def take(state: Entity, change: Row, name: str) -> None:
+def take(state: Entity, change: Row, name: str, keys: Sequence[str]) -> None:
+    """Value, message and priority are those of the change; a key field of equal value keeps its message."""
+    message = change["message_id"]
+    if name in keys and not state.never_set(name) and same_value(change["data"][name], state.values[name]):
+        message = state.provenance[name][0]
     state.values[name] = change["data"][name]
-    state.provenance[name] = (change["message_id"], field_priority(change, name))
+    state.provenance[name] = (message, field_priority(change, name))
 
 
 def carried(change: Row, fields: Sequence[str]) -> list[str]:

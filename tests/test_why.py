@@ -47,10 +47,10 @@ def change(
 
 
 def asked(
-    spark: SparkSession, changes: Sequence[Row], at: float = 24, **options: Any
+    spark: SparkSession, changes: Sequence[Row], at: float = 24, field: str = "a", **options: Any
 ) -> list[tuple[Any, ...]]:
     """(message, value, priority, verdict, overruled by), in order."""
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + at * HOUR, **options)
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, field, keys=KEYS, at=START + at * HOUR, **options)
     columns = ["message_id", "value", "priority", "verdict", "by_message"]
     assert [row["step"] for row in table.collect()] == list(range(1, table.count() + 1))
     return [tuple(row) for row in table.select(columns).collect()]
@@ -109,9 +109,67 @@ def test_a_delete_takes_the_value_and_weak_words_after_it_are_in_vain(spark: Spa
     ]
 
 
-def test_a_delete_of_an_entity_without_the_value_had_nothing_to_delete(spark: SparkSession) -> None:
-    assert asked(spark, [change(1, "m1", carried=False), change(2, "m2", delete=True)]) == [
-        ("m2", None, 0, "NOTHING_THERE", None)
+def test_a_delete_takes_no_value_from_a_field_that_was_never_set(spark: SparkSession) -> None:
+    """It did delete the entity, where the one before it found none."""
+    changes = [change(0, "m0", delete=True), change(1, "m1", carried=False), change(2, "m2", delete=True)]
+    assert asked(spark, changes) == [
+        ("m0", None, 0, "NOTHING_THERE", None),
+        ("m2", None, 0, "NEVER_SET", None),
+    ]
+
+
+def test_of_the_row_itself_every_change_speaks(spark: SparkSession) -> None:
+    """True says that the entity is deleted, False that it is there."""
+    changes = [
+        change(0, "m0", delete=True),
+        change(1, "m1", 10, 1),
+        change(2, "m2", 20, 1),
+        change(3, "m3", 30),
+        change(4, "m4", delete=True),
+        change(5, "m5", 50, 2, field_priority=9),
+        change(6, "m6", delete=True, priority=2),
+        change(7, "m7", delete=True, priority=2),
+        change(8, "m8", delete=True, priority=1),
+        change(9, "m9", 90, 1, field_priority=9),
+        change(10, "m10", delete=True, priority=3),
+        change(11, "m11", carried=False, priority=3),
+    ]
+    assert asked(spark, changes, field="deleted_indicator") == [
+        ("m0", True, 0, "NOTHING_THERE", None),
+        ("m1", False, 1, "SUPERSEDED", "m5"),
+        ("m2", False, 1, "EQUAL", "m1"),
+        ("m3", False, 0, "OUTRANKED", "m1"),
+        ("m4", True, 0, "OUTRANKED", "m1"),
+        ("m5", False, 2, "SUPERSEDED", "m6"),
+        ("m6", True, 2, "SUPERSEDED", "m10"),
+        ("m7", True, 2, "EQUAL", "m6"),
+        ("m8", True, 1, "DELETED", "m6"),
+        ("m9", False, 1, "DELETED", "m6"),
+        ("m10", True, 3, "SUPERSEDED", "m11"),
+        ("m11", False, 3, "WON", None),
+    ]
+
+
+def test_a_key_that_is_said_again_keeps_its_message_and_takes_the_priority(spark: SparkSession) -> None:
+    """Over a delete, too; what is weaker than the priority it has by now is beaten by who gave it that."""
+    changes = [
+        change(1, "m1", 10),
+        change(2, "m2", 10),
+        change(3, "m3", 10, 4),
+        change(4, "m4", 10, 1),
+        change(5, "m5", delete=True, priority=4),
+        change(6, "m6", 10, 5),
+        change(7, "m7", 10, 5),
+    ]
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "k", keys=KEYS, at=START + 9 * HOUR)
+    columns = ["message_id", "value", "priority", "verdict", "by_message", "by_priority"]
+    assert [tuple(row) for row in table.select(columns).collect()] == [
+        ("m1", "x", 0, "WON", None, None),
+        ("m2", "x", 0, "EQUAL", "m1", 0),
+        ("m3", "x", 4, "CONFIRMED", "m1", 0),
+        ("m4", "x", 1, "OUTRANKED", "m3", 4),
+        ("m6", "x", 5, "CONFIRMED", "m1", 4),
+        ("m7", "x", 5, "EQUAL", "m1", 5),
     ]
 
 
@@ -169,15 +227,17 @@ def test_an_unknown_key_has_no_messages(spark: SparkSession) -> None:
 # The law -------------------------------------------------------------------------------------------------
 
 
-def test_the_winner_is_what_the_history_shows(spark: SparkSession) -> None:
-    """For random histories, every field and random times: value, message and priority are the fold's."""
+@pytest.mark.parametrize("guids", [False, True])
+def test_the_winner_is_what_the_history_shows(spark: SparkSession, guids: bool) -> None:
+    """For random histories, fields, the row and random times: value, message and priority are the fold's."""
     rng = random.Random(31)
-    for number in range(40):
-        told = random_changes(100 + number, 1, FIELDS, longest=20)
-        key = {"h": 0, "k": rng.choice("xy")}
-        mine = [each for each in told if each["data"]["k"] == key["k"]]
+    for number in range(30):
+        told = random_changes(100 + number, 1, FIELDS, longest=20, guids=guids)
+        guid, k = f"h0-{rng.choice(('one', 'two'))}", rng.choice("xy")
+        key = {"guid": guid} if guids else {"h": 0, "k": k}
+        mine = [each for each in told if (each["guid"] == guid if guids else each["data"]["k"] == k)]
         instants = sorted({each["effective_timestamp"] for each in told})
-        at, field = rng.choice(instants), rng.choice(["k", "a", "b"])
+        at, field = rng.choice(instants), rng.choice(["deleted_indicator", "k", "a", "b"])
         history = fold(mine, entity="thing", keys=KEYS, fields=list(FIELDS))
         in_force = [
             row
@@ -185,10 +245,13 @@ def test_the_winner_is_what_the_history_shows(spark: SparkSession) -> None:
             if row["valid_from_timestamp"] <= at
             and (row["valid_to_timestamp"] is None or row["valid_to_timestamp"] > at)
         ]
-        stated = in_force[0]["field_provenance"][field] if in_force else None
+        entry = "guid" if field == "deleted_indicator" else field
+        stated = in_force[0]["field_provenance"][entry] if in_force else None
         expected = [(in_force[0][field], stated["m"], stated["p"])] if stated else []
         table = why(to_dataframe(spark, told, FIELDS), key, field, keys=KEYS, at=at).collect()
-        won = [(row["value"], row["message_id"], row["priority"]) for row in table if row["verdict"] == "WON"]
+        # A key has the priority of whoever confirmed it last.
+        standing = [row["priority"] for row in table if row["verdict"] in ("WON", "CONFIRMED")]
+        won = [(row["value"], row["message_id"], standing[-1]) for row in table if row["verdict"] == "WON"]
         assert won == expected, (number, field, at)
 
 
@@ -267,6 +330,7 @@ def changes(spark: SparkSession) -> DataFrame:
         ({}, "a", {}, "key"),
         ("h", "a", {}, "key"),
         (KEY, "z", {}, "field"),
+        (KEY, "guid", {}, "field"),
         (KEY, "a", {"at": datetime(2024, 1, 1)}, "at"),
         (KEY, "a", {"known_at": datetime(2024, 1, 1)}, "known_at"),
     ],

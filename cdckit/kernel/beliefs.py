@@ -40,7 +40,7 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
             changes, entity = changes.where(keep), entity[keep]
         epochs = _epochs(changes, entity)
         row_bytes = 1 + table.nbytes // table.num_rows
-        rows = _nothing(len(layout.fields))
+        rows = _nothing(layout)
         for some in _together(epochs, row_bytes):
             rows = _folded(_concatenated(rows, _believed(changes, epochs, some)))
         at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
@@ -133,7 +133,7 @@ def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     if not keep.all():
         then, epoch, position = then.where(keep), epoch[keep], position[keep]
     if not len(then):
-        return _nothing(len(changes.layout.fields))
+        return _nothing(changes.layout)
     begun = states(then, epoch + 1)
     return _rows(_mapped(begun, position), epochs)
 
@@ -160,7 +160,10 @@ def _folded(rows: _Rows) -> _Rows:
     order = np.lexsort((rows.since, rows.states.ends))
     rows = _some(rows, order)
     begun = rows.states
-    content = [rows.after, begun.ends, begun.dead, begun.row, begun.said_by, *begun.standing]
+    content = [
+        *(rows.after, begun.ends, begun.dead, begun.row, begun.said_by),
+        *(*begun.standing, *begun.key_priorities),
+    ]
     same = np.zeros(len(order), dtype=bool)
     same[1:] = np.logical_and.reduce(
         [rows.since[1:] == rows.until[:-1], *(column[1:] == column[:-1] for column in content)]
@@ -185,7 +188,7 @@ def _mapped(begun: States, position: Ints) -> States:
 
     standing = [mapped(stands) for stands in begun.standing]
     ends, row, said_by = mapped(begun.ends), mapped(begun.row), mapped(begun.said_by)
-    return States(begun.entity - 1, ends, begun.dead, row, standing, said_by)
+    return States(begun.entity - 1, ends, begun.dead, row, standing, begun.key_priorities, said_by)
 
 
 def _at(begun: States, which: Ints | Bools | slice) -> States:
@@ -195,6 +198,7 @@ def _at(begun: States, which: Ints | Bools | slice) -> States:
         begun.dead[which],
         begun.row[which],
         [stands[which] for stands in begun.standing],
+        [priority[which] for priority in begun.key_priorities],
         begun.said_by[which],
     )
 
@@ -211,12 +215,14 @@ def _concatenated(one: _Rows, other: _Rows) -> _Rows:
         np.concatenate([a.dead, b.dead]),
         np.concatenate([a.row, b.row]),
         [np.concatenate(pair) for pair in zip(a.standing, b.standing, strict=True)],
+        [np.concatenate(pair) for pair in zip(a.key_priorities, b.key_priorities, strict=True)],
         np.concatenate([a.said_by, b.said_by]),
     )
     rest = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
     return _Rows(both, *rest)
 
 
-def _nothing(fields: int) -> _Rows:
+def _nothing(layout: Layout) -> _Rows:
     none = np.empty(0, dtype=np.int64)
-    return _Rows(States(none, none, none.astype(bool), none, [none] * fields, none), none, none, none)
+    standing, priorities = [none] * len(layout.fields), [none] * len(layout.keys)
+    return _Rows(States(none, none, none.astype(bool), none, standing, priorities, none), none, none, none)

@@ -41,6 +41,10 @@ class Layout:
         """The columns that tell one entity from the next."""
         return (GUID,) if self.by_guid else tuple(value_column(index) for index in self.keys)
 
+    def tells_apart(self, index: int) -> bool:
+        """Whether the field at *index* tells one entity from the next, so that it never changes in one."""
+        return value_column(index) in self.identity
+
 
 def value_column(index: int) -> str:
     """The column with the values of the field at *index*."""

@@ -62,29 +62,47 @@ class Field(NamedTuple):
     set: Bools
     """It spoke of the field and could do so: an upsert that carried it, a delete of what was set."""
     equal: Bools
-    """It would have won, but said again what stood: an older message keeps the field."""
+    """It would have won, but said again what stood, with the priority that stood."""
+    confirms: Bools
+    """Of a key field: it said again the value that stood; the message stays, the priority is its own."""
     standing: Ints
-    """Position of the change whose word stands after it, or `NOWHERE`."""
+    """Position of the change that value and message are from after it, or `NOWHERE`."""
+    ruling: Ints
+    """Position of the change that the priority is from; but of key fields, the same."""
 
 
 def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
     """Steps 5 and 6 for the field at *index*, of which each change speaks with *priority*."""
-    of, kill = steps.of, steps.kill
+    of, kill, is_key = steps.of, steps.kill, index in changes.layout.keys
     is_set = changes.carries(index) & steps.live
-    if index not in changes.layout.keys:
+    if not is_key:
         is_set |= kill & (last_where(is_set, of) != NOWHERE)
     level = np.cumsum(is_set & steps.turn) + of.number
     rank = np.where(is_set, ranked(level, priority), 0)
     wins = is_set & (rank == np.maximum.accumulate(rank))
     before = row_before(last_where(wins, of), of)
-    # An equal value at an equal priority in the same life leaves the older message standing.
-    again = np.flatnonzero(wins & (before != NOWHERE) & (rank == rank[before]))
+    # A key field keeps its message while its value does, whatever life it is; any other one while its
+    # priority does, too, and within one life.
+    again = wins & (before != NOWHERE)
+    if not is_key:
+        again &= rank == rank[before]
+    again = _where_equal(changes, index, again, before)
+    equal = again & (priority == priority[before])
+    confirms = again & ~equal
+    ruling = last_where(wins & ~equal, of)
+    standing = last_where(wins & ~again, of) if is_key else ruling
+    return Field(is_set, equal, confirms, standing, ruling)
+
+
+def _where_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bools:
+    """Of the changes *asked* about, those that say the same value as the one at *before*."""
+    if changes.layout.tells_apart(index):
+        return asked
+    at = np.flatnonzero(asked)
     values = changes.values(index)
-    again = again[same_values(values.take(pa.array(again)), values.take(pa.array(before[again])))]
-    wins[again] = False
-    equal = np.zeros_like(wins)
-    equal[again] = True
-    return Field(is_set, equal, last_where(wins, of))
+    equal = np.zeros_like(asked)
+    equal[at] = same_values(values.take(pa.array(at)), values.take(pa.array(before[at])))
+    return equal
 
 
 class States(NamedTuple):
@@ -96,7 +114,9 @@ class States(NamedTuple):
     dead: Bools
     row: Ints
     standing: list[Ints]
-    """For each field."""
+    """For each field the change that value and message are from."""
+    key_priorities: list[Ints]
+    """For each key field, in the order of the fields, its priority: it need not be that change's."""
     said_by: Ints
     """The last change at or before the end that changed the state."""
 
@@ -107,8 +127,15 @@ def states(changes: Changes, entity: Ints) -> States:
     of = did.of
     fields = range(len(changes.layout.fields))
     priorities = [changes.field_priority(index) for index in fields]
-    standing = [field(changes, did, index, priorities[index]).standing for index in fields]
-    compare = _Comparison(changes, did, standing, priorities, changes.share_messages(entity))
+    standing, key_priorities = [], []
+    for index in fields:
+        told = field(changes, did, index, priorities[index])
+        standing.append(told.standing)
+        if index in changes.layout.keys:
+            ruled = told.ruling != NOWHERE
+            key_priorities.append(np.where(ruled, priorities[index][told.ruling], 0))
+    messages_shared = changes.share_messages(entity)
+    compare = _Comparison(changes, did, standing, priorities, key_priorities, messages_shared)
     changed = of.first.copy()
     changed[1:] |= compare.differ(np.arange(1, len(changed)), np.arange(len(changed) - 1))
     ends = _last_of_instants(changes, of)
@@ -117,7 +144,13 @@ def states(changes: Changes, entity: Ints) -> States:
     ends = ends[new]
     said_by = last_where(changed, of)[ends]
     return States(
-        entity[ends], ends, did.dead[ends], did.row[ends], [stands[ends] for stands in standing], said_by
+        entity[ends],
+        ends,
+        did.dead[ends],
+        did.row[ends],
+        [stands[ends] for stands in standing],
+        [priority[ends] for priority in key_priorities],
+        said_by,
     )
 
 
@@ -133,6 +166,7 @@ class _Comparison(NamedTuple):
     steps: Steps
     standing: Sequence[Ints]
     priorities: Sequence[Ints]
+    key_priorities: Sequence[Ints]
     messages_shared: bool
 
     def differ(self, now: Ints, then: Ints) -> Bools:
@@ -140,10 +174,14 @@ class _Comparison(NamedTuple):
         new: Bools = self.steps.dead[now] != self.steps.dead[then]
         new |= self._one_differs(self.steps.row[now], self.steps.row[then], self.changes.priority)
         for index, stands in enumerate(self.standing):
-            new |= self._one_differs(stands[now], stands[then], self.priorities[index], index)
+            # The priority of a key field is compared for itself: it may be another change's.
+            own = None if index in self.changes.layout.keys else self.priorities[index]
+            new |= self._one_differs(stands[now], stands[then], own, index)
+        for priority in self.key_priorities:
+            new |= priority[now] != priority[then]
         return new
 
-    def _one_differs(self, left: Ints, right: Ints, priority: Ints, index: int | None = None) -> Bools:
+    def _one_differs(self, left: Ints, right: Ints, priority: Ints | None, index: int | None = None) -> Bools:
         """Whether the states (of the row, of a field) that the changes at *left* and *right* made differ."""
         differs: Bools = left != right
         if not self.messages_shared:
@@ -151,7 +189,9 @@ class _Comparison(NamedTuple):
         # One message can say the same twice, in two of its records: two positions, one state.
         message = self.changes.message
         pairs = differs & (left != NOWHERE) & (right != NOWHERE)
-        pairs &= (message[left] == message[right]) & (priority[left] == priority[right])
+        pairs &= message[left] == message[right]
+        if priority is not None:
+            pairs &= priority[left] == priority[right]
         alike = np.flatnonzero(pairs)
         if not len(alike):
             return differs

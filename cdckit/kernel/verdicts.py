@@ -27,8 +27,10 @@ class Verdict(StrEnum):
     SUPERSEDED = "SUPERSEDED"
     OUTRANKED = "OUTRANKED"
     EQUAL = "EQUAL"
+    CONFIRMED = "CONFIRMED"
     DELETED = "DELETED"
     NOTHING_THERE = "NOTHING_THERE"
+    NEVER_SET = "NEVER_SET"
     REPEATED = "REPEATED"
     NOT_YET_EFFECTIVE = "NOT_YET_EFFECTIVE"
     ARRIVED_LATER = "ARRIVED_LATER"
@@ -44,8 +46,10 @@ _REASONS = {
     Verdict.SUPERSEDED: "stood until a later message of at least its priority spoke",
     Verdict.OUTRANKED: "ignored: a message of higher priority had spoken before",
     Verdict.EQUAL: "ignored: said again what stood, at the same priority",
+    Verdict.CONFIRMED: "said again the key that stood: the older message stays, with this one's priority",
     Verdict.DELETED: "ignored: the entity was deleted, by a message that it could not overrule",
     Verdict.NOTHING_THERE: "ignored: there was nothing to delete",
+    Verdict.NEVER_SET: "deleted the entity, of which this field had never been set",
     Verdict.REPEATED: "ignored: the same message, delivered again",
     Verdict.NOT_YET_EFFECTIVE: "not yet: speaks of a later time than was asked about",
     Verdict.ARRIVED_LATER: "unknown: arrived later than the moment of knowledge that was asked about",
@@ -66,7 +70,8 @@ class NotOneEntity(CdcError, ValueError):
 class Question(NamedTuple):
     """Which field is asked about, at which time, and as known when; times in microseconds."""
 
-    field: int
+    field: int | None
+    """None asks about the row itself: whether the entity is there or deleted."""
     at: int
     known: int | None
 
@@ -78,6 +83,8 @@ class _Ruling(NamedTuple):
     """A place in `_ALL`."""
     by: Ints
     """The change that overruled it, or `NOWHERE`."""
+    by_priority: Ints
+    """The change with whose priority it did: another one where a key field kept an older message."""
     of_row: Bools
     """It was overruled as to the row: the entity's priorities decided, not the field's."""
 
@@ -93,13 +100,11 @@ def verdicts(
     if first_of_entity(changes.table, layout.identity).sum() != 1:
         raise NotOneEntity()
     ruling = _ruled(changes, question)
-    index = question.field
-    speaks = np.where(changes.is_delete, index not in layout.keys, changes.carries(index))
+    speaks, values, own = _words(changes, question.field)
     at = pa.array(np.flatnonzero(speaks))
-    by, verdict = positions(ruling.by), pa.array(ruling.verdict[speaks])
-    table, own = changes.table, changes.field_priority(index)
+    by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
-    overruling = np.where(ruling.of_row, changes.priority[ruling.by], own[ruling.by])
+    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
         "effective_timestamp": table.column("effective_timestamp").take(at),
@@ -107,7 +112,7 @@ def verdicts(
         "message_id": table.column("message_id").take(at),
         "source": table.column("source").take(at),
         "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
-        "value": changes.values(index).take(at),
+        "value": values.take(at),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
         "reason": pa.array([each.reason for each in _ALL]).take(verdict),
@@ -117,9 +122,18 @@ def verdicts(
     yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
+def _words(changes: Changes, index: int | None) -> tuple[Bools, pa.Array, Ints]:
+    """Which changes speak of the field (or of the row), what each says, and with which priority."""
+    if index is None:
+        return np.ones(len(changes), dtype=bool), pa.array(changes.is_delete), changes.priority
+    speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
+    return speaks, changes.values(index), changes.field_priority(index)
+
+
 def _ruled(changes: Changes, question: Question) -> _Ruling:
     verdict = np.full(len(changes), _ALL.index(Verdict.NOTHING_THERE))
-    by, of_row = np.full(len(changes), NOWHERE), np.zeros(len(changes), dtype=bool)
+    nowhere = np.full(len(changes), NOWHERE)
+    ruling = _Ruling(verdict, nowhere, nowhere.copy(), np.zeros(len(changes), dtype=bool))
     unknown = _unknown(changes, question.known)
     later = ~unknown & (changes.instants() > question.at)
     verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
@@ -131,12 +145,16 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     counts = counting(then, one)
     counted, then = asked[counts], then.where(counts)
     if len(then):
-        did = steps(then, one[: len(then)])
-        found = _of_counting(then, did, field(then, did, question.field, then.field_priority(question.field)))
+        did, index = steps(then, one[: len(then)]), question.field
+        if index is None:
+            found = _of_row(then, did)
+        else:
+            found = _of_field(did, field(then, did, index, then.field_priority(index)))
         verdict[counted] = found.verdict
-        by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
-        of_row[counted] = found.of_row
-    return _Ruling(verdict, by, of_row)
+        ruling.by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
+        ruling.by_priority[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by_priority])
+        ruling.of_row[counted] = found.of_row
+    return ruling
 
 
 def _unknown(changes: Changes, known: int | None) -> Bools:
@@ -147,29 +165,61 @@ def _unknown(changes: Changes, known: int | None) -> Bools:
     return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
 
 
-def _of_counting(changes: Changes, did: Steps, told: Field) -> _Ruling:
-    here = np.arange(len(changes))
-    wins = told.standing == here
-    standing = row_before(told.standing, did.of)
+def _of_field(did: Steps, told: Field) -> _Ruling:
+    """What became of the words about one field, of changes that all count."""
+    wins = told.standing == did.of.positions
+    standing, ranking = row_before(told.standing, did.of), row_before(told.ruling, did.of)
+    stopped = ~did.live & ~did.kill
     # A change that could not touch the row at all: the one that rules the row beat it.
     ruler = row_before(did.row, did.of)
-    was_dead = row_before(did.dead.astype(np.int64), did.of) == 1
-    stopped = ~did.live & ~did.kill
+    of_row = stopped & ~told.set
     cases: list[tuple[Bools, Verdict, Ints]] = [
-        (wins & (here == told.standing[-1]), Verdict.WON, np.full(len(here), NOWHERE)),
-        (wins, Verdict.SUPERSEDED, _next_winner(wins)),
+        *_winners(wins, told.standing),
         (told.equal, Verdict.EQUAL, standing),
-        (told.set, Verdict.OUTRANKED, standing),
-        (stopped & was_dead, Verdict.DELETED, ruler),
+        (told.confirms, Verdict.CONFIRMED, standing),
+        (told.set, Verdict.OUTRANKED, ranking),
+        (stopped & _was_dead(did), Verdict.DELETED, ruler),
         (stopped, Verdict.OUTRANKED, ruler),
+        (did.kill, Verdict.NEVER_SET, np.full(len(wins), NOWHERE)),
     ]
+    verdict, by = _first_of(cases)
+    return _Ruling(verdict, by, np.where(told.equal | told.confirms, ranking, by), of_row)
+
+
+def _of_row(changes: Changes, did: Steps) -> _Ruling:
+    """What became of the words about the row itself, of changes that all count."""
+    wins, ruler, was_dead = did.row == did.of.positions, row_before(did.row, did.of), _was_dead(did)
+    again = (changes.is_delete == was_dead) & (changes.priority == changes.priority[ruler])
+    everything = np.ones(len(wins), dtype=bool)
+    cases: list[tuple[Bools, Verdict, Ints]] = [
+        *_winners(wins, did.row),
+        (again, Verdict.EQUAL, ruler),
+        (was_dead, Verdict.DELETED, ruler),
+        (everything, Verdict.OUTRANKED, ruler),
+    ]
+    verdict, by = _first_of(cases)
+    return _Ruling(verdict, by, by, everything)
+
+
+def _was_dead(did: Steps) -> Bools:
+    was_dead: Bools = row_before(did.dead.astype(np.int64), did.of) == 1
+    return was_dead
+
+
+def _winners(wins: Bools, standing: Ints) -> list[tuple[Bools, Verdict, Ints]]:
+    stands = wins & (np.arange(len(wins)) == standing[-1])
+    return [
+        (stands, Verdict.WON, np.full(len(wins), NOWHERE)),
+        (wins, Verdict.SUPERSEDED, _next_winner(wins)),
+    ]
+
+
+def _first_of(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
+    """For each change the verdict, and who overruled it, of the first case that it is one of."""
     which = [condition for condition, _, _ in cases]
     places = [_ALL.index(verdict) for _, verdict, _ in cases]
-    return _Ruling(
-        np.select(which, places, _ALL.index(Verdict.NOTHING_THERE)),
-        np.select(which, [by for _, _, by in cases], NOWHERE),
-        stopped & ~told.set,
-    )
+    nothing = _ALL.index(Verdict.NOTHING_THERE)
+    return np.select(which, places, nothing), np.select(which, [by for _, _, by in cases], NOWHERE)
 
 
 def _next_winner(wins: Bools) -> Ints:

@@ -41,13 +41,13 @@ def written(
         more: Further columns by name.
     """
     begins, message = (changes.table.column(name) for name in ("effective_timestamp", "message_id"))
-    provenance = [
-        _provenance(changes, states.row, changes.priority),
-        *(
-            _provenance(changes, stands, changes.field_priority(index))
-            for index, stands in enumerate(states.standing)
-        ),
-    ]
+    layout = changes.layout
+    provenance = [_provenance(changes, states.row, changes.priority[states.row])]
+    key_priorities = iter(states.key_priorities)
+    for index, stands in enumerate(states.standing):
+        is_key = index in layout.keys
+        priority = next(key_priorities) if is_key else changes.field_priority(index)[stands]
+        provenance.append(_provenance(changes, stands, priority))
     fixed = {
         GUID: _guids(changes, states),
         "valid_from_timestamp": begins.take(pa.array(states.ends)),
@@ -59,7 +59,7 @@ def written(
         ),
         **(more or {}),
     }
-    fields = {name: _shown(changes, states, index) for index, name in enumerate(changes.layout.fields)}
+    fields = {name: _shown(changes, states, index) for index, name in enumerate(layout.fields)}
     return pa.RecordBatch.from_arrays([{**fields, **fixed}[name] for name in schema.names], schema=schema)
 
 
@@ -78,13 +78,14 @@ def _guids(changes: Changes, states: States) -> pa.Array:
 
 def _shown(changes: Changes, states: States, index: int) -> pa.Array:
     """A field's values: one that is the identity shows it, carried or not."""
-    if value_column(index) in changes.layout.identity:
+    if changes.layout.tells_apart(index):
         return changes.values(index).take(pa.array(states.ends))
     return changes.values(index).take(positions(states.standing[index]))
 
 
 def _provenance(changes: Changes, stands: Ints, priority: Ints) -> pa.Array:
+    """Message and priority of each version, null where nothing stands."""
     at = positions(stands)
     message = changes.table.column("message_id").take(at)
-    said_with = pa.array(priority.astype(np.int32)).take(at)
+    said_with = pa.array(priority.astype(np.int32), mask=stands == NOWHERE)
     return pa.StructArray.from_arrays([message, said_with], names=["m", "p"], mask=at.is_null())
