@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -207,20 +208,21 @@ def _open_avro(values: pa.Array) -> Envelopes:
         message=field["message"],
         findings=findings,
     )
-    _find_avro_violations(opened)
+    _find_violations(opened)
     return opened
 
 
-def _find_avro_violations(opened: Envelopes) -> None:
-    """Look for everything that an envelope which reads back can still have wrong."""
+def _find_violations(opened: Envelopes) -> None:
+    """Look for everything that an envelope which reads back can still have wrong, in either form."""
     known = pc.is_in(opened.type, pa.array([METADATA, DATA]))
     by_id, embedded = opened.schema_id.is_valid(), opened.message_schema.is_valid()
-    is_data = pc.equal(opened.type, DATA)
+    is_data, is_avro = pc.equal(opened.type, DATA), pc.equal(opened.form, "avro")
+    neither = pc.invert(pc.or_(by_id, embedded))
     short = pc.not_equal(pc.binary_length(opened.schema_id), SCHEMA_ID_BYTES)
     suspects = [
         (Violation.UNKNOWN_TYPE, pc.and_(opened.type.is_valid(), pc.invert(known)), opened.type),
         (Violation.BOTH_SCHEMA_FIELDS, pc.and_(by_id, embedded), None),
-        (Violation.NO_SCHEMA_FIELD, pc.and_(known, pc.invert(pc.or_(by_id, embedded))), None),
+        (Violation.NO_SCHEMA_FIELD, pc.and_(is_avro, pc.and_(known, neither)), None),
         (
             Violation.METADATA_BY_REFERENCE,
             pc.and_(by_id, pc.and_(known, pc.invert(is_data))),
@@ -253,7 +255,7 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
         headers[row] = envelope.pop("headers")
         for name, found in envelope.items():
             columns[name][row] = found
-    return Envelopes(
+    filled = Envelopes(
         form=pa.array(columns["form"], pa.string()),
         type=pa.array(columns["type"], pa.string()),
         headers=pa.array(headers, _TEXT_MAP),
@@ -262,6 +264,8 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
         message=pa.array(columns["message"], pa.binary()),
         findings=opened.findings,
     )
+    _find_violations(filled)
+    return filled
 
 
 class _NotAnEnvelope(Exception):
@@ -274,11 +278,11 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
     if value is None:
         raise _NotAnEnvelope(Violation.NO_VALUE)
-    if not value.lstrip()[:1] == b"{":
+    if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
         raise _NotAnEnvelope(Violation.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
         # A fraction stays the text that it is: as a float it could lose digits.
-        envelope = json.loads(value.decode(), parse_float=str)
+        envelope = json.loads(value.decode("utf-8-sig"), parse_float=str)
         # An escape can spell half a character: text that no column can hold.
         json.dumps(envelope, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -288,11 +292,11 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     if envelope.get("type") not in (METADATA, DATA):
         raise _NotAnEnvelope(Violation.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
     schema_id, message_schema = envelope.get("messageSchemaId"), envelope.get("messageSchema")
-    if schema_id is not None and message_schema is not None:
-        raise _NotAnEnvelope(Violation.BOTH_SCHEMA_FIELDS)
     for name, text in (("messageSchemaId", schema_id), ("messageSchema", message_schema)):
         if text is not None and not isinstance(text, str):
             raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, f"{name} is not text.")
+    if not isinstance(envelope.get("headers"), dict | None):
+        raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
     if not isinstance(envelope.get("message"), dict):
         raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, "message is not a JSON object.")
     return {
@@ -305,8 +309,8 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     }
 
 
-def _text_map(headers: object) -> list[tuple[str, str]] | None:
-    if not isinstance(headers, dict):
+def _text_map(headers: dict[str, Any] | None) -> list[tuple[str, str]] | None:
+    if headers is None:
         return None
     return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in headers.items()]
 
