@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdckit.arrow_types import arrow_type, spark_type
-from cdckit.avro import Decoded, SchemaRefused, decode, decoding, native, parse_schema
+from cdckit.avro import Decoded, SchemaRefused, decode, decode_parts, decoding, native, parse_schema
 from cdckit.avro.size import made, most_made
 from cdckit.avro.strict import find_fault
 
@@ -898,6 +898,111 @@ def test_a_claim_of_trillions_costs_neither_time_nor_memory() -> None:
     measured = json.loads(done.stdout)
     assert measured["slowest"] < 1
     assert measured["grown"] < 200  # MiB
+
+
+# --- few bytes that mean much -------------------------------------------------------------------
+
+LONG = {"type": "enum", "name": "Long", "symbols": ["a" * 250, "b" * 250]}
+
+
+def repeated(item: bytes, times: int) -> bytes:
+    """An array that holds *item* so many times."""
+    return number(times) + item * times + b"\0"
+
+
+def test_what_is_made_at_once_is_bounded_and_in_the_order_of_the_datums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arrays of a hundred symbols of 250 letters, 30,000 bytes at once: one array after the other."""
+    monkeypatch.setattr(decoding, "MAX_MADE", 30_000)
+    datums = [repeated(b"\x02", 100), None, b"bad", *[repeated(b"\0", 100)] * 8]
+    parts = list(decode_parts(pa.array(datums, pa.binary()), parse_schema(json.dumps(array(LONG)))))
+    assert len(parts) >= 9
+    assert max(part.values.nbytes for part in parts) <= 30_000
+    values = [value for part in parts for value in part.values.to_pylist()]
+    assert values == [["b" * 250] * 100, None, None, *[["a" * 250] * 100] * 8]
+    errors = [error for part in parts for error in part.errors.to_pylist()]
+    assert [error is not None for error in errors] == [False, True, True, *[False] * 8]
+
+
+WIDE = record(*["long"] * 30, name="Wide")
+MUCH: list[tuple[Any, bytes, int]] = [
+    (array(LONG), b"\x02", 254),
+    (array(["null", WIDE]), b"\0", 240),
+    (array(["null", LONG, "int"]), b"\x02\x02", 250),
+    (array(logical("bytes", "decimal", precision=9)), b"\x02\x07", 16),
+    (mapping(["null", WIDE]), b"\0\0", 240),
+]
+
+
+@pytest.mark.parametrize(("schema", "item", "bytes_of_item"), MUCH)
+def test_a_datum_that_would_become_too_much_is_an_error_and_its_neighbours_are_not(
+    monkeypatch: pytest.MonkeyPatch, schema: Any, item: bytes, bytes_of_item: int
+) -> None:
+    """What it would become is known from what it holds, not only from its schema."""
+    monkeypatch.setattr(decoding, "MAX_MADE", 100_000)
+    monkeypatch.setattr(decoding, "MAX_MADE_OF_ONE", 100_000)
+    much, few = 100_000 // bytes_of_item + 100, 3
+    datums = [repeated(item, 1)] * 3 + [repeated(item, much)] + [repeated(item, 1)] * 3
+    if schema["type"] == "map":  # with keys of their own, of four letters
+        entries = (text(f"{i:04}") + item[1:] for i in range(much))
+        datums[3] = number(much) + b"".join(entries) + b"\0"
+    decoded = run(schema, *datums)
+    assert [i for i, error in enumerate(decoded.errors.to_pylist()) if error] == [few]
+    assert "would become" in decoded.errors[few].as_py()
+
+
+def test_a_datum_of_which_little_is_made_is_not_refused_for_what_its_schema_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand times the short symbol, where the schema has a long one as well."""
+    symbols = {"type": "enum", "name": "Mixed", "symbols": ["a", "b" * 250]}
+    monkeypatch.setattr(decoding, "MAX_MADE", 100_000)
+    monkeypatch.setattr(decoding, "MAX_MADE_OF_ONE", 100_000)
+    decoded = run(array(symbols), repeated(b"\0", 1000), repeated(b"\x02", 1000))
+    assert [error is None for error in decoded.errors.to_pylist()] == [True, False]
+
+
+def test_arrows_refusal_of_what_was_read_costs_one_datum(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = decoding.Shaper.shape
+
+    def refusing(self: Any, values: pa.Array, node: Any, rows: Any) -> pa.Array:
+        if node.kind == "long" and 77 in values.to_pylist():
+            raise pa.ArrowInvalid("no 77")
+        return shape(self, values, node, rows)
+
+    monkeypatch.setattr(decoding.Shaper, "shape", refusing)
+    decoded = run(record("long"), *(number(i) for i in range(100)))
+    assert decoded.values.to_pylist() == [{"a": i} if i != 77 else None for i in range(100)]
+    assert decoded.errors[77].as_py() == "The datum cannot be held: no 77."
+
+
+AMPLIFIED = """
+import json, resource
+import pyarrow as pa
+from cdckit.avro import decode, decode_parts, parse_schema
+
+LONG = {"type": "enum", "name": "Long", "symbols": ["a" * 250]}
+schema = parse_schema(json.dumps({"type": "array", "items": LONG}))
+decode(pa.array([b"\\0"]), schema)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+datums = [DATUMS]
+told = [(part.values.nbytes >> 20, part.errors.null_count) for part in decode_parts(pa.array(datums), schema)]
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps({"told": told, "grown": grown / 1024}))
+"""
+
+
+@pytest.mark.parametrize(("items", "times"), [(9_000_000, 1), (900_000, 10)], ids=["one", "ten"])
+def test_nine_megabytes_do_not_become_two_gigabytes(items: int, times: int) -> None:
+    """Neither as one message, which is an error, nor as ten, which are read one after the other."""
+    program = AMPLIFIED.replace("DATUMS", f"bytes.fromhex('{number(items).hex()}') + bytes({items + 1})")
+    program = program.replace("datums = [", f"datums = {times} * [")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)
+    assert measured["told"] == [[0, 0]] if times == 1 else len(measured["told"]) == 10
+    assert measured["grown"] < 800  # MiB
 
 
 # --- schemas that are refused -------------------------------------------------------------------

@@ -29,7 +29,7 @@ MAX_MADE = 1 << 27
 """The most bytes that are made at once of several datums: 128 MiB."""
 
 MAX_MADE_OF_ONE = 1 << 28
-"""The most bytes that are made of one datum, beyond as many as it has itself: 256 MiB."""
+"""The most bytes that are made of one datum, beyond its own: 256 MiB. Not less than `MAX_MADE`."""
 
 _PARTS = 4  # into so many parts a portion is split that cannot be read at once
 _SINGLY = 1024  # in a part of so many datums each is looked at
