@@ -7,6 +7,8 @@ The types here are those of Spark's page "Apache Arrow in PySpark", the same in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -54,15 +56,16 @@ class NoSuchArrowType(CdcError, TypeError):
         )
 
 
-def arrow_schema(columns: T.StructType) -> pa.Schema:
+def arrow_schema(columns: T.StructType, *, large: bool = False) -> pa.Schema:
     """
-    The Arrow schema of these columns; raises `NoSuchArrowType`.
+    The Arrow schema of these columns, with *large* texts if so wished; raises `NoSuchArrowType`.
 
     >>> arrow_schema(T.StructType().add("at", T.TimestampType()).add("name", T.StringType(), False))
     at: timestamp[us, tz=UTC]
     name: string not null
     """
-    return pa.schema([_field(column) for column in columns])
+    fields = [_field(column) for column in columns]
+    return pa.schema([one.with_type(with_texts(one.type, large=large)) for one in fields])
 
 
 def arrow_type(spark: T.DataType) -> pa.DataType:
@@ -116,6 +119,37 @@ def spark_type(arrow: pa.DataType) -> T.DataType:
 def spark_columns(columns: pa.Schema) -> T.StructType:
     """The Spark columns for these Arrow columns; raises `NoSuchArrowType`."""
     return T.StructType([T.StructField(one.name, spark_type(one.type), one.nullable) for one in columns])
+
+
+def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
+    """
+    The same type with every text and all bytes in it large, or none.
+
+    The offsets of a large one have 64 bits: together its values may have more than 2 GiB.
+
+    >>> with_texts(pa.list_(pa.string()), large=True), with_texts(pa.large_binary(), large=False)
+    (ListType(list<item: large_string>), DataType(binary))
+    """
+
+    def within(field: pa.Field) -> pa.Field:
+        return field.with_type(with_texts(field.type, large=large))
+
+    if pa.types.is_struct(arrow):
+        return pa.struct([within(field) for field in arrow])
+    if pa.types.is_list(arrow):
+        return pa.list_(within(arrow.value_field))
+    if pa.types.is_map(arrow):
+        return pa.map_(within(arrow.key_field), within(arrow.item_field))
+    if arrow in (pa.string(), pa.large_string()):
+        return pa.large_string() if large else pa.string()
+    if arrow in (pa.binary(), pa.large_binary()):
+        return pa.large_binary() if large else pa.binary()
+    return arrow
+
+
+def batch_of(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of *schema*; a column whose texts are large or not in another way is given that of *schema*."""
+    return pa.RecordBatch.from_arrays([columns[one.name].cast(one.type) for one in schema], schema=schema)
 
 
 def _field(column: T.StructField) -> pa.Field:

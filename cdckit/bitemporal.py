@@ -17,6 +17,7 @@ from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merge import history_schema, merged, sorted_by_entity, with_guids
 from cdckit.schemas import require_types
+from cdckit.workers import Made
 
 SYSTEM_FROM = "system_from_timestamp"
 SYSTEM_TO = "system_to_timestamp"
@@ -135,10 +136,8 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         reserved=SYSTEM_INTERVAL.fieldNames(),
     )
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
-    made = ordered.changes.mapInArrow(
-        partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema)), schema
-    )
-    return with_guids(made, ordered.layout, entity)
+    by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
+    return with_guids(Made(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
 
 
 def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:

@@ -116,7 +116,7 @@ def _python_values(values: pa.Array) -> list[str | int | bool | Decimal | None]:
     try:
         found: list[str | int | bool | Decimal | None] = values.to_pylist()
     except UnicodeDecodeError:  # Spark lets bytes of any kind pass as a string; Java reads them as U+FFFD
-        found = [value and _as_java_reads(value) for value in values.cast(pa.binary()).to_pylist()]
+        found = [value and _as_java_reads(value) for value in values.cast(pa.large_binary()).to_pylist()]
     return found
 
 

@@ -128,8 +128,8 @@ def versions_by_guid(changes: DataFrame, *, entity: str, keys: Sequence[str]) ->
 
 def _versions(ordered: Sorted) -> Made:
     schema = history_schema(ordered.data)
-    by = partial(versions, layout=ordered.layout, schema=arrow_schema(schema))
-    return Made(ordered.changes, by, schema)
+    by = partial(versions, layout=ordered.layout, schema=arrow_schema(schema, large=True))
+    return Made(ordered.changes, by, schema, large=True)
 
 
 class Sorted(NamedTuple):

@@ -20,6 +20,7 @@ from cdckit.kernel.layout import GUID
 from cdckit.kernel.verdicts import Question, verdicts
 from cdckit.merge import sorted_by_entity
 from cdckit.schemas import require_struct
+from cdckit.workers import Made
 
 
 def why(
@@ -105,10 +106,10 @@ def why(
     mine = changes.where(_of_key(changes, key, keys, data))
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
-    told = ordered.changes.coalesce(1).mapInArrow(
-        partial(verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema)), schema
+    told = partial(
+        verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True)
     )
-    return told.orderBy("step")
+    return Made(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
 
 
 def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> Column:

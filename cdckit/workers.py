@@ -15,10 +15,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.arrow_types import arrow_schema
+from cdckit.arrow_types import arrow_schema, batch_of, with_texts
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
+_MOST_BYTES = (1 << 31) - 1
 
 Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -30,17 +31,21 @@ class Made:
 
     Args:
         of: The table.
-        by: Is given the batches of one partition, and yields batches of exactly *columns*.
+        by: Is given the batches of one partition, and yields batches of exactly *columns*; in those the
+            texts and bytes may be large ones or not, Spark takes either.
         columns: The columns, all nullable.
+        large: Whether *by* is given all texts and bytes as Arrow's large ones, or none, whatever
+            the session has set for `spark.sql.execution.arrow.useLargeVarTypes`.
     """
 
     of: DataFrame
     by: Function
     columns: T.StructType
+    large: bool = False
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
-        return self.of.mapInArrow(self.by, self.columns)
+        return self.of.mapInArrow(partial(_made, by=self.by, large=self.large), self.columns)
 
     def write(self, folder: Path) -> None:
         """
@@ -51,8 +56,33 @@ class Made:
         twice, and it is there when it is whole.  The workers must see the folder under the same name.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        write = partial(_written, by=self.by, folder=str(folder), schema=arrow_schema(self.columns))
+        by = partial(_made, by=self.by, large=self.large)
+        write = partial(_written, by=by, folder=str(folder), schema=arrow_schema(self.columns, large=True))
         self.of.mapInArrow(write, "rows long").collect()
+
+
+def _made(batches: Iterable[pa.RecordBatch], by: Function, large: bool) -> Iterator[pa.RecordBatch]:
+    return by(_with_texts(batches, large=large))
+
+
+def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[pa.RecordBatch]:
+    """The same rows with all texts and bytes large, or none; those are in batches that fit."""
+    for batch in batches:
+        schema = pa.schema([one.with_type(with_texts(one.type, large=large)) for one in batch.schema])
+        if schema == batch.schema:
+            yield batch
+        else:
+            for piece in [batch] if large else _pieces(batch):
+                yield batch_of(dict(zip(schema.names, piece.columns, strict=True)), schema)
+
+
+def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The batch in copies of parts, none with more bytes than offsets of 32 bits can tell."""
+    if batch.nbytes <= _MOST_BYTES or batch.num_rows < 2:
+        return [batch]
+    half = batch.num_rows // 2
+    halves = (batch.take(pa.array(range(*each))) for each in ((0, half), (half, batch.num_rows)))
+    return [piece for some in halves for piece in _pieces(some)]
 
 
 def _written(
@@ -85,7 +115,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
         some.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
-            yield pa.Table.from_batches(some, schema)
+            yield pa.Table.from_batches(some).cast(schema)
             some, rows, size = [], 0, 0
     if some:
-        yield pa.Table.from_batches(some, schema)
+        yield pa.Table.from_batches(some).cast(schema)

@@ -11,13 +11,24 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.arrow_types import NoSuchArrowType, arrow_schema, arrow_type, spark_columns, spark_type
+from cdckit.arrow_types import (
+    NoSuchArrowType,
+    arrow_schema,
+    arrow_type,
+    batch_of,
+    spark_columns,
+    spark_type,
+    with_texts,
+)
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 LISTED = pa.list_(pa.field("element", pa.int32(), nullable=False))
 NAMED = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64(), nullable=True))
+
+LISTS = pa.list_(pa.field("element", pa.string()))
+MAPS = pa.map_(pa.string(), pa.binary())
 
 # A value in Spark's SQL, its type, and the type in which Arrow holds it.
 KINDS = [
@@ -96,3 +107,24 @@ def test_a_type_that_workers_cannot_have_is_named() -> None:
         arrow_schema(T.StructType().add("a", T.ArrayType(T.YearMonthIntervalType())))
     with pytest.raises(NoSuchArrowType, match="uint64"):
         spark_type(pa.uint64())
+
+
+def test_texts_are_large_or_not_wherever_they_stand() -> None:
+    kind = T.StructType([T.StructField(f"c{n}", kind) for n, (_, kind, _) in enumerate(KINDS)])
+    small, large = arrow_type(kind), arrow_schema(kind, large=True)
+    assert large.field("c10").type == pa.large_string()
+    assert large.field("c11").type == pa.large_binary()
+    assert str(large.field("c17").type) == "map<large_string, int64>"
+    assert with_texts(small, large=True) == pa.struct(list(large))
+    assert with_texts(pa.struct(list(large)), large=False) == small
+    values = pa.array([{"t": ["a"], "m": [("k", b"\xff")]}], pa.struct([("t", LISTS), ("m", MAPS)]))
+    there = values.cast(with_texts(values.type, large=True))
+    assert str(there.type) == "struct<t: list<element: large_string>, m: map<large_string, large_binary>>"
+    assert there.cast(values.type) == values
+
+
+def test_a_batch_takes_the_texts_of_its_schema() -> None:
+    schema = pa.schema([("a", pa.large_string()), ("b", pa.int32())])
+    made = batch_of({"b": pa.array([1], pa.int32()), "a": pa.array(["x"])}, schema)
+    assert made.schema == schema
+    assert made.to_pylist() == [{"a": "x", "b": 1}]

@@ -17,6 +17,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from cdckit import workers
 from cdckit.datahub.threads import at_once
 from cdckit.workers import Made
 
@@ -165,3 +166,46 @@ def test_nothing_more_is_begun_after_an_error(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match="the first"):
         at_once(spark, work, range(40))
     assert len(begun) < 20
+
+
+LARGE_TEXTS = "spark.sql.execution.arrow.useLargeVarTypes"
+TEXTS = T.StructType().add("t", T.StringType()).add("b", T.ArrayType(T.BinaryType()))
+
+
+def as_they_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        kinds = [f"{column.type}" for column in batch.columns]
+        assert kinds in (
+            ["string", "list<element: binary not null>"],
+            ["large_string", "list<element: large_binary not null>"],
+        )
+        yield batch.set_column(0, "t", pa.array(kinds[:1] * batch.num_rows, batch.column("t").type))
+
+
+@pytest.mark.parametrize("session_has_large", ["false", "true"])
+@pytest.mark.parametrize("large", [False, True])
+def test_texts_come_large_or_not_as_asked_for_whatever_the_session_sends(
+    spark: SparkSession, tmp_path: Path, session_has_large: str, large: bool
+) -> None:
+    given = spark.range(3).selectExpr("'x' as t", "array(X'ff') as b")
+    made = Made(given, as_they_come, TEXTS, large=large)
+    expected = [("large_string" if large else "string", [b"\xff"])] * 3
+    spark.conf.set(LARGE_TEXTS, session_has_large)
+    try:
+        assert [tuple(row) for row in made.rows().collect()] == expected
+        made.write(tmp_path)
+        assert [tuple(row) for row in spark.read.parquet(str(tmp_path)).collect()] == expected
+    finally:
+        spark.conf.unset(LARGE_TEXTS)
+
+
+def test_a_large_batch_comes_in_parts_that_offsets_of_32_bits_can_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five texts of 100 bytes, where no more than 250 fit; one that is larger alone comes alone."""
+    monkeypatch.setattr(workers, "_MOST_BYTES", 250)
+    texts = [letter * (100 if letter != "d" else 300) for letter in "abcde"]
+    batch = pa.record_batch({"t": pa.array(texts, pa.large_string())})
+    parts = list(workers._with_texts([batch], large=False))
+    assert [part.column("t").type for part in parts] == [pa.string()] * len(parts)
+    assert [part.column("t").to_pylist() for part in parts] == [texts[:2], texts[2:3], texts[3:4], texts[4:]]

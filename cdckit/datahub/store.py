@@ -24,6 +24,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.identifiers import guid
 from cdckit.records import RECORD_SCHEMA, require_records
 from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.workers import Made
 
 MESSAGE_SCHEMA = T.StructType(
     [
@@ -93,7 +94,7 @@ def decode(records: DataFrame) -> DataFrame:
     """
     require_records(records, function="decode")
     read = records.select("key", "value", "topic", "partition", "offset", "timestamp")
-    decoded = read.mapInArrow(_decoded, _DECODED)
+    decoded = Made(read, _decoded, _DECODED).rows()
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
     given = F.coalesce("message_identifier", guid("message", place))
     sound = F.col(ERROR_CODE).isNull()

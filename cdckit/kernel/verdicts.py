@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.arrow_types import batch_of
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.changes import Changes
@@ -119,7 +120,7 @@ def verdicts(
         "by_message": table.column("message_id").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
     }
-    yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    yield batch_of(columns, schema)
 
 
 def _words(changes: Changes, index: int | None) -> tuple[Bools, pa.Array, Ints]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from cdckit.arrow_types import batch_of
 from cdckit.history import FIELD_PROVENANCE
 from cdckit.identifiers import guids
 from cdckit.kernel.arrays import positions
@@ -60,7 +61,7 @@ def written(
         **(more or {}),
     }
     fields = {name: _shown(changes, states, index) for index, name in enumerate(layout.fields)}
-    return pa.RecordBatch.from_arrays([{**fields, **fixed}[name] for name in schema.names], schema=schema)
+    return batch_of({**fields, **fixed}, schema)
 
 
 def _guids(changes: Changes, states: States) -> pa.Array:

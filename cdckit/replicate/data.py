@@ -33,6 +33,7 @@ from cdckit.replicate.masks import read_masks
 from cdckit.replicate.tables import Table, row_fields, table_of, to_common_type
 from cdckit.replicate.violations import Violation
 from cdckit.running import Bools
+from cdckit.workers import Made
 
 Findings = dict[int, tuple[Violation, str]]
 
@@ -85,10 +86,9 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
     if isinstance(json_topics, str):
         raise InvalidArgument("data", "json_topics", "a collection of topics", json_topics)
     table = table_of(zone, function="data")
-    made = for_workers(records.where(_may_be_of(table))).mapInArrow(
-        partial(_rows_of_batches, table=table), _worker_schema(table)
-    )
-    rows = with_table_columns(made.withColumn("headers", headers_from_workers()), table)
+    mine = for_workers(records.where(_may_be_of(table)))
+    made = Made(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
+    rows = with_table_columns(made.rows().withColumn("headers", headers_from_workers()), table)
     if json_topics:
         rows = rows.unionByName(with_table_columns(json_rows(records, table, json_topics), table))
     return rows

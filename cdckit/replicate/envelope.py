@@ -21,6 +21,7 @@ from cdckit.rejects import ERROR_FIELDS
 from cdckit.replicate.plain import open_plain
 from cdckit.replicate.violations import Violation
 from cdckit.running import Ints
+from cdckit.workers import Made
 
 MAGIC = b"atMSG"
 METADATA = "MD"
@@ -97,8 +98,8 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     """
     require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
-    opened = for_workers(records).mapInArrow(partial(_decoded_batches, skipped=skipped), _WORKER_SCHEMA)
-    return opened.withColumn("headers", headers_from_workers())
+    opened = Made(for_workers(records), partial(_decoded_batches, skipped=skipped), _WORKER_SCHEMA)
+    return opened.rows().withColumn("headers", headers_from_workers())
 
 
 def _decoded_batches(

@@ -19,6 +19,7 @@ from cdckit.replicate.envelope import ENVELOPE_SCHEMA, METADATA, SCHEMA_ID_BYTES
 from cdckit.replicate.headers import misfit_headers
 from cdckit.replicate.violations import Violation
 from cdckit.schemas import require_types
+from cdckit.workers import Made
 
 COLUMN_TYPE = T.StructType(
     [
@@ -89,10 +90,8 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
     messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
-    read = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message").mapInArrow(
-        _read_batches, METADATA_SCHEMA
-    )
-    return _with_conflicts(read, known)
+    needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
+    return _with_conflicts(Made(needed, _read_batches, METADATA_SCHEMA).rows(), known)
 
 
 def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
