@@ -1,20 +1,16 @@
-"""What questions have in common: instants, keys and fields, checked when a function is called."""
+"""What questions have in common: instants, fields, names and flags, checked when a function is called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from functools import reduce
-from numbers import Integral, Real
-from typing import Any
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from numbers import Integral
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.schemas import quoted
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,52 +51,28 @@ def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *
     return found
 
 
-def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
-    """
-    The condition that a row is of the entity with that key, null being a value like any other.
-
-    Args:
-        key: Value by field, of the field's type.  A part of the key speaks of every entity that has
-            these values.
-        known: The fields that a key may name, with their types.
-        within: The struct column that holds them; without it they are columns of the frame.
-        function: Who asks, for errors.
-    """
-    if not isinstance(key, Mapping):
-        raise InvalidArgument(function, "key", "a mapping of field to value", key)
-    require_fields(key, known.fieldNames(), "key", function=function)
-    conditions = []
-    for name, value in key.items():
-        literal = _literal(value, known[name].dataType, f"key[{name!r}]", function)
-        inside = within and name != "guid"
-        column = F.col(within).getField(name) if inside else F.col(quoted(name))
-        conditions.append(column.eqNullSafe(literal))
-    return reduce(Column.__and__, conditions)
+def require_name(name: str, argument: str, *, function: str) -> str:
+    """The name itself; raises `InvalidArgument` for what is no text, and for the empty one."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(function, argument, "a name: a text that is not empty", name)
+    return name
 
 
-def _literal(value: Any, kind: T.DataType, argument: str, function: str) -> Column:
-    """The value as a column of its field's type: Spark itself would take the text "01" for the number 1."""
-    if value is None:
-        return F.lit(None)
-    if isinstance(kind, T.TimestampType):
-        return require_instant(value, argument, function=function)
-    needed = next((classes for kinds, classes in _PYTHON.items() if isinstance(kind, kinds)), (object,))
-    # A bool is an int to Python, and a datetime a date.
-    if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) not in needed):
-        raise InvalidArgument(function, argument, f"a value of the type {kind.simpleString()}", value)
-    return F.lit(value)
+def require_flag(flag: bool, argument: str, *, function: str) -> bool:
+    """The flag itself; raises `InvalidArgument` for all but True and False: "no" would count as yes."""
+    if not isinstance(flag, bool):
+        raise InvalidArgument(function, argument, "True or False", flag)
+    return flag
 
 
-_PYTHON: dict[Any, tuple[type, ...]] = {
-    (T.StringType, T.VarcharType, T.CharType): (str,),
-    T.BooleanType: (bool,),
-    T.IntegralType: (Integral,),
-    T.DecimalType: (Decimal, Integral),
-    T.FractionalType: (Real,),
-    T.DateType: (date,),
-    T.TimestampNTZType: (datetime,),
-    T.BinaryType: (bytes, bytearray),
-}
+def require_int(number: int, argument: str, *, function: str) -> int:
+    """The number itself; raises `InvalidArgument` for what a column of the type int cannot hold."""
+    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) not in _INTS:
+        raise InvalidArgument(function, argument, f"a whole number from {_INTS[0]} to {_INTS[-1]}", number)
+    return int(number)
+
+
+_INTS = range(-(2**31), 2**31)
 
 
 def require_instants(frame: DataFrame, at: Column, argument: str, *, function: str) -> Column:

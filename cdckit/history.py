@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import of_entity, require_instant, require_instants, require_period
+from cdckit.arguments import require_instant, require_instants, require_period
 from cdckit.errors import InvalidArgument
+from cdckit.keys import of_entity
 from cdckit.schemas import require_types
 
 VALID_FROM = "valid_from_timestamp"

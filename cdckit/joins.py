@@ -21,7 +21,7 @@ from cdckit.history import (
     business_fields,
 )
 from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
-from cdckit.values import as_text
+from cdckit.values import as_text, comparable
 
 _FUNCTION = "as_of_join"
 
@@ -180,8 +180,7 @@ def _joined(facts: DataFrame, lookup: Lookup, key: Mapping[str, str], version: C
     line = answers.unionByName(questions, allowMissingColumns=True).withColumn("last", last)
     end = F.col("last").getField(VALID_TO)
     in_force = F.col("last").isNotNull() & (end.isNull() | (end > F.col("instant")))
-    kinds = [lookup.history.schema[field].dataType for field in key.values()]
-    overlap = F.raise_error(_overlap(lookup.into, dict(zip(names, kinds, strict=True))))
+    overlap = F.raise_error(_overlap(lookup.into, {name: line.schema[name].dataType for name in names}))
     kept = line.where(F.when(F.col("is_fact"), True).when(in_force, overlap).otherwise(False))
     return kept.select(
         *(F.col("fact").getField(name).alias(name) for name in facts.columns),
@@ -198,7 +197,10 @@ def _alive(history: DataFrame) -> DataFrame:
 def _in_line(frame: DataFrame, key: Iterable[str], instant: str, *held: Column) -> DataFrame:
     """The rows of *frame* under names of ours: whatever its columns are called, they stand in a struct."""
     return frame.select(
-        *(F.col(quoted(name)).alias(_key_column(index)) for index, name in enumerate(key)),
+        *(
+            comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(_key_column(index))
+            for index, name in enumerate(key)
+        ),
         F.col(quoted(instant)).alias("instant"),
         *held,
     )

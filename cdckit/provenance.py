@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import of_entity, require_instant
+from cdckit.arguments import require_instant
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -26,6 +26,7 @@ from cdckit.history import (
     provenance_type,
     standard_columns,
 )
+from cdckit.keys import of_entity
 from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
 from cdckit.values import as_text, comparable
 

@@ -1,6 +1,21 @@
-"""Values of any type as text, and in a form in which Spark can compare them."""
+"""
+Values of any type: when two of them are equal, the form in which Spark compares them, and their text.
+
+There is one equality, for `merge` and for every question, and also inside of arrays, maps and structs:
+
+- null equals null, NaN equals NaN, and 0.0 equals -0.0;
+- two maps are equal if their entries are, in whatever order they are written;
+- text is equal if its bytes are, whatever the collation of its column: a change of case is a change,
+  and a key in another case is another key;
+- variants are equal if their JSON is;
+- of everything else the type says what is equal.
+
+Here the rule is for Spark (`comparable`), in `cdckit.kernel.arrays` for the workers' Arrow (`same_values`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,51 +34,104 @@ EXACT_JSON = {
 
 def as_text(value: Column, kind: T.DataType) -> Column:
     """
-    A value of any type as text, null for null; different values have different texts.
+    A value of any type as text, null for null; equal values have one text, different values different ones.
 
     Instants are in UTC whatever the session's zone, nested values are JSON, binary is hex digits.
     """
     if isinstance(kind, T.StructType | T.ArrayType | T.MapType | T.VariantType):
-        return F.to_json(value, EXACT_JSON)
+        return F.to_json(_in_order(value, kind), EXACT_JSON)
     if isinstance(kind, T.TimestampType):
         return _utc(value).cast("string")
-    return F.lower(F.hex(value)) if isinstance(kind, T.BinaryType) else value.cast("string")
+    if isinstance(kind, T.BinaryType):
+        return F.lower(F.hex(value))
+    return _in_order(value, kind).cast("string")
 
 
 def _utc(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
-    seconds = F.unix_micros(instant).cast("decimal(20,0)") / F.lit(1_000_000).cast("decimal(7,0)")
+    whole = F.unix_seconds(instant)
+    # In days and the rest: seconds alone would leave no room for their fractions after the year 33,658.
+    days = F.floor(whole / F.lit(_SECONDS_A_DAY))
+    within = (whole - days * F.lit(_SECONDS_A_DAY)) * F.lit(1_000_000)
+    rest = within + F.pmod(F.unix_micros(instant), F.lit(1_000_000))
+    seconds = rest.cast("decimal(18,0)") / F.lit(1_000_000).cast("decimal(7,0)")
     nothing = F.lit(0)
-    since_1970 = F.make_dt_interval(nothing, nothing, nothing, seconds.cast("decimal(18,6)"))
+    since_1970 = F.make_dt_interval(days.cast("int"), nothing, nothing, seconds.cast("decimal(18,6)"))
     return F.expr("timestamp_ntz'1970-01-01 00:00:00'") + since_1970
 
 
+_SECONDS_A_DAY = 86_400
+
+
 def comparable(value: Column, kind: T.DataType) -> Column:
-    """A value in a form that has equality in Spark: maps as their sorted entries, variants as JSON."""
-    if _has_equality(kind):
-        return value
-    if isinstance(kind, T.MapType):
-        key, entry = kind.keyType, kind.valueType
-        entries = F.transform(
-            F.map_entries(value),
-            lambda pair: F.struct(
-                comparable(pair.getField("key"), key).alias("key"),
-                comparable(pair.getField("value"), entry).alias("value"),
-            ),
+    """
+    A value in a form whose `eqNullSafe`, partitions and groups in Spark go by the one equality.
+
+    Maps are their sorted entries, variants their JSON, text with a collation is text without.
+    """
+    if is_collated(kind):
+        return value.cast("string")
+    if isinstance(kind, T.VariantType):
+        return F.to_json(value, EXACT_JSON)
+    if _holds(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
+        return (
+            _entries(value, kind, comparable)
+            if isinstance(kind, T.MapType)
+            else _within(value, kind, comparable)
         )
-        return F.array_sort(entries)
+    return value
+
+
+def _in_order(value: Column, kind: T.DataType) -> Column:
+    """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
+    if _holds(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
+        if isinstance(kind, T.MapType):
+            return F.map_from_entries(_entries(value, kind, _in_order))
+        return _within(value, kind, _in_order)
+    return value
+
+
+_Form = Callable[[Column, T.DataType], Column]
+
+
+def _within(value: Column, kind: T.DataType, form: _Form) -> Column:
+    """An array or a struct with its elements, or its fields, in another form."""
     if isinstance(kind, T.ArrayType):
         element = kind.elementType
-        return F.transform(value, lambda each: comparable(each, element))
-    if isinstance(kind, T.StructType):
-        parts = (comparable(value.getField(each.name), each.dataType).alias(each.name) for each in kind)
-        return F.when(value.isNotNull(), F.struct(*parts))
-    return F.to_json(value, EXACT_JSON)
+        return F.transform(value, lambda each: form(each, element))
+    assert isinstance(kind, T.StructType)
+    parts = (form(value.getField(each.name), each.dataType).alias(each.name) for each in kind)
+    return F.when(value.isNotNull(), F.struct(*parts))
 
 
-def _has_equality(kind: T.DataType) -> bool:
+def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
+    """The entries of a map by their keys: of one map, no two keys are equal, so the values need no order."""
+    key, entry = kind.keyType, kind.valueType
+
+    def formed(pair: Column) -> Column:
+        parts = form(pair.getField("key"), key), form(pair.getField("value"), entry)
+        return F.struct(parts[0].alias("key"), parts[1].alias("value"))
+
+    def by_key(one: Column, other: Column) -> Column:
+        a, b = one.getField("key"), other.getField("key")
+        return F.when(a < b, -1).when(a > b, 1).otherwise(0)
+
+    return F.array_sort(F.transform(F.map_entries(value), formed), by_key)
+
+
+def _holds(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
+    """Whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
-        return all(_has_equality(field.dataType) for field in kind.fields)
+        return any(_holds(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _has_equality(kind.elementType)
-    return not isinstance(kind, T.MapType | T.VariantType)
+        return _holds(kind.elementType, is_one)
+    if isinstance(kind, T.MapType):
+        return is_one(kind) or _holds(kind.keyType, is_one) or _holds(kind.valueType, is_one)
+    return is_one(kind)
+
+
+def is_collated(kind: T.DataType) -> bool:
+    """Whether this is text that has an order and an equality of its own."""
+    return " collate " in kind.simpleString() and not isinstance(kind, T.StructType | T.ArrayType | T.MapType)

@@ -11,13 +11,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import microseconds, of_entity, require_fields
+from cdckit.arguments import microseconds, require_fields
 from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID
 from cdckit.kernel.verdicts import Question, verdicts
+from cdckit.keys import of_entity
 from cdckit.merge import sorted_by_entity
 from cdckit.schemas import require_struct
 from cdckit.workers import Made

@@ -1,10 +1,13 @@
-"""From Arrow to NumPy, and the equality of the merge."""
+"""From Arrow to NumPy, and the one equality of values (`cdckit.values`) on Arrow."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import VariantVal
 
 from cdckit.running import NOWHERE, Bools, Ints
 
@@ -31,10 +34,11 @@ def positions(stands: Ints) -> pa.Array:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Pair by pair, whether two arrays hold the same: null is null, NaN is NaN, 0.0 is -0.0."""
+    """Pair by pair, whether two arrays hold the same, by the one equality (`cdckit.values`)."""
     if pa.types.is_nested(left.type):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        return np.fromiter((_same(a, b) for a, b in pairs), dtype=bool, count=len(left))
+        numbers = numbered(pa.concat_arrays([left, right]))
+        same: Bools = numbers[: len(left)] == numbers[len(left) :]
+        return same
     same = bools(pc.equal(left, right))
     if pa.types.is_floating(left.type):
         same |= bools(pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -43,9 +47,99 @@ def same_values(left: pa.Array, right: pa.Array) -> Bools:
     return same
 
 
-def _same(left: object, right: object) -> bool:
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
-    return left == right or (left != left and right != right)
+def numbered(values: pa.Array) -> Ints:
+    """
+    The values as numbers: equal numbers, equal values, by the one equality (`cdckit.values`).
+
+    Nested values are numbered from within: those of a struct by the numbers of its parts, those of a
+    list by the numbers of its elements.  No value is ever made in Python, which has no years beyond
+    9999 and no text that is not UTF-8.
+    """
+    kind = values.type
+    if pa.types.is_map(kind):
+        found = _of_maps(values)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        found = _of_lists(*_elements(values, values.values))
+    elif _is_variant(kind):
+        found = _of_variants(values)
+    elif pa.types.is_struct(kind):
+        found = _of_rows([numbered(values.field(index)) for index in range(kind.num_fields)], len(values))
+    else:
+        found = _of_plain(values)
+    return np.where(np.asarray(values.is_valid()), found, NOWHERE)
+
+
+def _of_plain(values: pa.Array) -> Ints:
+    if pa.types.is_null(values.type):
+        return np.full(len(values), NOWHERE)
+    if pa.types.is_floating(values.type):
+        # What is hashed are bits, and there are two zeros and many that are not a number.
+        values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    return ints(pc.fill_null(values.dictionary_encode().indices, NOWHERE))
+
+
+def _of_rows(columns: Sequence[Ints], count: int) -> Ints:
+    """The rows of some columns of numbers as numbers."""
+    if len(columns) < 2:
+        # NOWHERE is a number like any other within a row: a struct that holds a null is not a null.
+        return columns[0] + 1 if columns else np.zeros(count, dtype=np.int64)
+    rows = np.ascontiguousarray(np.stack(columns, axis=1))
+    kind = pa.binary(rows.itemsize * len(columns))
+    fixed = pa.FixedSizeBinaryArray.from_buffers(kind, count, [None, pa.py_buffer(rows)])
+    return ints(fixed.dictionary_encode().indices)
+
+
+def _of_lists(elements: Ints, lengths: Ints) -> Ints:
+    """Lists as numbers, given the numbers of all their elements in a row."""
+    ends = np.cumsum(np.append(0, lengths)) * elements.itemsize
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(elements))]
+    texts = pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
+    return ints(texts.dictionary_encode().indices)
+
+
+def _of_maps(values: pa.MapArray) -> Ints:
+    keys, lengths = _elements(values, values.keys)
+    items, _ = _elements(values, values.items)
+    entries = _of_rows([keys, items], len(keys))
+    # A map is the set of its entries: in whatever order they are written.
+    return _of_lists(entries[np.lexsort((entries, np.repeat(np.arange(len(lengths)), lengths)))], lengths)
+
+
+def _elements(lists: pa.Array, elements: pa.Array) -> tuple[Ints, Ints]:
+    """The numbers of the elements of all lists in a row, and how many each list has; null has none."""
+    offsets = ints(lists.offsets)
+    lengths = np.diff(offsets)
+    used = numbered(elements.slice(offsets[0], offsets[-1] - offsets[0]))
+    valid = np.asarray(lists.is_valid())
+    if valid.all():
+        return used, lengths
+    # Arrow allows a null to have elements: they are nobody's.
+    kept = np.repeat(valid, lengths)
+    return used[kept], np.where(valid, lengths, 0)
+
+
+def _is_variant(kind: pa.DataType) -> bool:
+    """Whether these are Spark's variants, which come as structs of bytes with a mark."""
+    marks = (part.metadata or {} for part in kind) if pa.types.is_struct(kind) else ()
+    return any(b"variant" in mark for mark in marks)
+
+
+def _of_variants(values: pa.StructArray) -> Ints:
+    """Variants by the JSON that they stand for: the same one can be written in several ways."""
+    bytes_ = _of_rows([numbered(values.field(name)) for name in ("value", "metadata")], len(values))
+    _, first, which = np.unique(bytes_, return_index=True, return_inverse=True)
+    if len(first) < 2:
+        return which
+    parts = (values.field(name).take(pa.array(first)).to_pylist() for name in ("value", "metadata"))
+    texts = [_json(value, metadata) for value, metadata in zip(*parts, strict=True)]
+    return _of_plain(pa.array(texts))[which]
+
+
+def _json(value: bytes | None, metadata: bytes | None) -> str | None:
+    if value is None or metadata is None:
+        return None
+    try:
+        return VariantVal(value, metadata).toJson()
+    except (ArithmeticError, ValueError):  # an instant of a year that Python does not have
+        return value.hex()

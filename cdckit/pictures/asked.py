@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import of_entity
 from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     business_fields,
 )
+from cdckit.keys import of_entity
 from cdckit.provenance import with_messages
 from cdckit.schemas import require_columns
 from cdckit.values import as_text
