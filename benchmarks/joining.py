@@ -75,7 +75,7 @@ def _writing(frame: DataFrame, path: Path) -> Callable[[], object]:
 
 def looked_up(facts: DataFrame, history: DataFrame) -> DataFrame:
     """Ours."""
-    return as_of_join(facts, Lookup(history, on="number", into="product"), at="at")
+    return as_of_join(facts, Lookup(history, on="number", into="product"), time="at")
 
 
 def equi_join(facts: DataFrame, history: DataFrame) -> DataFrame:

@@ -17,7 +17,13 @@ In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widge
 
 from cdckit import datahub, replicate
 from cdckit.bitemporal import as_known, bitemporal, known_at
-from cdckit.changes import Priority, union_changes, with_priorities
+from cdckit.changes import (
+    Priority,
+    find_unused_priorities,
+    union_changes,
+    with_priorities,
+    with_sequence,
+)
 from cdckit.differences import changes_between, diff
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.history import as_of, between, current, timeline, with_operation
@@ -60,6 +66,7 @@ __all__ = [
     "find_gaps",
     "find_overlaps",
     "find_several_current",
+    "find_unused_priorities",
     "known_at",
     "merge",
     "rejects",
@@ -74,4 +81,5 @@ __all__ = [
     "with_messages",
     "with_operation",
     "with_priorities",
+    "with_sequence",
 ]

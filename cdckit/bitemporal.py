@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_instant, require_instants
+from cdckit.arguments import require_instant, require_instants, require_name
 from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.kernel.beliefs import beliefs
@@ -127,6 +127,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     +------+----------+--------+-----------+---------+
     <BLANKLINE>
     """
+    require_name(entity, "entity", function="bitemporal")
     ordered = sorted_by_entity(
         changes,
         entity=entity,

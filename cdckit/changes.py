@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.arguments import require_int
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.schemas import require_columns, require_struct, require_types
+from cdckit.schemas import quoted, require_columns, require_struct, require_types
+
+_DIGITS = 38
+"""As many as a number of Spark's can have."""
 
 UPSERT = "upsert"
 DELETE = "delete"
@@ -47,7 +52,9 @@ CHANGE_SCHEMA = T.StructType(
   field that was not sent is not a field that is null;
 - `field_priorities` (may be missing), a struct of ints: the priority of single fields, null where
   it is `priority`;
-- `guid` (may be missing), the identity of the entity where the key fields do not give it."""
+- `guid` (may be missing), the identity of the entity where the key fields do not give it.
+
+`sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
 
 ORDER = ("effective_timestamp", "sequence", "arrival", "message_id")
 """The order in which the changes of one entity count: total, and part of what the message says."""
@@ -62,12 +69,23 @@ class Priority:
         entity: For the row itself, deletes, and every field that is not named.
         fields: For single fields.
 
+    Raises:
+        InvalidArgument: A priority is no whole number that an int can hold, or *fields* is no mapping of
+            names to such numbers.
+
     Source:
         Data hub, "Higher priorities take precedence, and priorities can be negative".
     """
 
     entity: int = 0
     fields: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        require_int(self.entity, "entity", function="Priority")
+        if not isinstance(self.fields, Mapping):
+            raise InvalidArgument("Priority", "fields", "a mapping of field to priority", self.fields)
+        for name, priority in self.fields.items():
+            require_int(priority, f"fields[{name!r}]", function="Priority")
 
 
 def require_changes(changes: DataFrame, *, function: str) -> None:
@@ -102,13 +120,16 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
 
     Args:
         changes: One row per change.
-        priorities: By `source`.  A source that is not named keeps what its changes say already.
+        priorities: By `source`.  A source that is not named keeps what its changes say already.  A name
+            that no change has changes nothing, be it misspelt; as only the data can tell, it is asked
+            for with `find_unused_priorities`.
 
     Returns:
         The same rows; the two columns replaced (`field_priorities` added where it was missing).
 
     Raises:
-        InvalidArgument: A priority names a field that `data` does not have.
+        InvalidArgument: *priorities* is no mapping of texts to `Priority`, or one of them names a field
+            that `data` does not have.
         MissingColumns, WrongColumnType: *changes* is not a table of changes.
 
     Cost: a projection, no shuffle.
@@ -124,6 +145,7 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     """
     require_changes(changes, function="with_priorities")
     fields = field_names(changes)
+    _require_priorities(priorities, function="with_priorities")
     for source, priority in priorities.items():
         unknown = sorted(set(priority.fields) - set(fields))
         if unknown:
@@ -140,6 +162,92 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     return changes.withColumns({"priority": entity, "field_priorities": named})
 
 
+def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
+    """
+    The sources that priorities are given for, and that no change comes from: misspelt ones among them.
+
+    Args:
+        changes: One row per change.
+        priorities: By `source`, as for `with_priorities`.
+
+    Returns:
+        One row per such name: `source`, and `sources`, those that the changes do come from, in their
+        order.  None if every name is in use.  Rows have no order.
+
+    Raises:
+        InvalidArgument: *priorities* is no mapping of texts to `Priority`.
+        MissingColumns, WrongColumnType: *changes* have no `source`, or not as text.
+
+    Cost: reads the sources of all changes once; no shuffle but that of the distinct ones.
+
+    >>> find_unused_priorities(changes, {"shop": Priority(1), "shpo": Priority(2)}).show()
+    +------+-------+
+    |source|sources|
+    +------+-------+
+    |  shpo| [shop]|
+    +------+-------+
+    <BLANKLINE>
+    """
+    require_types(changes, T.StructType([CHANGE_SCHEMA["source"]]), function="find_unused_priorities")
+    _require_priorities(priorities, function="find_unused_priorities")
+    known = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
+    named = F.array(*map(F.lit, priorities)).cast("array<string>")
+    return known.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
+
+
+def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
+    if not isinstance(priorities, Mapping):
+        raise InvalidArgument(function, "priorities", "a mapping of source to Priority", priorities)
+    for source, priority in priorities.items():
+        if not isinstance(source, str):
+            raise InvalidArgument(function, "priorities", "of sources that are texts", source)
+        if not isinstance(priority, Priority):
+            raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority)
+
+
+def with_sequence(frame: DataFrame, number: str) -> DataFrame:
+    """
+    Add `sequence`, as changes have it, from a number: texts that sort as the numbers do.
+
+    As text "10" stands before "9".  So the number is written with 38 digits, as many as any number of
+    Spark's has; a negative one stands before all others.
+
+    Args:
+        frame: Any table: what is to become changes, or changes whose sequence is to be another.
+        number: A column of whole numbers: of an integral type, or a decimal without decimals.
+
+    Returns:
+        The same rows, `sequence` added or replaced; null where the number is.
+
+    Raises:
+        MissingColumns: *frame* has no column *number*.
+        WrongColumnType: It is no column of whole numbers.  (Of texts, cast it: `col.cast("bigint")`.)
+
+    Cost: a projection, no shuffle.
+
+    >>> log = session().createDataFrame([(10,), (9,), (-1,)], "lsn long")
+    >>> with_sequence(log, "lsn").orderBy("sequence").show(truncate=False)
+    +---+---------------------------------------+
+    |lsn|sequence                               |
+    +---+---------------------------------------+
+    |-1 |-99999999999999999999999999999999999998|
+    |9  |00000000000000000000000000000000000009 |
+    |10 |00000000000000000000000000000000000010 |
+    +---+---------------------------------------+
+    <BLANKLINE>
+    """
+    require_columns(frame, [number], function="with_sequence")
+    kind = frame.schema[number].dataType
+    if not (isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)):
+        raise WrongColumnType("with_sequence", number, "a whole number", kind.simpleString())
+    whole = F.col(quoted(number)).cast("decimal(38,0)")
+    # Of two negative numbers the one with more to it comes first: so what it lacks to all nines is written.
+    written = F.when(whole < 0, whole + F.lit(Decimal("9" * _DIGITS))).otherwise(whole).cast("string")
+    digits = F.lpad(written, _DIGITS, "0")
+    text = F.concat(F.when(whole < 0, "-").otherwise(""), digits)
+    return frame.withColumn("sequence", text)
+
+
 def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     """
     The changes of several sources that speak of one kind of entity.
@@ -153,11 +261,12 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
         which they first appear; a field that a source does not have is null and not carried.
         `field_priorities` is there if any of them has it, null where a source has none; `guid` must
-        be in all of them or in none.
+        be in all of them or in none.  What a table has beside the columns of changes stays, null in the
+        rows of those that do not have it.
 
     Raises:
         MissingColumns, WrongColumnType: One of the tables is not a table of changes, or two
-            disagree on the type of a field.
+            disagree on the type of a field, or of a column that is none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
     Cost: a projection of each, no shuffle.
@@ -179,9 +288,10 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     fields: dict[str, T.DataType] = {}
-    by_guid = any("guid" in changes.columns for changes in (first, *more))
     for changes in (first, *more):
         require_changes(changes, function="union_changes")
+    by_guid = any("guid" in changes.columns for changes in (first, *more))
+    for changes in (first, *more):
         require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
@@ -190,10 +300,24 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
     _require_distinct(fields, function="union_changes")
     some = {column for changes in (first, *more) for column in changes.columns}
+    _require_same_beside(first, more)
     united = _with_fields(first, fields, "field_priorities" in some)
     for changes in more:
-        united = united.unionByName(_with_fields(changes, fields, "field_priorities" in some))
+        next_ = _with_fields(changes, fields, "field_priorities" in some)
+        united = united.unionByName(next_, allowMissingColumns=True)
     return united
+
+
+def _require_same_beside(first: DataFrame, more: Iterable[DataFrame]) -> None:
+    """What the tables have beside the columns of changes: under one name, one type."""
+    known: dict[str, str] = {}
+    for changes in (first, *more):
+        for column in changes.schema:
+            if column.name not in ("data", "carried", "field_priorities"):
+                found = column.dataType.simpleString()
+                needed = known.setdefault(column.name.lower(), found)
+                if found != needed:
+                    raise WrongColumnType("union_changes", column.name, needed, found)
 
 
 def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool) -> DataFrame:

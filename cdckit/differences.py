@@ -48,7 +48,7 @@ def changes_between(history: DataFrame, start: datetime, end: datetime | None) -
         - `field`: a business field, or `deleted_indicator` for the entity itself, which goes from null
           to false (insert), from false to true (delete), from true to false (recreate);
         - `from_value`, `to_value`: text, null for null; nested values as JSON, binary as hex digits.
-          Values are compared in their own types: null equals null, NaN equals NaN;
+          Values are compared in their own types: `cdckit.values` says what is equal;
         - `message`, `priority`: which message set the new value, and with which priority; null where
           no message did.
 
@@ -132,7 +132,7 @@ def diff(a: DataFrame, b: DataFrame) -> DataFrame:
           before its first version, or after the end of one that none follows;
         - `a_message`, `b_message`: which message set the value; null where none did.
 
-        Values are compared in their own types: null equals null, NaN equals NaN.  The same value from
+        Values are compared in their own types (`cdckit.values` says what is equal).  The same value from
         another message is no difference.  Neighbouring intervals with the same values and messages
         are one row.
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_instant, require_instants, require_period
+from cdckit.arguments import require_flag, require_instant, require_instants, require_period
 from cdckit.errors import InvalidArgument
 from cdckit.keys import of_entity
 from cdckit.schemas import require_types
@@ -76,7 +76,8 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another
             type, or *at* is a column of something else than timestamps.
-        InvalidArgument: *at* is a naive datetime: no instant without its zone.
+        InvalidArgument: *at* is a naive datetime (no instant without its zone), or *deletes* is neither
+            True nor False.
 
     Cost: one filter, no shuffle.
 
@@ -100,7 +101,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
         instant = require_instant(at, "at", function="as_of")
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
-    return _without_deleted(history.where(started & not_ended), deletes)
+    return _without_deleted(history.where(started & not_ended), deletes, function="as_of")
 
 
 def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
@@ -117,6 +118,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the two columns, or has it in another type.
+        InvalidArgument: *deletes* is neither True nor False.
 
     Cost: one filter, no shuffle.
 
@@ -129,11 +131,13 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     require_types(history, T.StructType(_INTERVAL.fields[1:]), function="current")
-    return _without_deleted(history.where(F.col(VALID_TO).isNull()), deletes)
+    return _without_deleted(history.where(F.col(VALID_TO).isNull()), deletes, function="current")
 
 
-def _without_deleted(versions: DataFrame, deletes: bool) -> DataFrame:
-    return versions if deletes else versions.where(~F.col(DELETED))
+def _without_deleted(versions: DataFrame, deletes: bool, *, function: str) -> DataFrame:
+    return (
+        versions if require_flag(deletes, "deletes", function=function) else versions.where(~F.col(DELETED))
+    )
 
 
 def between(history: DataFrame, start: datetime, end: datetime | None, *, deletes: bool = False) -> DataFrame:
@@ -157,7 +161,8 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another type.
-        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*.
+        InvalidArgument: *start* or *end* is a naive datetime, *end* is not after *start*, or *deletes* is
+            neither True nor False.
 
     Cost: one filter, no shuffle.
 
@@ -188,7 +193,8 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     not_empty = ends.isNull() | (ends > begins)
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     clipped = {VALID_FROM: F.greatest(begins, first), VALID_TO: F.least(ends, last)}
-    return _without_deleted(history.where(begun & not_ended & not_empty).withColumns(clipped), deletes)
+    kept = history.where(begun & not_ended & not_empty).withColumns(clipped)
+    return _without_deleted(kept, deletes, function="between")
 
 
 def with_operation(history: DataFrame) -> DataFrame:
@@ -247,8 +253,9 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
             `deleted_indicator`, or has it in another type.
-        InvalidArgument: *key* is empty, no mapping, or names a field that *history* does not have;
-            a timestamp in it is naive; *history* has a column `operation` already.
+        InvalidArgument: *key* is empty, no mapping, names a field that *history* does not have, or has
+            a value of another type than its field (an aware datetime for a `timestamp`, a naive one for a
+            `timestamp_ntz`); *history* has a column `operation` already.
 
     Cost: two filters over the history, the first of them over `guid` and the fields of *key* alone;
     only the versions that are found are shuffled and sorted.  Their guids are broadcast: it is meant

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_fields
+from cdckit.arguments import require_fields, require_flag, require_name
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -49,20 +49,21 @@ class Lookup:
     provenance: bool = False
 
 
-def as_of_join(facts: DataFrame, *lookups: Lookup, at: str) -> DataFrame:
+def as_of_join(facts: DataFrame, *lookups: Lookup, time: str) -> DataFrame:
     """
     Each fact with the version of each lookup that was in force at the fact's time.
 
     A version is closed at its start and open at its end: a fact at the instant at which one version
     ends and the next starts gets the next.  Deleted versions match nothing, and neither do facts
     before the first version or without a time.  A null in a key is a value like any other, as it is
-    in `merge`: it matches null.  (Where null means that nothing is known, and several entities have
-    it, leave them out: `history.where("gate IS NOT NULL")`.)
+    in `merge`: it matches null, and keys of any type match if they are equal there (`cdckit.values`).
+    (Where null means that nothing is known, and several entities have it, leave them out:
+    `history.where("gate IS NOT NULL")`.)
 
     Args:
         facts: One row per fact, of any columns.
         lookups: One or more, each with its own key; see `Lookup`.
-        at: The timestamp column of *facts* that says when a fact was.
+        time: The timestamp column of *facts* that says when a fact was.
 
     Returns:
         Every fact as often as it was there, its columns unchanged (all of them nullable), and
@@ -71,11 +72,12 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, at: str) -> DataFrame:
         The struct is null where no version was in force: drop these rows for an inner join.
 
     Raises:
-        MissingColumns, WrongColumnType: A column is not there, *at* is no timestamp, or a key has not
+        MissingColumns, WrongColumnType: A column is not there, *time* is no timestamp, or a key has not
             the same type in the facts and in the history.
         InvalidArgument: No lookup at all; an `on` or `fields` that names nothing, something twice or
-            something that is not there; an `into` that a column of *facts* or another lookup has
-            already, be it in another case; or two columns of *facts* that differ in case alone.
+            something that is not there; an `into` that is no name, or that a column of *facts* or another
+            lookup has already, be it in another case; a `provenance` that is neither True nor False; or
+            two columns of *facts* that differ in case alone.
         SparkRuntimeException: When the result is computed (Spark's; its text names the lookup, the
             key and the instant): two versions of one key that are not deleted overlap.  Then either
             the history is not sound, or `on` does not tell one entity from the next.
@@ -88,7 +90,7 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, at: str) -> DataFrame:
     ...     [("A", 1, "09:59:59"), ("B", 1, "10:00:00"), ("C", 2, "12:00:00")],
     ...     "order string, number int, time string",
     ... ).withColumn("time", F.to_timestamp(F.concat(F.lit("2024-01-01 "), "time")))
-    >>> found = as_of_join(orders, Lookup(history, on="number", into="product"), at="time")
+    >>> found = as_of_join(orders, Lookup(history, on="number", into="product"), time="time")
     >>> found.orderBy("order").select("order", "product.name", "product.source_message").show()
     +-----+------+--------------+
     |order|  name|source_message|
@@ -99,20 +101,23 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, at: str) -> DataFrame:
     +-----+------+--------------+
     <BLANKLINE>
     """
-    require_columns(facts, [at], function=_FUNCTION)
-    require_type(facts, at, T.TimestampType(), function=_FUNCTION)
+    require_columns(facts, [time], function=_FUNCTION)
+    require_type(facts, time, T.TimestampType(), function=_FUNCTION)
     _require_lookups(facts, lookups)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     keys = [_checked_key(facts, lookup) for lookup in lookups]
     held = [_version(lookup) for lookup in lookups]
     for lookup, key, version in zip(lookups, keys, held, strict=True):
-        facts = _joined(facts, lookup, key, version, at)
+        facts = _joined(facts, lookup, key, version, time)
     return facts
 
 
 def _require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
     if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
         raise InvalidArgument(_FUNCTION, "lookups", "one or more Lookup", lookups)
+    for lookup in lookups:
+        require_name(lookup.into, "into", function=_FUNCTION)
+        require_flag(lookup.provenance, "provenance", function=_FUNCTION)
     taken: dict[str, str] = {}
     for name in facts.columns:
         if name.lower() in taken:
@@ -159,7 +164,9 @@ def _version(lookup: Lookup) -> Column:
     return F.struct(*(F.col(quoted(name)) for name in columns))
 
 
-def _joined(facts: DataFrame, lookup: Lookup, key: Mapping[str, str], version: Column, at: str) -> DataFrame:
+def _joined(
+    facts: DataFrame, lookup: Lookup, key: Mapping[str, str], version: Column, time: str
+) -> DataFrame:
     """
     The facts with one more column.
 
@@ -168,7 +175,7 @@ def _joined(facts: DataFrame, lookup: Lookup, key: Mapping[str, str], version: C
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
     fact = F.struct(*(F.col(quoted(name)) for name in facts.columns))
-    questions = _in_line(facts, key.keys(), at, F.lit(True).alias("is_fact"), fact.alias("fact"))
+    questions = _in_line(facts, key.keys(), time, F.lit(True).alias("is_fact"), fact.alias("fact"))
     starts = _alive(lookup.history)
     answers = _in_line(
         starts, key.values(), VALID_FROM, F.lit(False).alias("is_fact"), version.alias("version")

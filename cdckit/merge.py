@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.arguments import require_keys, require_name
 from cdckit.arrow_types import arrow_schema, arrow_type
 from cdckit.changes import ORDER, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
@@ -35,6 +36,7 @@ from cdckit.kernel.layout import (
 )
 from cdckit.kernel.versions import versions
 from cdckit.schemas import quoted, require_struct, require_type
+from cdckit.values import is_collated
 from cdckit.workers import Made
 
 _KEY_TYPES = (
@@ -52,9 +54,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     `effective_timestamp`, `sequence`, `arrival`, `message_id`:
 
     - an upsert sets each field it carries if the field was never set, or if the change's priority
-      for that field is at least the one that the field has; an equal value at an equal priority
-      changes nothing, its provenance included; an equal value of a key field never changes its
-      message, only the priority, on a return from a delete neither;
+      for that field is at least the one that the field has; an equal value (`cdckit.values` says what
+      is equal) at an equal priority changes nothing, its provenance included; an equal value of a key
+      field never changes its message, only the priority, on a return from a delete neither;
     - a delete takes effect if its priority is at least the row's (greater, if the row is deleted
       already): every other field than the keys that was ever set becomes null;
     - an upsert of a deleted entity brings it back if its priority is at least the row's; fields
@@ -82,13 +84,15 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 
     Raises:
         MissingColumns, WrongColumnType: *changes* is not a table of changes, or a key is of a type
-            that has no exact text: float, double, or nested.
-        InvalidArgument: *keys* is empty or names no field of `data`; `field_priorities` names one
-            that `data` does not have; or a field of `data` has the name of a standard column of a
-            history.
+            that has no exact text: float, double, nested, or text with a collation; or a field is of the
+            type void.
+        InvalidArgument: *entity* is no name; *keys* is empty or names no field of `data`;
+            `field_priorities` names one that `data` does not have; or a field of `data` has the name of
+            a standard column of a history.
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
-            column): a change lacks its effective timestamp, message, priority, record number or, where
-            that is the identity, guid; or its operation is none of upsert, delete and absent.
+            column): a change lacks its effective timestamp, message, priority, record number, data or
+            carried (as a whole) or, where that is the identity, guid; or its operation is none of
+            upsert, delete and absent.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more.
@@ -115,6 +119,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 
 def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
     """What `merge` does, for functions whose errors should bear their own names."""
+    require_name(entity, "entity", function=function)
     ordered = sorted_by_entity(changes, entity=entity, keys=keys, function=function)
     return with_guids(_versions(ordered).rows(), ordered.layout, entity)
 
@@ -208,18 +213,21 @@ def _checked_fields(
     require_changes(changes, function=function)
     data = require_struct(changes, "data", function=function)
     names = data.fieldNames()
-    if isinstance(keys, str) or not keys or set(keys) - set(names) or len(set(keys)) != len(keys):
-        raise InvalidArgument(function, "keys", f"a list of distinct fields among {', '.join(names)}", keys)
+    require_keys(keys, names, function=function)
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         needed = "free of the names of a history's own columns: rename these fields first"
         raise InvalidArgument(function, "data", needed, taken)
+    for field in data.fields:
+        if isinstance(field.dataType, T.NullType):
+            needed = "of a type that has values: cast it to the type that they would have"
+            raise WrongColumnType(function, f"data.{field.name}", needed, field.dataType.simpleString())
     if GUID in changes.columns:
         require_type(changes, GUID, T.StringType(), function=function)
     for key in keys:
         found = data[key].dataType
-        # A collation can hold two texts equal whose bytes differ: no exact text either.
-        if not isinstance(found, _KEY_TYPES) or " collate " in found.simpleString():
+        # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
+        if not isinstance(found, _KEY_TYPES) or is_collated(found):
             raise WrongColumnType(
                 function, f"data.{key}", "a type with an exact text, being a key", found.simpleString()
             )
@@ -264,6 +272,6 @@ def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Colum
 def _packed(names: Sequence[str]) -> Column:
     """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
     # As one text: each column made by itself would be half a dozen calls into the JVM.
-    return F.expr(
-        " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
-    )
+    bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
+    # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.
+    return F.expr(f"if(data IS NULL OR carried IS NULL, NULL, {bits})")

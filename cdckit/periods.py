@@ -28,7 +28,7 @@ def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     Fold neighbouring versions of an entity that say the same into one.
 
     Two versions are neighbours if one begins at the instant at which the other ends.  They say the same
-    if `deleted_indicator` and the fields *on* are equal, null being equal to null and NaN to NaN.
+    if `deleted_indicator` and the fields *on* are equal (`cdckit.values` says what is: null equals null).
 
     Args:
         history: One row per version; intervals of one entity must not overlap, which is not checked

@@ -62,7 +62,8 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     Raises:
         MissingColumns, WrongColumnType: *history* lacks a column that a history has, or a field of
             `field_provenance`, or has it in another type.
-        InvalidArgument: *key* is empty or names no field, or *at* is a naive datetime.
+        InvalidArgument: *key* is empty, names no field or has a value of another type than its field, or
+            *at* is a naive datetime.
 
     Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
     workers.  Then one shuffle and sort of the versions of the entities asked for.

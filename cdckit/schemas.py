@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.errors import MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 
 
 def require_columns(frame: DataFrame, columns: Iterable[str], *, function: str) -> None:
-    """Raise `MissingColumns` unless *frame* has all of *columns*."""
+    """Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame."""
+    if not isinstance(frame, DataFrame):
+        raise InvalidArgument(function, "its table", "a DataFrame", frame)
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise MissingColumns(function, missing, frame.columns)

@@ -17,7 +17,7 @@ from cdckit.arguments import EPOCH, require_fields
 from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, FIELD_PROVENANCE, HISTORY_SCHEMA, SOURCE_MESSAGE, VALID_FROM, VALID_TO
-from cdckit.schemas import quoted, require_struct, require_type
+from cdckit.schemas import quoted, require_columns, require_struct, require_type
 from cdckit.values import as_text
 
 OPEN = "…"
@@ -85,8 +85,8 @@ def show(
 
     Raises:
         MissingColumns, WrongColumnType: A standard column is of another type than in a history.
-        InvalidArgument: *rows* or *width* is not from 1 to 1000, or *order_by* is not of the columns of
-            *history*.
+        InvalidArgument: *history* is no DataFrame; *rows* or *width* is not from 1 to 1000; or *order_by* is
+            not of the columns of *history*.
 
     Cost: nothing at the call; at the first display one job for *rows* + 1 rows (with *order_by* over
     the whole history).
@@ -99,6 +99,7 @@ def show(
     2 ·m1/0  NULL ·m3/0    11:00       …         deleted ·m3/0  m3
     (4 rows; instants of 2024-01-01, UTC; … is an open end; ·message/priority after a value)
     """
+    require_columns(history, [], function="show")
     for name, number in (("rows", rows), ("width", width)):
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _MOST:
             raise InvalidArgument("show", name, f"a number from 1 to {_MOST}", number)

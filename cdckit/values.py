@@ -74,11 +74,7 @@ def comparable(value: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.VariantType):
         return F.to_json(value, EXACT_JSON)
     if _holds(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
-        return (
-            _entries(value, kind, comparable)
-            if isinstance(kind, T.MapType)
-            else _within(value, kind, comparable)
-        )
+        return _within(value, kind, comparable)
     return value
 
 
@@ -87,9 +83,8 @@ def _in_order(value: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
     if _holds(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
-        if isinstance(kind, T.MapType):
-            return F.map_from_entries(_entries(value, kind, _in_order))
-        return _within(value, kind, _in_order)
+        written = _within(value, kind, _in_order)
+        return F.map_from_entries(written) if isinstance(kind, T.MapType) else written
     return value
 
 
@@ -97,10 +92,12 @@ _Form = Callable[[Column, T.DataType], Column]
 
 
 def _within(value: Column, kind: T.DataType, form: _Form) -> Column:
-    """An array or a struct with its elements, or its fields, in another form."""
+    """An array or a struct with its elements, or its fields, in another form; of a map, its entries."""
     if isinstance(kind, T.ArrayType):
         element = kind.elementType
         return F.transform(value, lambda each: form(each, element))
+    if isinstance(kind, T.MapType):
+        return _entries(value, kind, form)
     assert isinstance(kind, T.StructType)
     parts = (form(value.getField(each.name), each.dataType).alias(each.name) for each in kind)
     return F.when(value.isNotNull(), F.struct(*parts))

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import microseconds, require_fields
+from cdckit.arguments import microseconds, require_fields, require_keys
 from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
@@ -114,7 +114,8 @@ def why(
 
 
 def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> Column:
-    needed = [GUID] if GUID in changes.columns else list(keys)
+    listed = require_keys(keys, data.fieldNames(), function="why")
+    needed = [GUID] if GUID in changes.columns else listed
     if not isinstance(key, Mapping) or set(key) != set(needed):
         raise InvalidArgument("why", "key", f"a value for each of {', '.join(needed)}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])

@@ -63,7 +63,7 @@ def names(joined: DataFrame) -> dict[str, str | None]:
 
 def test_a_fact_gets_the_version_in_force_at_its_time(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark, ("A", 1, at(9, 30)), ("B", 1, at(15)), ("C", 2, at(9, 30)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     first, *_ = found.orderBy("order").collect()
     assert first.asDict(recursive=True) == {
         "order": "A",
@@ -86,13 +86,13 @@ def test_at_the_instant_where_one_version_ends_and_the_next_starts_the_next_is_r
     spark: SparkSession, products: DataFrame
 ) -> None:
     facts = orders(spark, ("before", 1, at(10) - MICROSECOND), ("at", 1, at(10)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert names(found) == {"before": "Kettle", "at": "Teapot"}
 
 
 def test_before_the_first_version_nothing_matches(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark, ("before", 1, at(9) - MICROSECOND), ("at", 1, at(9)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert names(found) == {"before": None, "at": "Kettle"}
 
 
@@ -105,20 +105,20 @@ def test_a_deleted_version_does_not_match(spark: SparkSession, products: DataFra
         ("still", 2, at(12) - MICROSECOND),
         ("back", 2, at(12)),
     )
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert names(found) == {"last": "Mug", "deleted": None, "still": None, "back": "New Mug"}
     assert found.where("product is null").count() == 2
 
 
 def test_a_key_without_versions_matches_nothing(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark, ("A", 99, at(9, 30)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert found.select("order", "number", "product").collect() == [("A", 99, None)]
 
 
 def test_a_fact_without_a_time_matches_nothing_and_is_kept(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark, ("A", 1, None), ("B", 1, at(10)), ("C", 99, None))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert names(found) == {"A": None, "B": "Teapot", "C": None}
 
 
@@ -136,7 +136,7 @@ def test_a_null_in_a_key_matches_null_and_nothing_else(spark: SparkSession) -> N
         [("NL", None, at(10)), ("NL", "1", at(10)), (None, None, at(10)), (None, "1", at(10))],
         "country string, code string, time timestamp",
     )
-    found = as_of_join(facts, Lookup(shops, on=["country", "code"], into="shop"), at="time")
+    found = as_of_join(facts, Lookup(shops, on=["country", "code"], into="shop"), time="time")
     assert sorted(found.select("country", "code", "shop.city").collect(), key=str) == [
         ("NL", "1", "one"),
         ("NL", None, "no code"),
@@ -147,7 +147,7 @@ def test_a_null_in_a_key_matches_null_and_nothing_else(spark: SparkSession) -> N
 
 def test_the_same_fact_twice_is_two_facts(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark, ("A", 1, at(9)), ("A", 1, at(9)), ("A", 99, None), ("A", 99, None))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert sorted(found.select("number", "product.name").collect(), key=str) == [
         (1, "Kettle"),
         (1, "Kettle"),
@@ -169,15 +169,15 @@ def test_what_ends_as_it_starts_is_never_in_force_and_hides_nothing(spark: Spark
         PRODUCTS,
     )
     facts = orders(spark, ("A", 1, at(10)), ("B", 1, at(12)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert names(found) == {"A": "Kettle", "B": "Kettle"}
 
 
 def test_empty_facts_and_empty_histories(spark: SparkSession, products: DataFrame) -> None:
     facts, nothing = orders(spark, ("A", 1, at(10))), orders(spark)
-    found = as_of_join(nothing, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(nothing, Lookup(products, on="number", into="product"), time="time")
     assert found.collect() == []
-    found = as_of_join(facts, Lookup(products.limit(0), on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products.limit(0), on="number", into="product"), time="time")
     assert names(found) == {"A": None}
 
 
@@ -202,7 +202,7 @@ def test_several_histories_are_looked_up_each_by_its_own_key(
         facts,
         Lookup(products, on="number", into="product"),
         Lookup(shops, on={"land": "country", "shop_code": "code"}, into="shop", fields=["city"]),
-        at="time",
+        time="time",
     )
     assert found.columns == ["order", "number", "land", "shop_code", "time", "product", "shop"]
     assert found.orderBy("order").select("order", "product.name", "shop.city").collect() == [
@@ -218,13 +218,13 @@ def test_one_history_may_be_looked_up_twice(spark: SparkSession, products: DataF
         facts,
         Lookup(products, on={"sold": "number"}, into="product"),
         Lookup(products, on={"given": "number"}, into="gift"),
-        at="time",
+        time="time",
     )
     assert found.select("product.name", "gift.name").collect() == [("Kettle", "Mug")]
 
 
 def test_versions_of_the_same_history_may_be_the_facts(products: DataFrame) -> None:
-    found = as_of_join(products, Lookup(products, on="guid", into="itself"), at="valid_from_timestamp")
+    found = as_of_join(products, Lookup(products, on="guid", into="itself"), time="valid_from_timestamp")
     alive = found.where("not deleted_indicator")
     assert alive.where("itself.source_message = source_message").count() == alive.count() == 4
     assert found.where("deleted_indicator and itself is null").count() == 1
@@ -244,7 +244,7 @@ def test_the_struct_holds_the_fields_that_are_asked_for(
     spark: SparkSession, products: DataFrame, options: dict[str, Any], expected: list[str]
 ) -> None:
     facts = orders(spark, ("A", 1, at(10)))
-    found = as_of_join(facts, Lookup(products, on="number", into="product", **options), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product", **options), time="time")
     held = found.select("product.*")
     assert held.columns == ["guid", "valid_from_timestamp", "valid_to_timestamp", *expected]
     assert held.select("guid", "source_message").collect() == [("kettle", "m2")]
@@ -263,7 +263,7 @@ def test_columns_and_fields_may_have_any_name(spark: SparkSession) -> None:
         "`a `` key` string, instant timestamp, last int, is_fact boolean, key_0 string, fact string",
     )
     lookup = Lookup(products, on={"a ` key": "the.key"}, into="the version.", fields=["`fact`", "last"])
-    found = as_of_join(facts, lookup, at="instant")
+    found = as_of_join(facts, lookup, time="instant")
     assert found.columns == [*facts.columns, "the version."]
     struct = F.col("`the version.`")
     assert found.select("last", "is_fact", struct.getField("`fact`"), struct.getField("last")).orderBy(
@@ -279,7 +279,7 @@ def test_the_types_of_the_columns_stay(spark: SparkSession, products: DataFrame)
         F.struct(F.lit(b"\x00").alias("bytes")).alias("nested"),
         F.lit(None).alias("nothing"),
     )
-    found = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    found = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     assert [(name, kind) for name, kind in found.dtypes if name != "product"] == facts.dtypes
     assert found.drop("product").collect() == facts.collect()
 
@@ -305,7 +305,7 @@ def test_versions_of_one_key_that_overlap_are_never_chosen_from(
         PRODUCTS,
     )
     facts = orders(spark, ("A", 1, at(16)))
-    joined = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    joined = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     said = r"as_of_join\(\) needs one version at a time per key in the lookup 'product'; of the key \[\"1\"\]"
     with pytest.raises(PySparkException, match=said):
         joined.collect()
@@ -316,7 +316,7 @@ def test_a_filter_of_the_result_does_not_hide_an_overlap(spark: SparkSession) ->
         [(guid, at(9), None, False, 1, guid, 1.0, "m", None) for guid in "gh"], PRODUCTS
     )
     facts = orders(spark, ("A", 1, at(16)))
-    joined = as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+    joined = as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
     for few in (
         joined.where("product is not null"),
         joined.where("product.name = 'g'"),
@@ -333,7 +333,7 @@ def test_a_key_that_is_not_the_entitys_is_found_out(spark: SparkSession, product
     facts = spark.createDataFrame([("A", "s", at(10))], "order string, shelf string, time timestamp")
     shelved = products.withColumn("shelf", F.lit("s"))
     with pytest.raises(PySparkException, match=r"`on` does not tell one entity from the next"):
-        as_of_join(facts, Lookup(shelved, on="shelf", into="product"), at="time").collect()
+        as_of_join(facts, Lookup(shelved, on="shelf", into="product"), time="time").collect()
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_a_lookup_that_cannot_mean_anything_is_refused(
     facts = orders(spark, ("A", 1, at(10)))
     with pytest.raises(InvalidArgument, match=said):
         as_of_join(
-            facts, Lookup(**{"history": products, "on": "number", "into": "product", **lookup}), at="time"
+            facts, Lookup(**{"history": products, "on": "number", "into": "product", **lookup}), time="time"
         )
 
 
@@ -368,18 +368,18 @@ def test_two_lookups_into_one_column_are_refused(spark: SparkSession, products: 
     with pytest.raises(
         InvalidArgument, match="needs into to be a name other than order, number, time, product"
     ):
-        as_of_join(facts, lookup, lookup, at="time")
+        as_of_join(facts, lookup, lookup, time="time")
 
 
 def test_at_least_one_lookup_is_needed(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgument, match=r"needs lookups to be one or more Lookup; it is \(\)"):
-        as_of_join(orders(spark), at="time")
+        as_of_join(orders(spark), time="time")
 
 
 def test_facts_that_differ_in_case_alone_are_refused(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark).select("number", "time", F.lit(1).alias("a"), F.lit(2).alias("A"))
     with pytest.raises(InvalidArgument, match=r"needs facts to be of columns that differ in more than case"):
-        as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+        as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
 
 
 def test_the_types_of_a_key_must_agree(spark: SparkSession, products: DataFrame) -> None:
@@ -387,14 +387,14 @@ def test_the_types_of_a_key_must_agree(spark: SparkSession, products: DataFrame)
     with pytest.raises(
         WrongColumnType, match="needs the column number as int, like number in product; it is bigint"
     ):
-        as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+        as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
 
 
 @pytest.mark.parametrize("kind", ["timestamp_ntz", "date", "string"])
 def test_the_time_of_a_fact_must_be_an_instant(spark: SparkSession, products: DataFrame, kind: str) -> None:
     facts = orders(spark).withColumn("time", F.col("time").cast(kind))
     with pytest.raises(WrongColumnType, match=f"needs the column time as timestamp; it is {kind}"):
-        as_of_join(facts, Lookup(products, on="number", into="product"), at="time")
+        as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
 
 
 def test_missing_columns_are_named(spark: SparkSession, products: DataFrame) -> None:
@@ -402,9 +402,9 @@ def test_missing_columns_are_named(spark: SparkSession, products: DataFrame) -> 
     with pytest.raises(
         MissingColumns, match=r"needs the columns when; the DataFrame has order, number, time"
     ):
-        as_of_join(facts, Lookup(products, on="number", into="product"), at="when")
+        as_of_join(facts, Lookup(products, on="number", into="product"), time="when")
     with pytest.raises(MissingColumns, match=r"needs the columns sku; the DataFrame has order, number, time"):
-        as_of_join(facts, Lookup(products, on={"sku": "number"}, into="product"), at="time")
+        as_of_join(facts, Lookup(products, on={"sku": "number"}, into="product"), time="time")
 
 
 @pytest.mark.parametrize("column", ["deleted_indicator", "guid", "field_provenance"])
@@ -415,7 +415,7 @@ def test_a_history_must_have_the_columns_that_are_read(
     with pytest.raises(
         MissingColumns, match=rf"as_of_join\(\) needs the columns {column}; the DataFrame has"
     ):
-        as_of_join(orders(spark), short, at="time")
+        as_of_join(orders(spark), short, time="time")
 
 
 # The law -------------------------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ def test_every_fact_meets_the_versions_that_a_search_through_all_of_them_finds(
         frame,
         Lookup(history, on={"h": "h", "name": "k"}, into="thing", provenance=True),
         Lookup(history, on={"name": "k", "h": "h"}, into="again", fields=["a"]),
-        at="time",
+        time="time",
     )
     rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["id"])
     assert [row["id"] for row in rows] == [fact[0] for fact in facts]

@@ -258,7 +258,7 @@ def test_as_of_join(sides: tuple[DataFrame, DataFrame]) -> None:
     history = versions(sides[0], FIRST, "null")
     facts = sides[1].withColumn("time", F.expr(SECOND))
     joined = as_of_join(
-        facts, Lookup(history, on=["guid", *FIELDS.values()], into="found", fields=[]), at="time"
+        facts, Lookup(history, on=["guid", *FIELDS.values()], into="found", fields=[]), time="time"
     )
     assert names(joined.where("found IS NULL")) == DIFFERENT
 

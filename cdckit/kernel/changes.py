@@ -26,7 +26,7 @@ _NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record
 
 
 class InvalidChanges(CdcError, ValueError):
-    """Changes reached the merge without their instant, message, priority, record number or operation."""
+    """Changes reached the merge without what each needs: an instant, a message, data, an operation, ..."""
 
     def __init__(self, column: str, count: int) -> None:
         self.column, self.count = column, count
@@ -67,6 +67,9 @@ class Changes:
             if table.column(name).null_count:
                 stated = {ARRIVED: "arrival.timestamp"}.get(name, name)
                 raise InvalidChanges(stated, table.column(name).null_count)
+        without_data = table.column(carried_column(0)).null_count
+        if without_data:
+            raise InvalidChanges("data and carried", without_data)
         return cls(table, layout)
 
     def __len__(self) -> int:
