@@ -437,6 +437,8 @@ def read_message(received: Row) -> Message | None:
     document = received["document"]
     if not isinstance(document, dict) or not isinstance(document.get("entity"), str):
         return None
+    if not document.keys() <= {"entity", "data", *OPTIONAL}:
+        return None
     for name, kind in OPTIONAL.items():
         if document.get(name) is not None and not isinstance(document[name], kind):
             return None
@@ -605,7 +607,7 @@ class Expansion:
             if record is not None and unit.error is None and unit.operation == "upsert":
                 for each in unit.mapping.children:
                     if each.source in record:
-                        self.expand_children(unit, each, record[each.source] or [])
+                        self.expand_children(unit, each, record[each.source])
         return [unit for unit, _ in made]
 
     def expand_children(self, parent: Unit, children: Field, records: list[Any]) -> None:
@@ -652,7 +654,7 @@ class Expansion:
             self.read_field(unit, each, record, children)
         if unit.operation == "upsert":
             for each in mapping.children:
-                if not is_list(record.get(each.source)):
+                if each.source in record and not isinstance(record[each.source], list):
                     unit.error = unit.error or "CHILDREN_INVALID"
         return dict(record)
 
@@ -692,10 +694,6 @@ class Expansion:
             elif name in given:
                 parts[each.reference] = convert(given[name], each)
         return LinkKey(link, self.schema.linked_target(system, link), parts)
-
-
-def is_list(value: Any) -> bool:
-    return value is None or isinstance(value, list)
 
 
 # Who is meant --------------------------------------------------------------------------------------------
@@ -1058,22 +1056,37 @@ class AllNames(dict[str, bool]):
 
 
 def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: Row) -> list[Operation]:
-    """The deletes of children that begin with each deleted version of a parent."""
+    """
+    The deletes of children that begin with each deleted version of a parent.
+
+    All entities that any system makes children of it go with it.  Their priority is that of the deleting
+    system's own children; of a system that has none of these, that of the parent's delete.
+    """
+    owned = {
+        (child.target, children.parent_identifier)
+        for system in schema.systems
+        for children, child in schema.children_of(system, target.name)
+    }
     found = []
     for guid in sorted(walked):
         for version in walked[guid].versions:
             if not version["deleted_indicator"]:
                 continue
             message = by_name[version["source_message"]]
-            for children, mapping in schema.children_of(message.system, target.name):
+            for name, parent_field in sorted(owned, key=str):
+                own = [
+                    child.priority
+                    for children, child in schema.children_of(message.system, target.name)
+                    if (child.target, children.parent_identifier) == (name, parent_field)
+                ]
                 found.append(
                     Operation(
                         AFTER_THE_RECORDS,
                         "cascade",
-                        mapping.target,
+                        name,
                         message,
-                        priority=mapping.priority,
-                        parent_field=children.parent_identifier,
+                        priority=max(own or [version["field_provenance"]["guid"]["p"]]),
+                        parent_field=parent_field,
                         parent_guid=guid,
                     )
                 )

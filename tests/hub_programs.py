@@ -745,7 +745,7 @@ class Values:
 
     def lines(self) -> Any:
         if self.happens(0.1):
-            return self.pick(None, None, *self.rarely("bad"))
+            return self.pick([], [], *self.rarely("bad", None))
         return [self.record("order_line", as_child=True) for _ in range(self.pick(0, 1, 2, 3))]
 
     def order_line_key(self, as_child: bool) -> Row:
@@ -756,7 +756,7 @@ class Values:
             "product": self.pick("p", "q", None),
             "quantity": self.pick(1, 2, Decimal("2.5"), *self.rarely(40000)),
             "at_site": self.site_no(0.1),
-            "serials": self.pick(None, self.serials(), self.serials()),
+            "serials": self.pick(*self.rarely(None), self.serials(), self.serials()),
         }
 
     def serials(self) -> Any:

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from suites import suite
 
 import cdckit.datahub.runs
-from cdckit import InvalidArgument
+from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, Retry, records, schema
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import Problem, Status
 from cdckit.merge import versions_by_guid
+from cdckit.records import RECORD_SCHEMA
 from cdckit.workers import Made
 
 Row = dict[str, Any]
@@ -163,12 +164,14 @@ def test_what_is_older_than_the_greatest_age_is_given_up(played: Played) -> None
     assert played.orders["too late"] == [0, 1]
 
 
-def test_what_waits_says_for_what(played: Played) -> None:
+def test_what_waits_says_for_what_by_its_key(played: Played) -> None:
+    """A guid would say nothing to whoever has to send what is missing."""
+    text = "The record waits for what is not there: customer c = c3"
     for step in ("first", "due", "old", "too late"):
-        text = played.messages[step]["never"]["error_message"]
-        assert text.startswith("record 1: LINK_MISSING: waits for what is not there: ")
+        assert played.messages[step]["never"]["error_message"] == f"record 1: LINK_MISSING: {text}"
     (row,) = [each for each in played.log["first"] if each["message_identifier"] == "never"]
     assert (row["record"], row["outcome"], row["error_code"]) == ("1", "waiting", "LINK_MISSING")
+    assert row["error_description"] == text
 
 
 def test_reprocessing_gives_what_was_given_up_a_new_chance(played: Played) -> None:
@@ -201,9 +204,13 @@ def test_a_message_that_is_not_there_cannot_be_reprocessed(spark: SparkSession, 
 
 
 def test_a_run_needs_an_instant_with_its_zone(played: Played) -> None:
-    for happens in (played.hub.process, played.hub.rebuild):
-        with pytest.raises(InvalidArgument, match="an aware datetime"):
-            happens(now=datetime(2024, 1, 1))
+    naive = datetime(2024, 1, 1)
+    with pytest.raises(InvalidArgument, match=r"process\(\) needs now to be an aware datetime"):
+        played.hub.process(now=naive)
+    with pytest.raises(InvalidArgument, match=r"rebuild\(\) needs now to be an aware datetime"):
+        played.hub.rebuild(now=naive)
+    with pytest.raises(InvalidArgument, match=r"reprocess\(\) needs now to be an aware datetime"):
+        played.hub.reprocess("known", now=naive)
 
 
 # Cost ----------------------------------------------------------------------------------------------------
@@ -288,10 +295,15 @@ def test_a_hub_without_messages_answers_with_no_rows(shapes: dict[str, str], nam
 
 
 def test_a_target_that_is_not_there_cannot_be_asked_about(empty: Hub) -> None:
-    with pytest.raises(InvalidArgument, match="customer, order, other order; it is 'nobody'"):
+    known = r"needs entity to be one of customer, order, other order; it is 'nobody'"
+    with pytest.raises(InvalidArgument, match=rf"history\(\) {known}"):
         empty.history("nobody")
-    with pytest.raises(InvalidArgument, match="'nobody'"):
+    with pytest.raises(InvalidArgument, match=rf"changes\(\) {known}"):
+        empty.changes("nobody")
+    with pytest.raises(InvalidArgument, match=r"query\(\) needs question.*'nobody'"):
         empty.query({"entity": "nobody"})
+    with pytest.raises(InvalidArgument, match=r"query\(\) needs now to be an aware datetime"):
+        empty.query({"entity": "order"}, now=datetime(2024, 1, 1))
 
 
 def test_a_run_without_messages_does_nothing(empty: Hub, shapes: dict[str, str]) -> None:
@@ -335,7 +347,10 @@ def test_a_refresh_over_an_empty_entity_is_a_success_that_does_nothing(refreshed
 def test_an_invalid_message_is_a_reject_and_no_message(refreshed: Hub) -> None:
     (row,) = rows_of(refreshed.rejects())
     assert (row["value"], row["error_code"]) == (b'{"data": []}', "MESSAGE_INVALID")
-    assert (row["error_description"], row["message_identifier"]) == ("entity is missing", None)
+    assert (row["error_description"], row["message_identifier"]) == (
+        "The record holds no message: entity is missing",
+        None,
+    )
     assert len(rows_of(refreshed.messages())) == 3
 
 
@@ -360,6 +375,56 @@ def test_one_error_of_a_record_with_two_mappings_is_one_reject(spark: SparkSessi
     assert sorted(row["entity"] for row in rows_of(hub.log())) == ["a", "b"]
     [reject] = rows_of(hub.rejects())
     assert (reject["record"], reject["error_code"]) == ("1", "VALUE_INVALID")
+    assert (reject["source_system"], reject["source_entity"], reject["entities"]) == ("*", "e", ["a", "b"])
+    assert reject["record_text"] == '{"k": "1", "n": "x"}'
+
+
+def test_rejects_are_the_records_as_they_came_and_can_be_fed_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A system and a field of a type that the first schema has not; and a message that is corrected."""
+    headers = [("trace", b"\xff\x00"), ("trace", b""), ("empty", None)]
+    values = [
+        b' {"guid": "m0", "entity": "e", "data": [{"k": "0"}, {"k": "1", "n": 1.10}], "user": "ann"}\n',
+        b'{"guid": "m1", "system": "new", "entity": "e", "data": {"k": "2", "n": 2}}',
+        b'{"guid": "m2", "entity": "e", "dta": {"k": "3"}}',
+    ]
+    rows = [(b"\xfe", value, "t", 3, offset, AT, 1, headers) for offset, value in enumerate(values)]
+    came = spark.createDataFrame(rows, RECORD_SCHEMA)
+    number = {"reference": "n", "type": "date"}
+    e = {"reference": "e", "fields": [{"reference": "k", "key": True}, number]}
+    hub = Hub(spark, schema({"reference": "*", "mappings": {"e": [e]}}), tmp_path / "first")
+    hub.receive(came)
+    hub.process(now=AT)
+    found = hub.rejects()
+    assert sorted((row["offset"], row["record"], row["error_code"]) for row in rows_of(found)) == [
+        (0, "2", "VALUE_INVALID"),
+        (1, None, "SYSTEM_NOT_FOUND"),
+        (2, None, "MESSAGE_INVALID"),
+    ]
+    assert sorted(map(repr, rows_of(found.select(*came.columns)))) == sorted(map(repr, rows_of(came)))
+
+    number["type"] = "text"
+    cured = schema({"reference": "*", "mappings": {"e": [e]}}, {"reference": "new", "mappings": {"e": [e]}})
+    corrected = F.encode(F.replace(F.decode("value", "utf-8"), F.lit("dta"), F.lit("data")), "utf-8")
+    other = Hub(spark, cured, tmp_path / "second")
+    other.receive(found.withColumn("value", corrected))
+    other.process(now=AT)
+    assert {row["message_identifier"]: row["status"] for row in rows_of(other.messages())} == dict.fromkeys(
+        ("m0", "m1", "m2"), 10
+    )
+    assert sorted((row["k"], row["n"]) for row in rows_of(other.history("e"))) == [
+        ("0", None), ("1", "1.10"), ("2", "2"), ("3", None),
+    ]  # fmt: skip
+    assert other.rejects().count() == 0
+
+
+@pytest.mark.parametrize("problem", list(Problem))
+def test_every_problem_has_a_sentence_of_its_own(problem: Problem) -> None:
+    assert problem.sentence.endswith(".")
+    assert [each.sentence for each in Problem].count(problem.sentence) == 1
+    assert problem.describe() == problem.sentence
+    assert problem.describe("so") == problem.sentence[:-1] + ": so"
 
 
 def test_a_message_that_names_no_system_may_have_none(spark: SparkSession, tmp_path: Path) -> None:
@@ -368,8 +433,9 @@ def test_a_message_that_names_no_system_may_have_none(spark: SparkSession, tmp_p
     hub.receive(records(spark, [{"entity": "e"}, {"entity": "e", "system": "mill"}], at=AT))
     hub.process(now=AT)
     assert sorted(row["error_message"] for row in rows_of(hub.messages())) == [
-        "SYSTEM_NOT_FOUND: it names no source system, and the schema has none by default, *",
-        "SYSTEM_NOT_FOUND: the schema has no source system mill",
+        "SYSTEM_NOT_FOUND: The schema has no such source system: mill",
+        "SYSTEM_NOT_FOUND: The schema has no such source system: the message names none, and there is none"
+        " by default, *",
     ]
 
 
@@ -380,6 +446,41 @@ def test_a_hub_needs_a_schema_and_says_where_it_comes_from(spark: SparkSession, 
     retry: Any = 60
     with pytest.raises(InvalidArgument, match=r"needs retry to be a datahub\.Retry; it is 60"):
         Hub(spark, schema(SHOP), tmp_path, retry=retry)
+
+
+def test_a_list_of_documents_is_received_as_records_of_that_time(spark: SparkSession, tmp_path: Path) -> None:
+    """What a newcomer has is a list of dictionaries."""
+    hub = Hub(spark, schema(SHOP), tmp_path)
+    documents: list[Any] = [customers("m1", "c1"), '{"entity": "customer", "data": {"c": "c2"}}']
+    receipts = rows_of(hub.receive(documents, at=AT))
+    assert sorted((row["offset"], row["status"]) for row in receipts) == [
+        (1_704_099_600_000_000, 0),
+        (1_704_099_600_000_001, 0),
+    ]
+    again = rows_of(hub.receive(documents, at=AT))
+    assert [row["status"] for row in again] == [5, 5]
+    begun = datetime.now(UTC)
+    hub.receive(documents)  # the second names no guid, and is another by the clock's time
+    hub.process(now=AT)
+    found = rows_of(hub.messages())
+    assert sorted(row["message_timestamp"] <= AT for row in found) == [False, True, True]
+    assert max(row["message_timestamp"] for row in found) >= begun
+    assert {row["c"] for row in rows_of(hub.history("customer"))} == {"c1", "c2"}
+
+
+@pytest.mark.parametrize("given", [{"entity": "customer"}, '{"entity": "customer"}', None, 5])
+def test_what_is_neither_a_table_nor_a_list_is_not_received(empty: Hub, given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs records to be a list of documents"):
+        empty.receive(given)
+
+
+def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: Hub) -> None:
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs at to be an aware datetime"):
+        empty.receive([], at=datetime(2024, 1, 1))
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs at to be left out for a table"):
+        empty.receive(records(spark, [], at=AT), at=AT)
+    with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns headers; the DataFrame has key"):
+        empty.receive(records(spark, [], at=AT).drop("headers"))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports

@@ -10,7 +10,7 @@ import pytest
 from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument
+from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import query
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -186,7 +186,15 @@ def test_a_question_that_means_nothing_is_refused(
 
 def test_an_instant_without_its_zone_is_refused(history: DataFrame) -> None:
     naive = datetime(2024, 1, 1)
-    with pytest.raises(InvalidArgument, match="an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"query\(\) needs now to be an aware datetime"):
         query({"product": history}, {"entity": "product"}, now=naive)
-    with pytest.raises(InvalidArgument, match="an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"query\(\) needs question\['timestamp'\] to be an aware"):
         query({"product": history}, {"entity": "product", "timestamp": naive}, now=NOW)
+
+
+def test_errors_are_those_of_the_function_that_was_called(history: DataFrame) -> None:
+    for question in ("product", None, ["entity"]):
+        with pytest.raises(InvalidArgument, match=r"query\(\) needs question to be an object of entity, "):
+            query({"product": history}, question, now=NOW)  # type: ignore[arg-type]
+    with pytest.raises(MissingColumns, match=r"query\(\) needs the columns valid_to_timestamp; "):
+        query({"product": history.drop("valid_to_timestamp")}, {"entity": "product"}, now=NOW)

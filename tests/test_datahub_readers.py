@@ -437,7 +437,8 @@ def test_a_reader_that_fails_after_some_records_makes_the_whole_message_an_error
 ) -> None:
     assert outcomes(log, "pairs failed") == [(None, "error", "DATA_INVALID")]
     text = log["pairs failed", None]["error_description"]
-    assert text.startswith("LookupError: cannot read on in pairs failed")
+    start = "The reader cannot read the data of the message: "
+    assert text.startswith(f"{start}LookupError: cannot read on in pairs failed")
     assert not {"p4", "p5"} & set(things)
 
 
@@ -450,8 +451,9 @@ def test_a_filter_that_fails_or_returns_something_else_makes_one_record_an_error
         ("3", "error", "FILTER_FAILED"),
         ("4", "upsert", None),
     ]
-    assert log["filters", "2"]["error_description"].startswith("strange: KeyError: ")
-    assert log["filters", "3"]["error_description"] == "a filter must return a dictionary, or None"
+    start = "A filter of the mapping failed on the record: "
+    assert log["filters", "2"]["error_description"].startswith(f"{start}strange: KeyError: ")
+    assert log["filters", "3"]["error_description"] == f"{start}a filter must return a dictionary, or None"
     assert {"p6", "p9"} <= set(things)
 
 
@@ -469,7 +471,7 @@ def test_a_line_of_another_length_is_one_bad_record_of_its_message(
 
 
 def test_the_reject_of_a_record_that_is_no_object_holds_what_it_was(hub: Hub) -> None:
-    found = {(row["message_identifier"], row["record"]): row["value"] for row in rows_of(hub.rejects())}
+    found = {(row["message_identifier"], row["record"]): row["record_text"] for row in rows_of(hub.rejects())}
     assert json.loads(found["csv", "2"]) == ["c2"]
     assert json.loads(found["file", "2"]) == 5
 

@@ -191,10 +191,16 @@ def test_an_exported_entity_needs_no_key() -> None:
 
 
 def test_what_documents_a_mapping_is_read_and_says_nothing() -> None:
-    document = one({**KEY, "name": "No.", "description": "of the catalogue"}, dataStore="hub", name="P")
+    document = one({**KEY, "name": "No.", "description": "of the catalogue"}, name="P")
     assert dict(schema(document).targets["product"].fields) == dict(
         schema(one(KEY)).targets["product"].fields
     )
+
+
+def test_a_data_store_is_refused_since_it_would_change_nothing() -> None:
+    for store in ("ElasticSearchDataStore", None):
+        with pytest.raises(InvalidSchema, match=r"^\*:mappings\.product\[0\]\.dataStore must be left out: "):
+            schema(one(KEY, dataStore=store))
 
 
 def test_what_is_not_unique_is_given_no_identifier_though_one_is_named() -> None:

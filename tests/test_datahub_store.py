@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns
+from cdckit import InvalidArgument, MissingColumns, rejects
 from cdckit.datahub import Hub, decode, files, records, schema
 from cdckit.datahub.members import members
 from cdckit.datahub.store import MESSAGE_SCHEMA, with_statuses
@@ -36,26 +37,32 @@ def table(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
 # One property after another ------------------------------------------------------------------------------
 
 
+def values_and_texts(text: str) -> tuple[Row, dict[str, str]]:
+    values, places = members(text)
+    return values, {name: text[place] for name, place in places.items()}
+
+
 def test_members_are_values_and_the_texts_that_they_were_written_as() -> None:
-    values, texts = members('{"a": 1.10, "b": [1.10, {"c": 1e3}], "c": "x\\u0041", "d": null}')
+    values, texts = values_and_texts('{"a": 1.10, "b": [1.10, {"c": 1e3}], "c": "x\\u0041", "d": null}')
     assert values == {"a": 1.1, "b": [1.1, {"c": 1000.0}], "c": "xA", "d": None}
     assert texts == {"a": "1.10", "b": '[1.10, {"c": 1e3}]', "c": '"x\\u0041"', "d": "null"}
 
 
 @pytest.mark.parametrize("text", ["{}", " { } ", "\r\n{\t}\n"])
 def test_an_object_may_be_empty(text: str) -> None:
-    assert members(text) == ({}, {})
+    assert values_and_texts(text) == ({}, {})
 
 
 def test_space_between_the_signs_says_nothing() -> None:
-    values, texts = members(' {\n "a" :\t[ 1 , 2 ]\r, "b"\n:\n5 }\n ')
+    values, texts = values_and_texts(' {\n "a" :\t[ 1 , 2 ]\r, "b"\n:\n5 }\n ')
     assert values == {"a": [1, 2], "b": 5}
     assert texts == {"a": "[ 1 , 2 ]", "b": "5"}
 
 
 def test_of_a_name_that_comes_twice_the_last_counts() -> None:
-    assert members('{"a": 1.0, "b": 2, "a": 1.00}') == ({"a": 1.0, "b": 2}, {"a": "1.00", "b": "2"})
-    assert members('{"a": 1, "\\u0061": 2}') == ({"a": 2}, {"a": "2"})
+    twice = '{"a": 1.0, "b": 2, "a": 1.00}'
+    assert values_and_texts(twice) == ({"a": 1.0, "b": 2}, {"a": "1.00", "b": "2"})
+    assert values_and_texts('{"a": 1, "\\u0061": 2}') == ({"a": 2}, {"a": "2"})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,6 @@ SOUND: dict[str, tuple[str, Row]] = {
         '{"entity": "e", "data": 1, "entity": "f", "data": 2.0}',
         {"source_entity": "f", "data": "2.0"},
     ),
-    "other properties": ('{"entity": "e", "Entity": 5, "status": [10]}', {"source_entity": "e"}),
     "a zone": (
         '{"entity": "e", "timestamp": "2024-01-01T00:30+02:00"}',
         {"effective_timestamp": datetime(2023, 12, 31, 22, 30, tzinfo=UTC)},
@@ -198,6 +204,19 @@ INVALID: dict[str, tuple[bytes | None, str]] = {
     "nested without end": (b'{"entity": "e", "data": ' + b"[" * 100_000, ""),
     "NaN in the data": (b'{"entity": "e", "data": [NaN]}', "NaN is no number of JSON"),
     "no entity": (b'{"system": "s"}', "entity is missing"),
+    "a property misspelt": (
+        b'{"entity": "e", "tiemstamp": "2024-01-01"}',
+        "'tiemstamp' is no property of a message; did you mean timestamp?",
+    ),
+    "a property in capitals": (
+        b'{"entity": "e", "Data": []}',
+        "'Data' is no property of a message; did you mean data?",
+    ),
+    "a property of the sender's own": (
+        b'{"entity": "e", "status": [10]}',
+        "'status' is no property of a message; they are system, entity, user, guid, refresh, process, ",
+    ),
+    "half a character in a name": (b'{"entity": "e", "\\ud800": 1}', "is no property of a message"),
     "an entity that is null": (b'{"entity": null}', "entity is missing"),
     "an empty entity": (b'{"entity": ""}', "entity must be a text that is not empty"),
     "an entity that is a number": (b'{"entity": 5}', "entity must be a text that is not empty"),
@@ -243,8 +262,8 @@ def test_a_sound_document_fills_the_columns_of_its_message(decoded: dict[str, Ro
 def test_an_invalid_document_keeps_its_bytes_and_fills_no_column(decoded: dict[str, Row], name: str) -> None:
     row, (value, text) = decoded[name], INVALID[name]
     assert row["error_code"] == "MESSAGE_INVALID"
+    assert row["error_description"].startswith("The record holds no message: ")
     assert text in row["error_description"]
-    assert row["error_description"]
     assert row["value"] == value
     empty = ("message_identifier", "source_system", "source_entity", "effective_timestamp", "data", "refresh")
     assert [row[column] for column in empty] == [None] * len(empty)
@@ -267,10 +286,39 @@ def test_without_a_guid_a_message_is_named_by_its_place(decoded: dict[str, Row])
     assert decoded["a zone"]["message_identifier"] != decoded["no zone"]["message_identifier"]
 
 
-def test_the_columns_are_those_of_a_message_between_key_and_error(spark: SparkSession) -> None:
+def test_the_columns_are_those_of_a_record_and_of_its_message(spark: SparkSession) -> None:
     columns = decode(table(spark, [])).columns
-    assert columns == ["key", "value", *MESSAGE_SCHEMA.names, "error_code", "error_description"]
+    own = [name for name in MESSAGE_SCHEMA.names if name not in RECORD_SCHEMA.names]
+    assert columns == [*RECORD_SCHEMA.names, *own, "envelope", "error_code", "error_description"]
     assert decode(table(spark, [])).collect() == []
+
+
+def test_envelope_and_data_are_the_value_as_it_came(decoded: dict[str, Row]) -> None:
+    """To the byte: whoever is told of an error in a message can feed it again."""
+    for name, (text, _) in SOUND.items():
+        before, after = decoded[name]["envelope"].values()
+        assert before + (decoded[name]["data"] or "") + after == text
+    assert decoded["a property twice"]["envelope"] == {
+        "before": '{"entity": "e", "data": 1, "entity": "f", "data": ',
+        "after": "}",
+    }
+
+
+def test_rejects_of_decode_are_the_records_as_they_came(spark: SparkSession) -> None:
+    """Headers have values that are null, empty, or no text, and one name twice."""
+    headers = [("trace", b"\xff\x00"), ("trace", b""), ("empty", None), ('"\u00e9', b"1")]
+    rows = [
+        (b"\xff", b"{", "t", 0, 1, AT, 1, headers),
+        (None, None, "t", 0, 2, AT, 0, []),
+        (b"", b'{"entity": "e"}', "t", 0, 3, AT, 0, headers),
+        (b"", b"[]", "t", 0, 4, AT, 0, None),
+    ]
+    came = spark.createDataFrame(rows, RECORD_SCHEMA)
+    found = rejects(decode(came)).drop("error_code", "error_description")
+    assert sorted(map(repr, rows_of(found))) == sorted(map(repr, rows_of(came.where("offset != 3"))))
+    assert rows_of(decode(came).where("offset = 3").select("headers")) == [
+        {"headers": [{"key": name, "value": value} for name, value in headers]}
+    ]
 
 
 def test_what_is_no_table_of_records_is_refused_at_the_call(spark: SparkSession) -> None:
@@ -381,6 +429,28 @@ def test_an_instant_without_its_zone_is_refused(spark: SparkSession) -> None:
 def test_a_single_document_is_refused(spark: SparkSession, documents: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"records\(\) needs documents to be a list of documents"):
         records(spark, documents, at=AT)
+
+
+@pytest.mark.parametrize("documents", [None, 5, {"a", "b"}, pd.DataFrame({"entity": ["e"]})])
+def test_what_has_no_order_or_is_no_list_is_refused(spark: SparkSession, documents: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"records\(\) needs documents to be a list of documents"):
+        records(spark, documents, at=AT)
+
+
+@pytest.mark.parametrize(
+    ("document", "needed"),
+    [
+        (5, r"documents\[1\] to be a dictionary, or JSON text; it is 5"),
+        (
+            {"entity": "e", "timestamp": AT},
+            r"documents\[1\] to be of values that JSON knows, instants as texts",
+        ),
+        ("\ud800", r"documents\[1\] to be of values that JSON knows"),
+    ],
+)
+def test_what_is_no_document_is_named_by_its_place(spark: SparkSession, document: Any, needed: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"records\(\) needs {needed}"):
+        records(spark, [{"entity": "e"}, document], at=AT)
 
 
 def test_the_files_of_a_folder_are_records_by_the_time_of_their_last_change(

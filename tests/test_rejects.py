@@ -18,8 +18,9 @@ from replicate_messages import (
     header_values,
     json_envelope,
     record,
+    to_dataframe,
 )
-from replicate_readings import Reading, read
+from replicate_readings import Reading, read, settled
 
 from cdckit import MissingColumns, drop_rejects, rejects, replicate
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
@@ -57,10 +58,16 @@ ONE_OF_EACH: dict[Violation, bytes | None] = {
     Violation.METADATA_MISSING: envelope("DT", b"", schema_id=NOWHERE),
 }
 SOUND = [ITEMS.md(), ITEMS.dt("INSERT", ROW), ITEMS.md()]
+# One name twice, and values that are null, empty, and no text.
+ODD_HEADERS = [
+    {"key": "trace", "value": b"\xff\x00\xfe"},
+    {"key": "trace", "value": b""},
+    {"key": '"\u00e9', "value": None},
+]
 RECORDS = [
     *(record(value, offset, topic="in json") for offset, value in enumerate(SOUND)),
     *(
-        record(value, 100 + place, topic="in json", partition=7)
+        record(value, 100 + place, topic="in json", partition=7, key=b"\xff", headers=ODD_HEADERS)
         for place, value in enumerate(ONE_OF_EACH.values())
     ),
 ]
@@ -101,14 +108,14 @@ def test_each_violation_has_its_own_code_and_keeps_the_record(
     assert row["error_code"] == violation.value
     assert row["error_description"].startswith(violation.sentence)
     assert {name: row[name] for name in RECORD_COLUMNS} == {
-        "key": b"key %d" % place,
+        "key": b"\xff",
         "value": ONE_OF_EACH[violation],
         "topic": "in json",
         "partition": 7,
         "offset": place,
         "timestamp": (NOON + timedelta(seconds=place)).replace(tzinfo=None),
         "timestampType": 0,
-        "headers": [{"key": "trace", "value": b"%d" % place}],
+        "headers": ODD_HEADERS,
     }
 
 
@@ -124,6 +131,21 @@ def test_rejects_can_be_fed_to_the_door_again(spark: SparkSession, reading: Read
     found = rejects(reading.decoded)
     again = replicate.decode(spark.createDataFrame(found.collect(), REJECT_SCHEMA))
     assert by_offset(rejects(again)) == by_offset(found)
+
+
+def test_a_reject_without_its_metadata_is_used_when_it_is_fed_again_with_it(spark: SparkSession) -> None:
+    came = record(ITEMS.dt("INSERT", ROW), 7, headers=ODD_HEADERS)
+    wrong = record(ITEMS.dt("TRUNCATE", ROW), 8, headers=ODD_HEADERS)
+    alone = read(spark, [came, wrong])
+    late = replicate.delayed(alone.decoded, alone.zone, now=NOON + timedelta(days=1), overdue="reject")
+    found = rejects(late).drop("error_code", "error_description")
+    assert by_offset(found) == by_offset(alone.records)
+
+    known = to_dataframe(spark, [record(ITEMS.md(), 1, topic="metadata")])
+    zone = replicate.schema_zone(replicate.metadata(replicate.decode(known.unionByName(found))))
+    rows = by_offset(replicate.data(found, settled(zone)))
+    assert (rows[7]["data"], rows[7]["error_code"]) == (ROW, None)
+    assert (rows[8]["headers"], rows[8]["error_code"]) == (ODD_HEADERS, "UNKNOWN_OPERATION")
 
 
 def test_what_could_be_used_is_left_without_the_error_columns(reading: Reading) -> None:

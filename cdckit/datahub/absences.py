@@ -22,7 +22,7 @@ from cdckit.datahub.statements import (
     place_numbers,
 )
 from cdckit.datahub.targets import Place
-from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM
+from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.schemas import quoted
 
 ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
@@ -42,16 +42,16 @@ def parent_fields(schema: Schema, entity: str) -> dict[str, dict[Place, Place]]:
     return found
 
 
-def refresh_events(statements: DataFrame) -> DataFrame:
+def refresh_events(schema: Schema, statements: DataFrame) -> DataFrame:
     """Where a list of all entities of the target ends: one row per refresh, with `scope` null."""
     rows = statements.where(F.col("operation") == REFRESH)
-    return rows.select(F.lit(None).cast("string").alias("scope"), *_event_columns())
+    return rows.select(F.lit(None).cast("string").alias("scope"), *_said_by_mapping(schema))
 
 
-def list_events(statements: DataFrame, field: str) -> DataFrame:
+def list_events(schema: Schema, statements: DataFrame, field: str) -> DataFrame:
     """Where a list of the children of one parent ends: one row per list, `scope` being the parent's guid."""
     rows = statements.where((F.col("operation") == LIST) & F.col("data").getField(field).isNotNull())
-    return rows.select(F.col("data").getField(field).alias("scope"), *_event_columns())
+    return rows.select(F.col("data").getField(field).alias("scope"), *_said_by_mapping(schema))
 
 
 def cascade_events(
@@ -61,27 +61,29 @@ def cascade_events(
     history_of: Callable[[str], DataFrame | None],
     messages: DataFrame,
 ) -> DataFrame | None:
-    """Where a parent was deleted: an empty list of its children, at the end of the message that did it."""
+    """
+    Where a parent was deleted: an empty list of its children, at the end of the message that did it.
+
+    Children go with their parent, whichever system deletes it.  A system that itself maps the children in
+    the parent speaks of them with the priority of that mapping, any other with that of its delete.
+    """
     found: list[DataFrame] = []
-    numbers = place_numbers(schema)
-    by_parent: dict[str, dict[str, Place]] = {}
-    for child, parent in parent_fields(schema, entity)[field].items():
-        by_parent.setdefault(schema.mapping(parent).reference, {})[child.system] = child
-    for name, children in by_parent.items():
+    for name, stated in _priorities_of_children(schema, entity, field).items():
         history = history_of(name)
         if history is None:
             continue
-        deleted = history.where(DELETED).select("guid", VALID_FROM, SOURCE_MESSAGE)
-        systems = F.lit(None).cast("int")
-        for system, child in children.items():
-            systems = F.when(F.col("source_system") == system, numbers[child]).otherwise(systems)
-        said = messages.withColumn("place", systems).where(F.col("place").isNotNull())
-        joined = deleted.join(said, deleted[SOURCE_MESSAGE] == said["message_identifier"])
+        own = F.col(FIELD_PROVENANCE).getField("guid").getField("p")
+        deleted = history.where(DELETED).select("guid", VALID_FROM, SOURCE_MESSAGE, own.alias("priority"))
+        priority = F.col("priority")
+        for system, each in stated.items():
+            priority = F.when(F.col("source_system") == system, each).otherwise(priority)
+        joined = deleted.join(messages, deleted[SOURCE_MESSAGE] == messages["message_identifier"])
         found.append(
             joined.select(
                 F.col("guid").alias("scope"),
                 F.col(SOURCE_MESSAGE).alias("message_id"),
-                "place",
+                priority.alias("priority"),
+                F.col("source_system").alias("source"),
                 F.col(VALID_FROM).alias("effective_timestamp"),
                 _arrival(F.lit(END_OF_MESSAGE + 1)).alias("arrival"),
             )
@@ -89,8 +91,23 @@ def cascade_events(
     return reduce(DataFrame.unionByName, found) if found else None
 
 
-def _event_columns() -> list[str]:
-    return ["message_id", "place", "effective_timestamp", "arrival"]
+def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
+    """By the parent's target and the system the priority of its mappings of the children: the greatest."""
+    found: dict[str, dict[str, int]] = {}
+    for child, parent in parent_fields(schema, entity)[field].items():
+        of_parent = found.setdefault(schema.mapping(parent).reference, {})
+        priority = schema.mapping(child).priority
+        of_parent[child.system] = max(priority, of_parent.get(child.system, priority))
+    return found
+
+
+def _said_by_mapping(schema: Schema) -> list[Column]:
+    """The columns of an event of which a mapping speaks: with its priority."""
+    places = place_numbers(schema)
+    priority = by_place({number: schema.mapping(place).priority for place, number in places.items()}, "int")
+    source = by_place({number: place.system for place, number in places.items()}, "string")
+    same = [F.col(name) for name in ("message_id", "effective_timestamp", "arrival")]
+    return [*same, priority.alias("priority"), source.alias("source")]
 
 
 def _arrival(number: Column) -> Column:
@@ -104,7 +121,6 @@ def _arrival(number: Column) -> Column:
 
 
 def absences(
-    schema: Schema,
     statements: DataFrame,
     events: Sequence[tuple[str | None, DataFrame]],
 ) -> DataFrame:
@@ -112,11 +128,10 @@ def absences(
     Of each entity, the ends of complete lists that did not name it.
 
     Args:
-        schema: The schema.
         statements: Those of one target, applied or not: whom a list names is seen, though it waits or is
             in error.
-        events: Ends of lists (`scope`, `message_id`, `place`, `effective_timestamp`, `arrival`), each
-            table with the field that `scope` is a value of; None for lists of all entities.
+        events: Ends of lists (`scope`, `message_id`, `priority`, `source`, `effective_timestamp`,
+            `arrival`), each table with the field that `scope` is a value of; None for lists of all entities.
 
     Returns:
         One row per entity and list that may have ended it, in the columns of `ABSENCE_COLUMNS`.  Whether
@@ -133,7 +148,7 @@ def absences(
         by_field.setdefault(field, []).append(some)
     found = []
     for field, tables in by_field.items():
-        ends = _with_previous(schema, reduce(DataFrame.unionByName, tables))
+        ends = _with_previous(reduce(DataFrame.unionByName, tables))
         if field is None:
             found.append(_first_after(mentions, F.broadcast(ends), F.lit(True), F.col("whole")))
         else:
@@ -163,12 +178,9 @@ def _mentions(statements: DataFrame, fields: Sequence[str]) -> DataFrame:
     return named.withColumn("next", F.lead("at").over(in_order))
 
 
-def _with_previous(schema: Schema, events: DataFrame) -> DataFrame:
+def _with_previous(events: DataFrame) -> DataFrame:
     """Each end of a list with the one before it that had the same scope and priority."""
-    places = place_numbers(schema)
-    priority = by_place({number: schema.mapping(place).priority for place, number in places.items()}, "int")
-    source = by_place({number: place.system for place, number in places.items()}, "string")
-    said = events.withColumns({"priority": priority, "source": source, "ends": _position(F.col("arrival"))})
+    said = events.withColumn("ends", _position(F.col("arrival")))
     in_order = Window.partitionBy("scope", "priority").orderBy("ends")
     return said.withColumn("previous", F.lag("ends").over(in_order))
 

@@ -65,6 +65,10 @@ class Columns:
     """The records that hold this one and may turn out to be in error, from the outermost."""
     holds: pa.Array
     """The same for what the record holds or makes: itself may be among them."""
+    sought: Mapping[str, pa.Array]
+    """What links lead to that must exist, by its key: texts for people."""
+    named: pa.Array | None
+    """The record's own entity likewise, if records may hold others; they lead to it."""
     autocreated: list[Autocreated] = field(default_factory=list)
 
 
@@ -95,6 +99,8 @@ def read_columns(nodes: Nodes, schema: Schema, above: Columns | None) -> Columns
         needs=needs,
         within=within,
         holds=holds,
+        sought=reading.sought,
+        named=reading.named(fields) if reading.mapping.children else None,
         autocreated=reading.autocreated,
     )
 
@@ -115,6 +121,8 @@ class _Reading:
         self._in_key = False
         self.needed: list[str] = []
         """The links that must lead to what exists."""
+        self.sought: dict[str, pa.Array] = {}
+        """What these links lead to, by its key."""
 
     def fields(self) -> dict[str, Values]:
         """All fields of the mapping that are columns."""
@@ -123,6 +131,8 @@ class _Reading:
             self._in_key = each.key is not None
             if self.above is not None and each.reference == self.nodes.parent_field:
                 found[each.reference] = Values(self.above.guid.take(self.parent), None)
+                assert self.above.named is not None
+                self.sought[each.reference] = self.above.named.take(self.parent)
             elif each.type.name == LINK:
                 found[each.reference] = self._link(each)
             else:
@@ -170,6 +180,11 @@ class _Reading:
         sound[list(self.nodes.dropped)] = False
         return pa.array(sound)
 
+    def named(self, fields: Mapping[str, Values]) -> pa.Array:
+        """The entity of each record by its key."""
+        key = [(name, self.sought.get(name, fields[name].values)) for name in self.target.keys]
+        return named(self.target.entity, key)
+
     def identity(self, fields: Mapping[str, Values]) -> tuple[pa.Array, pa.Array]:
         """The guid of each record's entity as far as it can be computed, and its claims."""
         entity, claims = self.target.entity, pa.nulls(self.count, _TEXTS)
@@ -180,7 +195,7 @@ class _Reading:
         if not self.target.strict:
             return pa.nulls(self.count, pa.string()), self._weak_claims(fields, keys)
         present = _any_valid(list(keys[0].values()))
-        self._note(pc.invert(present), Problem.KEY_MISSING, f"needs a value for {', '.join(keys[0])}")
+        self._note(pc.invert(present), Problem.KEY_MISSING, ", ".join(keys[0]))
         looked_up = self.schema.looked_up.get(entity, ())
         if looked_up:
             parts = [self._claim(fields, each, some=True) for each in sorted(looked_up)]
@@ -201,7 +216,7 @@ class _Reading:
         for key in own:
             complete = pc.or_(complete, _all_valid(list(key.values())))
         stated = " or ".join(", ".join(key) for key in own)
-        self._note(pc.invert(complete), Problem.KEY_MISSING, f"needs values for {stated}")
+        self._note(pc.invert(complete), Problem.KEY_MISSING, stated)
         alternatives = self.target.alternatives
         partial = sorted(self.schema.looked_up.get(self.target.entity, set()) - set(alternatives))
         parts = [
@@ -235,23 +250,33 @@ class _Reading:
 
     def _link(self, each: FieldMapping) -> Values:
         plan = self.schema.key_plan(self.nodes.place, each)
-        guid, key, carried = self._followed(plan)
+        read: list[tuple[str, pa.Array]] = []
+        guid, key, carried = self._followed(plan, read)
         if each.autocreate:
             self.autocreated.append(Autocreated(plan, guid, key))
+        else:
+            self.sought[each.reference] = pc.if_else(pc.is_valid(guid), named(plan.entity, read), None)
         return Values(guid, carried)
 
-    def _followed(self, plan: KeyPlan) -> tuple[pa.Array, dict[str, pa.Array], pa.Array | None]:
-        """Where a link leads, the key it was found by, and which records carried any part of that."""
+    def _followed(
+        self, plan: KeyPlan, read: list[tuple[str, pa.Array]]
+    ) -> tuple[pa.Array, dict[str, pa.Array], pa.Array | None]:
+        """
+        Where a link leads, the key it was found by, and which records carried any part of that.
+
+        Key fields that are no links themselves are added to *read*.
+        """
         key: dict[str, pa.Array] = {}
         carried: list[pa.Array | None] = []
         for part in plan.parts:
             if part.inner is not None:
-                key[part.field], _, inner_carried = self._followed(part.inner)
+                key[part.field], _, inner_carried = self._followed(part.inner, read)
                 carried.append(inner_carried)
             else:
                 assert part.source is not None
                 key[part.field], part_carried = self._plain(part.source, part.type)
                 carried.append(part_carried)
+                read.append((part.field, key[part.field]))
         values = list(key.values())
         fields = tuple(key)
         found = _guids(plan.entity, key) if plan.whole else looked_up_by(plan.entity, fields, key)
@@ -268,6 +293,15 @@ def looked_up_by(entity: str, fields: Sequence[str], key: Mapping[str, pa.Array]
     """The marked texts that stand for entities with these values in these fields."""
     start = f"{LOOKED_UP}{','.join(fields)}"
     return pa.array([start + name for name in names(entity, _as_texts(key))], pa.string())
+
+
+def named(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
+    """Entities by their keys, for people: "order number = 5, line = 2"."""
+    parts = []
+    for name, values in key:
+        text = pc.fill_null(_as_texts({name: values})[name].cast(pa.string()), "null")
+        parts.append(pc.binary_join_element_wise(f"{name} = ", text, ""))
+    return pc.binary_join_element_wise(f"{entity} ", pc.binary_join_element_wise(*parts, ", "), "")
 
 
 def _guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:

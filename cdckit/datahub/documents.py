@@ -29,8 +29,7 @@ _SYSTEM = {"reference", "name", "description", "mappings"}
 _ENTITY = {
     "reference", "name", "description", "sourceReference", "messageReader", "messageReaderConfig",
     "messageFilters", "unique", "uniqueIdentifier", "sourceUniqueIdentifier", "uniqueSequence",
-    "sourceUniqueSequence", "priority", "export", "exportIdentifier", "exportStandardFields", "dataStore",
-    "fields",
+    "sourceUniqueSequence", "priority", "export", "exportIdentifier", "exportStandardFields", "fields",
 }  # fmt: skip
 _FIELD = {
     "reference", "name", "description", "sourceReference", "type", "length", "scale", "precision", "key",
@@ -146,6 +145,9 @@ def source_system(document: Mapping[str, Any]) -> SourceSystem:
 
 
 def _entity(value: Any, path: str) -> EntityMapping:
+    if isinstance(value, Mapping) and "dataStore" in value:
+        needed = "left out: a hub keeps every target in tables of its own, and hands exports to a sink"
+        raise InvalidSchema(f"{path}.dataStore", needed, value["dataStore"])
     said = _Object(value, path, _ENTITY)
     fields = tuple(_field(each, f"{path}.fields[{index}]") for index, each in enumerate(said.items("fields")))
     _require_distinct(

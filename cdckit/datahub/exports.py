@@ -65,6 +65,44 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     )
 
 
+def newly_exported(rows: DataFrame, known: DataFrame | None, position: int) -> DataFrame:
+    """
+    What of *rows* had no position so far, or was not what it is now.
+
+    One row per record: `message_id`, `number`, `digest` (of what it says), `position`.  A record may become
+    applied long after it arrived, since what it links to came then, and another schema may read it otherwise:
+    so the position is that of the run which first had it so, and not of its arrival.
+    """
+    said = rows.select(*_named())
+    if known is not None:
+        said = said.join(_last(known).drop("position"), [*_NAME, "digest"], "left_anti")
+    return said.withColumn("position", F.lit(position).cast("long"))
+
+
+def with_positions(rows: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Exported records with the `position` at which they came to be what they are."""
+    columns = [*rows.columns[:3], "position", *rows.columns[3:]]
+    if known is None:
+        return rows.withColumn("position", F.lit(None).cast("long")).select(*columns)
+    named = rows.withColumn("number", F.col("arrival.record_number"))
+    return named.join(_last(known).drop("digest"), list(_NAME), "left").select(*columns)
+
+
+_NAME = ("message_id", "number")
+"""What tells one exported record from all others."""
+
+
+def _named() -> list[Column]:
+    digest = F.xxhash64("operation", "id", "document")
+    return [F.col("message_id"), F.col("arrival.record_number").alias("number"), digest.alias("digest")]
+
+
+def _last(known: DataFrame) -> DataFrame:
+    """Of each record what it was when it was last given a position."""
+    last = F.max(F.struct("position", "digest")).alias("last")
+    return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.position", "last.digest")
+
+
 def _identifier(schema: Schema, target: Target) -> Column:
     numbers = place_numbers(schema)
     found = F.lit(None).cast("string")

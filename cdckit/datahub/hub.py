@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.exports import Sink, export_rows
+from cdckit.arguments import require_instant
+from cdckit.datahub.exports import Sink
 from cdckit.datahub.mappings import EntityMapping
 from cdckit.datahub.outcomes import Retry, message_log, record_log, rejected, with_status
 from cdckit.datahub.questions import query
@@ -21,10 +22,19 @@ from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.store import MESSAGE_SCHEMA, decode, identity, with_statuses
+from cdckit.datahub.store import (
+    DECODED_SCHEMA,
+    MESSAGE_SCHEMA,
+    Document,
+    decode,
+    identity,
+    records_of,
+    with_statuses,
+)
 from cdckit.datahub.tables import Tables
 from cdckit.errors import InvalidArgument
 from cdckit.merge import history_schema
+from cdckit.records import require_records
 
 _FINGERPRINT = "schema"
 _IS_STORED = f"status = {int(Status.NOT_PROCESSED)}"
@@ -60,7 +70,7 @@ class Hub:
 
     >>> from datetime import datetime, timezone
     >>> from tempfile import TemporaryDirectory
-    >>> from cdckit.datahub import records, schema
+    >>> from cdckit.datahub import schema
     >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
     >>> product = {"reference": "product", "fields": fields}
     >>> shop = schema({"reference": "*", "mappings": {"product": [product]}})
@@ -69,21 +79,28 @@ class Hub:
     >>> message = {"entity": "product", "guid": "m1", "data": data}
     >>> with TemporaryDirectory() as folder:
     ...     hub = Hub(session(), shop, folder)
-    ...     _ = hub.receive(records(session(), [message], at=at))
+    ...     _ = hub.receive([message], at=at)
     ...     hub.process(now=at)
     ...     hub.history("product").select("number", "name", "source_message").show()
-    ...     hub.messages().select("message_identifier", "status", "error_message").show(truncate=False)
+    ...     hub.messages().select("message_identifier", "status").show()
+    ...     hub.rejects().select("record", "record_text", "error_code", "entities").show()
     +------+------+--------------+
     |number|  name|source_message|
     +------+------+--------------+
     |     1|kettle|            m1|
     +------+------+--------------+
     <BLANKLINE>
-    +------------------+------+-----------------------------------------------+
-    |message_identifier|status|error_message                                  |
-    +------------------+------+-----------------------------------------------+
-    |m1                |25    |record 2: KEY_MISSING: needs a value for number|
-    +------------------+------+-----------------------------------------------+
+    +------------------+------+
+    |message_identifier|status|
+    +------------------+------+
+    |                m1|    25|
+    +------------------+------+
+    <BLANKLINE>
+    +------+---------------+-----------+---------+
+    |record|    record_text| error_code| entities|
+    +------+---------------+-----------+---------+
+    |     2|{"name": "mug"}|KEY_MISSING|[product]|
+    +------+---------------+-----------+---------+
     <BLANKLINE>
     """
 
@@ -110,13 +127,15 @@ class Hub:
         for place, mapping in schema.all_mappings.items():
             self._require_known(str(place), mapping)
 
-    def receive(self, records: DataFrame) -> DataFrame:
+    def receive(self, records: DataFrame | Iterable[Document], *, at: datetime | None = None) -> DataFrame:
         """
         Store messages.
 
         Args:
-            records: One row per record, `value` one JSON document (see `decode`); `records` and `files`
-                make such tables.
+            records: One row per record, `value` one JSON document (see `decode`); `files` makes such a
+                table.  Or a list of documents, which become records as by `datahub.records`.
+            at: When documents of a list are stored, an aware datetime; without it the clock's time.  Those
+                that name no `guid` are told apart by it: passed on again at another time, they are others.
 
         Returns:
             One receipt per record: `topic`, `partition`, `offset`, `message_identifier`, `status` (0 not
@@ -125,7 +144,10 @@ class Hub:
 
         Raises:
             MissingColumns, WrongColumnType: *records* is not a table of records.
+            InvalidArgument: *records* is neither a table nor a list of documents; *at* is naive, or is given
+                with a table, whose rows say when they were stored.
         """
+        records = self._as_records(records, at)
         with self._atomic():
             kept = self._received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
             known = kept.select(identity().alias("identity"))
@@ -146,7 +168,7 @@ class Hub:
                 and which are given up, nothing else.
         """
         with self._atomic():
-            run, new = self._run(now), self._messages_of(INBOX)
+            run, new = self._run(now, "process"), self._messages_of(INBOX)
             if self._schema_changed():
                 self._read_all_anew(run)
             elif not new.isEmpty() or run.has_due():
@@ -167,6 +189,7 @@ class Hub:
         Raises:
             InvalidArgument: One of them is not in the store (status 21, message not found).
         """
+        run = self._run(now, "reprocess")
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
         chosen = self._spark.createDataFrame([(each,) for each in listed], "message_identifier string")
         stored = self._messages_of(RECEIVED)
@@ -176,7 +199,6 @@ class Hub:
                 "reprocess", "messages", "identifiers of processed messages (status 21)", unknown[0]
             )
         with self._atomic():
-            run = self._run(now)
             if self._schema_changed():
                 self._read_all_anew(run)
                 return
@@ -192,7 +214,7 @@ class Hub:
         schema, tables and statuses are what they were.
         """
         with self._atomic():
-            run = self._run(now)
+            run = self._run(now, "rebuild")
             if self._schema_changed():
                 self._read_all_anew(run)
                 return
@@ -222,11 +244,17 @@ class Hub:
         Everything that could not be applied and never will as it is, with the reason.
 
         Returns:
-            One row per message or record in error: the columns of a record, `message_identifier`,
-            `record`, `error_code`, `error_description`.  The same error of one record in several mappings is
-            one row.  `value` is the message as it came if it is no
-            message at all; else the JSON text of the record, or of all the message's data where the
-            error was found only beside other records, or is one of the whole message.
+            One row per message or record in error: the record that was received, all its columns as they
+            came; of a message `message_identifier`, `source_system` and `source_entity`; `record`, the place
+            in it ("2", "2/order_lines/1"; null where all of the message is meant); `entities`, the targets
+            whose mappings found the error, which is one row for all of them; `record_text`, JSON text of
+            what stands in that place, after its filters (null where the error was found by a look at all
+            entities); `error_code`, `error_description`.
+
+            So it is a table of records, which can be received again: by a hub whose schema can use them.
+            This hub has received its messages already, and reads them all anew when its schema is another;
+            a message whose `value` was corrected it takes under another `guid`, or one that was none
+            before under any.
         """
         return rejected(self._received(), self._log())
 
@@ -236,38 +264,67 @@ class Hub:
 
         The table can be read until the second run from now: ask for it again after a run.
         """
-        target = self._target(entity, export=False)
+        target = self._target(entity, export=False, function="history")
         found = self._tables.read(table("history", entity))
         return self._empty(history_schema(self.schema.targets[target].data)) if found is None else found
 
     def changes(self, entity: str) -> DataFrame:
         """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
-        return self._run(None).changes(self._target(entity, export=False))
+        return self._run(None, "changes").changes(self._target(entity, export=False, function="changes"))
 
-    def exports(self, entity: str) -> DataFrame:
+    def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
         """
         The records of an export target, each an insert or a delete.
 
         An export hands on what each record says, and merges nothing: priorities do not count, a record
         with some of the fields replaces one with others, and a refresh deletes nothing.
 
-        Returns:
-            One row per record that is applied (see `cdckit.datahub.exports.export_rows`).
-        """
-        target = self._target(entity, export=True)
-        return export_rows(self.schema, target, self._run(None).applied(target))
+        Args:
+            entity: The target.
+            after: The greatest `position` that was handed on so far; None for all records.
 
-    def export(self, entity: str, sink: Sink) -> None:
-        """Hand the records of an export target to *sink*."""
-        sink(self.exports(entity))
+        Returns:
+            One row per record that is applied (see `cdckit.datahub.exports.export_rows`), with `position`,
+            which counts the runs in which there was anything new to export.  It is the run since which the
+            record is exported as it is, whenever it arrived: one that had to wait comes late, and one that
+            another schema or link changed comes again, with its new document.  So whoever asks each time
+            for what is *after* the greatest position that it has taken gets all there is, each at least
+            once; a run is taken whole.  Rows have no order but by `version` and `arrival`, and a later
+            position may hold an earlier version.  That a record is no longer applied nobody is told.
+
+        Raises:
+            InvalidArgument: *entity* is no export target, or *after* no position.
+        """
+        target = self._target(entity, export=True, function="exports")
+        return self._exported(target, after, "exports")
+
+    def export(self, entity: str, sink: Sink, *, after: int | None = None) -> None:
+        """Hand the records of an export target to *sink*, those *after* a position (see `exports`)."""
+        sink(self._exported(self._target(entity, export=True, function="export"), after, "export"))
 
     def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
         """Answer a question about one target (see `query`)."""
         histories = {entity: self.history(entity) for entity in self.schema.families}
-        return query(histories, question, now=now or datetime.now(UTC))
+        return query(histories, question, now=datetime.now(UTC) if now is None else now)
 
-    def _run(self, now: datetime | None) -> Run:
-        at = now or datetime.now(UTC)
+    def _as_records(self, records: DataFrame | Iterable[Document], at: datetime | None) -> DataFrame:
+        if not isinstance(records, DataFrame):
+            stored = datetime.now(UTC) if at is None else at
+            return records_of(self._spark, records, stored, argument="records", function="receive")
+        if at is not None:
+            raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
+        require_records(records, function="receive")
+        return records
+
+    def _exported(self, target: str, after: int | None, function: str) -> DataFrame:
+        if isinstance(after, bool) or not isinstance(after, int | None):
+            raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
+        rows = self._run(None, function).exported(target)
+        return rows if after is None else rows.where(F.col("position") > after)
+
+    def _run(self, now: datetime | None, function: str) -> Run:
+        at = datetime.now(UTC) if now is None else now
+        require_instant(at, "now", function=function)
         return Run(self.schema, self._tables, self._readers, self._filters, self._files, self._retry, at)
 
     def _schema_changed(self) -> bool:
@@ -294,7 +351,7 @@ class Hub:
         return rows.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
 
     def _log(self) -> DataFrame:
-        run = self._run(None)
+        run = self._run(None, "log")
         waiting = run.waiting()
         parts = [record_log(run.resolved(entity), waiting, entity) for entity in self.schema.targets]
         known = self._tables.read(STATUSES)
@@ -302,10 +359,10 @@ class Hub:
             parts.append(message_log(known, parts[0].columns))
         return reduce(DataFrame.unionByName, parts)
 
-    def _target(self, entity: str, *, export: bool) -> str:
+    def _target(self, entity: str, *, export: bool, function: str) -> str:
         known = [name for name, target in self.schema.targets.items() if target.export == export]
         if entity not in known:
-            raise InvalidArgument("Hub", "entity", f"one of {', '.join(sorted(known))}", entity)
+            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(known))}", entity)
         return entity
 
     def _require_known(self, path: str, mapping: EntityMapping) -> None:
@@ -332,13 +389,4 @@ class Hub:
 
 
 def _received_schema() -> T.StructType:
-    more = [T.StructField(name, T.StringType()) for name in ("error_code", "error_description")]
-    return T.StructType(
-        [
-            T.StructField("key", T.BinaryType()),
-            T.StructField("value", T.BinaryType()),
-            *MESSAGE_SCHEMA.fields,
-            *more,
-            T.StructField("status", T.IntegerType()),
-        ]
-    )
+    return T.StructType([*DECODED_SCHEMA.fields, T.StructField("status", T.IntegerType())])

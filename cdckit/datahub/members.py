@@ -1,4 +1,4 @@
-"""A JSON object's properties with the text of each as it was written."""
+"""A JSON object's properties, and where the text of each stands as it was written."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _refused(name: str) -> Any:
 _DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 
 
-def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
+def members(text: str) -> tuple[dict[str, Any], dict[str, slice]]:
     """
-    The properties of the one JSON object that *text* holds, as values and as texts.
+    The properties of the one JSON object that *text* holds: their values, and where these stand in it.
 
     `json` alone gives the values, and written anew a number may lose digits: what is handed on must be
     the text.  Of a name that comes twice the last counts, as for `json`.
@@ -29,8 +29,10 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     Raises:
         ValueError: It is no JSON object, or more than one.
 
-    >>> members('{"a": 1.10, "b": [1.10]}')
-    ({'a': 1.1, 'b': [1.1]}, {'a': '1.10', 'b': '[1.10]'})
+    >>> text = '{"a": 1.10, "b": [1.10]}'
+    >>> values, places = members(text)
+    >>> values, text[places["b"]]
+    ({'a': 1.1, 'b': [1.1]}, '[1.10]')
     """
     if text.startswith("\ufeff"):
         raise ValueError("a byte order mark stands before the object")
@@ -38,7 +40,7 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
         raise ValueError("it is no JSON object" if text.strip() else "it is empty")
     at = _past(text, 0, "{")
     values: dict[str, Any] = {}
-    texts: dict[str, str] = {}
+    places: dict[str, slice] = {}
     if text[at : at + 1] != "}":
         while True:
             quote = _skipped(text, at)
@@ -47,7 +49,7 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
             name, at = _DECODER.raw_decode(text, quote)
             start = _past(text, at, ":")
             values[name], at = _DECODER.raw_decode(text, start)
-            texts[name] = text[start:at]
+            places[name] = slice(start, at)
             at = _skipped(text, at)
             if text[at : at + 1] != ",":
                 break
@@ -55,7 +57,7 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     at = _past(text, at, "}")
     if at != len(text):
         raise ValueError(f"there is more after the object, at character {at}")
-    return values, texts
+    return values, places
 
 
 def _past(text: str, at: int, needed: str) -> int:

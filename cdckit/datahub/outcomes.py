@@ -16,8 +16,9 @@ from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Problem, Status
+from cdckit.datahub.store import whole_value
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.records import RECORD_COLUMNS
 
 STATUS_COLUMNS = ("message_identifier", "status", "error_message", "attempts", "next_attempt_timestamp")
 
@@ -75,7 +76,7 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     outcome = (
         F.when(invalid, str(Outcome.ERROR)).when(waits, str(Outcome.WAITING)).otherwise(F.col("operation"))
     )
-    text = F.concat(F.lit("waits for what is not there: "), "missing")
+    text = _described(Problem.LINK_MISSING, F.col("missing"))
     return joined.select(
         F.col("message_id").alias("message_identifier"),
         "record",
@@ -109,14 +110,13 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
             )
         )
     if waiting is not None:
-        start = F.lit(f"{Problem.LINK_MISSING}: waits for what is not there: ")
         found.append(
             waiting.where(F.col("operation").isin(UPSERT, DELETE)).select(
                 "message_id",
                 "number",
                 F.lit(1).alias("rank"),
                 "record",
-                F.concat(start, "missing").alias("error"),
+                _error(Problem.LINK_MISSING, F.col("missing")).alias("error"),
             )
         )
     if not found:
@@ -148,12 +148,10 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
     known = F.lit(False)
     for reference, each in schema.systems.items():
         known = known | ((system == reference) & entity.isin(list(each.mappings)))
-    no_default = F.lit("SYSTEM_NOT_FOUND: it names no source system, and the schema has none by default, *")
-    named = F.concat(F.lit("SYSTEM_NOT_FOUND: the schema has no source system "), system)
-    no_system = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(named)
-    no_entity = F.concat(
-        F.lit("ENTITY_NOT_FOUND: the source system "), system, F.lit(" has no source entity "), entity
-    )
+    no_default = F.lit("the message names none, and there is none by default, *")
+    wanted = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(system)
+    no_system = _error(Problem.SYSTEM_NOT_FOUND, wanted)
+    no_entity = _error(Problem.ENTITY_NOT_FOUND, F.concat(system, F.lit(" has no "), entity))
     return messages.withColumns(
         {
             "refused": F.when(~known_system, int(Status.SYSTEM_NOT_FOUND)).when(
@@ -162,6 +160,16 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
             "refusal": F.when(~known_system, no_system).when(~known, no_entity),
         }
     )
+
+
+def _described(problem: Problem, finding: Column) -> Column:
+    """What `Problem.describe` gives."""
+    return F.concat(F.lit(f"{problem.sentence.removesuffix('.')}: "), finding)
+
+
+def _error(problem: Problem, finding: Column) -> Column:
+    """The code and what it means, as the error of a message."""
+    return F.concat(F.lit(f"{problem}: "), _described(problem, finding))
 
 
 def statuses(
@@ -248,24 +256,21 @@ def message_log(known: DataFrame, columns: list[str]) -> DataFrame:
 
 
 def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
-    """What could not be applied, as records with a reason; of a record in a message its JSON text."""
-    place = ("key", "topic", "partition", "offset", F.col("message_timestamp").alias("timestamp"))
-    record = ("timestampType", F.lit(0)), ("headers", F.lit(None).cast(RECORD_SCHEMA["headers"].dataType))
+    """What could not be applied, as the records that were received, with a reason."""
+    sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
-    invalid = received.where(F.col("status") == int(Status.MESSAGE_INVALID)).select(
-        *place, "value", F.lit(None).cast("string").alias("message_identifier"),
-        F.lit(None).cast("string").alias("record"), *error,
+    whole = received.withColumn("value", whole_value())
+    invalid = whole.where(F.col("status") == int(Status.MESSAGE_INVALID)).select(
+        *RECORD_COLUMNS, *sender, *error,
+        F.lit(None).cast("string").alias("record"), F.lit(None).cast("string").alias("record_text"),
+        F.array().cast("array<string>").alias("entities"),
     )  # fmt: skip
-    stored = received.where(F.col("status") == int(Status.NOT_PROCESSED)).select(
-        *place, "message_identifier", "data"
-    )
-    faulty = log.where(F.col("outcome") == str(Outcome.ERROR)).select(
-        "message_identifier", "record", "raw", *error
-    )
+    stored = whole.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*RECORD_COLUMNS, *sender)
+    faulty = log.where(F.col("outcome") == str(Outcome.ERROR))
     # Two mappings of a record may find the same wrong.
-    faulty = faulty.distinct()
-    found = faulty.join(stored, "message_identifier").withColumn(
-        "value", F.encode(F.coalesce("raw", "data"), "utf-8")
+    found = faulty.groupBy("message_identifier", "record", F.col("raw").alias("record_text"), *error).agg(
+        F.array_sort(F.collect_set("entity")).alias("entities")
     )
-    united = invalid.unionByName(found.select(*invalid.columns))
-    return united.withColumns(dict(record))
+    columns = (*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
+    united = invalid.unionByName(found.join(stored, "message_identifier").select(*invalid.columns))
+    return united.select(*columns)

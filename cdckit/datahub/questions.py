@@ -14,8 +14,8 @@ from cdckit.arguments import require_fields, require_instant
 from cdckit.datahub.conversions import converted, instant
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
 from cdckit.errors import InvalidArgument
-from cdckit.history import as_of, business_fields
-from cdckit.schemas import quoted
+from cdckit.history import DELETED, VALID_FROM, VALID_TO, as_of, business_fields
+from cdckit.schemas import quoted, require_columns
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 
@@ -56,13 +56,17 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
     +------+------+
     <BLANKLINE>
     """
-    unknown = sorted(set(question) - set(_PROPERTIES))
+    needed = f"an object of {', '.join(_PROPERTIES)}"
+    if not isinstance(question, Mapping):
+        raise InvalidArgument("query", "question", needed, question)
+    unknown = sorted(set(question) - set(_PROPERTIES), key=str)
     if unknown:
-        raise InvalidArgument("query", "question", f"an object of {', '.join(_PROPERTIES)}", unknown)
+        raise InvalidArgument("query", "question", needed, unknown)
     entity = question.get("entity")
     if not isinstance(entity, str) or entity not in histories:
         raise InvalidArgument("query", "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
     history = histories[entity]
+    require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="query")
     deletes = question.get("deletes", False)
     if not isinstance(deletes, bool):
         raise InvalidArgument("query", "question['deletes']", "true or false", deletes)
@@ -74,10 +78,13 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
 
 def _at(timestamp: Any, now: datetime) -> datetime:
     if timestamp is None:
+        require_instant(now, "now", function="query")
         return now
+    argument = "question['timestamp']"
     found = timestamp if isinstance(timestamp, datetime) else instant(timestamp)
     if found is None:
-        raise InvalidArgument("query", "question['timestamp']", "an instant, YYYY-MM-DDTHH:MM:SS", timestamp)
+        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", timestamp)
+    require_instant(found, argument, function="query")
     return found
 
 

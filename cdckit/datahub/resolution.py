@@ -120,9 +120,7 @@ class Resolution:
     def _with_guids(self, target: Target, rows: DataFrame) -> DataFrame:
         if not target.strict and target.alternatives:
             rows = with_weak_guids(rows, self._kept("keys", target.entity, entities_by_claims(rows, target)))
-            rows = _with_error(
-                rows, F.col("several"), Problem.KEY_AMBIGUOUS, "its keys lead to several entities"
-            )
+            rows = _with_error(rows, F.col("several"), Problem.KEY_AMBIGUOUS, "")
             return rows.drop("several")
         in_key = [name for name in target.links if name in target.keys]
         looked_up = [name for name in in_key if self._plans_of(target, name) - {None}]
@@ -146,8 +144,7 @@ class Resolution:
             rows = rows.join(answers, _data(name) == F.col("_text"), "left")
             value = F.when(F.col("found").isNotNull(), F.col("found")).otherwise(_data(name))
             rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
-            text = f"{name}: its key leads to several entities"
-            rows = _with_error(rows, F.col("several"), Problem.LINK_AMBIGUOUS, text)
+            rows = _with_error(rows, F.col("several"), Problem.LINK_AMBIGUOUS, name)
             rows = rows.drop("_text", "found", "several")
         return rows
 
@@ -234,7 +231,8 @@ def _is_marked(text: Column) -> Column:
     return F.coalesce(text.startswith(LOOKED_UP), F.lit(False))
 
 
-def _with_error(rows: DataFrame, condition: Column, problem: Problem, text: str) -> DataFrame:
+def _with_error(rows: DataFrame, condition: Column, problem: Problem, finding: str) -> DataFrame:
+    text = problem.describe(finding)
     wrong = F.col("error_code").isNull() & F.coalesce(condition, F.lit(False))
     return rows.withColumns(
         {

@@ -15,10 +15,12 @@ from cdckit.arguments import require_instant
 from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
 from cdckit.datahub.changes import absence_changes, record_changes
 from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key, without_waiting
+from cdckit.datahub.exports import export_rows, newly_exported, with_positions
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.resolution import BY_LOOKING, UNPROCESSED, Resolution
 from cdckit.datahub.schema import Schema
+from cdckit.datahub.sought import with_sought
 from cdckit.datahub.statements import statement_schema, statements
 from cdckit.datahub.statuses import Status
 from cdckit.datahub.store import MESSAGE_SCHEMA
@@ -28,6 +30,11 @@ from cdckit.merge import versions_by_guid
 from cdckit.schemas import quoted
 
 INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
+
+_EXPORTED = "exported"
+"""The kind of the tables that say since which run a record is exported as it is."""
+
+_LAST_POSITION = "last position"
 
 _REFRESHED = "refreshed"
 """The note of the targets of which there ever was a refresh."""
@@ -143,11 +150,14 @@ class Run:
             self._schema, self._resolution, self._stated_everywhere, self._held, self._tables
         )
         ambiguous = self._ambiguous()
+        if waiting is not None:
+            waiting = with_sought(self._schema, self._resolution, self._stated_everywhere, waiting)
         turned = self._turned(before, (waiting, ambiguous))
         self._keep(WAITING, waiting)
         self._keep(AMBIGUOUS, ambiguous)
         self._merge(turned, everything or self._found_otherwise(found))
         self._set_statuses(turned)
+        self._number_exports()
 
     def resolved(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""
@@ -169,6 +179,24 @@ class Run:
         valid = self.resolved(entity).where(F.col("error_code").isNull())
         return without_waiting(valid, self.waiting(), entity)
 
+    def exported(self, entity: str) -> DataFrame:
+        """The records of an export target, each with its position."""
+        rows = export_rows(self._schema, entity, self.applied(entity))
+        return with_positions(rows, self._tables.read(table(_EXPORTED, entity)))
+
+    def _number_exports(self) -> None:
+        """Give what is exported now, and was not or not so before, the next position."""
+        last = self._tables.noted(_LAST_POSITION)
+        position = int(last[0]) + 1 if last else 1
+        for entity in self._stated_everywhere:
+            if self._schema.targets[entity].export:
+                rows = export_rows(self._schema, entity, self.applied(entity))
+                known = self._tables.read(table(_EXPORTED, entity))
+                new = newly_exported(rows, known, position)
+                if not new.isEmpty():
+                    self._tables.append(table(_EXPORTED, entity), new)
+                    self._tables.note(_LAST_POSITION, [str(position)])
+
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
         applied = self.applied(entity)
@@ -176,7 +204,7 @@ class Run:
         events = self._events(entity, applied)
         if not events:
             return own
-        missed = absences(self._schema, _of(self.resolved(entity), touched), events)
+        missed = absences(_of(self.resolved(entity), touched), events)
         return own.unionByName(absence_changes(self._schema.targets[entity], missed, own))
 
     @cached_property
@@ -352,9 +380,9 @@ class Run:
         """The ends of all complete lists that may not have named an entity of the target."""
         found: list[tuple[str | None, DataFrame]] = []
         if entity in self._tables.noted(_REFRESHED):
-            found.append((None, refresh_events(applied)))
+            found.append((None, refresh_events(self._schema, applied)))
         for field in parent_fields(self._schema, entity):
-            found.append((field, list_events(applied, field)))
+            found.append((field, list_events(self._schema, applied, field)))
             cascade = cascade_events(self._schema, entity, field, self._history_of, self._messages)
             if cascade is not None:
                 found.append((field, cascade))

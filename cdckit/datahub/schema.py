@@ -264,7 +264,10 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
             fields, by their names there), `sourceLinkKey` (the same in this record), `autocreate`.
 
             Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
-            `childSequence` (its field that is to hold the number in the list).
+            `childSequence` (its field that is to hold the number in the list).  A list names all children
+            that its parent has: those that are not in it are deleted, and `[]` says that there are none.
+            A record without the property says nothing of them; null is an error (CHILDREN_INVALID).
+            Children go with their parent, whichever system deletes it.
 
     Returns:
         A value to be given to a hub.

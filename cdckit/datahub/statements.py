@@ -23,7 +23,7 @@ from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.reading import Found, Reading
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.targets import Place, Target
-from cdckit.datahub.walk import Listing, Nodes, Walk
+from cdckit.datahub.walk import Fault, Listing, Nodes, Walk
 from cdckit.workers import Made
 
 END_OF_MESSAGE = 2**31 - 2
@@ -32,6 +32,8 @@ END_OF_MESSAGE = 2**31 - 2
 UPSERT, DELETE, AUTOCREATE, LIST, REFRESH, DROPPED, UNREADABLE = (
     "upsert", "delete", "autocreate", "list", "refresh", "dropped", "unreadable",
 )  # fmt: skip
+
+SOUGHT = "sought"
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
@@ -44,9 +46,12 @@ def statement_schema(target: Target) -> T.StructType:
     One row is one record of one message in one mapping, or what a mapping says beside its records
     (`operation`): "upsert" and "delete"; "autocreate", that the entity is to be made if it is missing;
     "list", that the records of one parent end here, and "refresh", that those of the message do;
-    "dropped" by a filter; "unreadable", the data of a whole message.
+    "dropped" by a filter; "unreadable", the data of a whole message.  `sought` says of its links what they
+    lead to, by its key: nobody could tell from a guid.
     """
     flags = [T.StructField(name, T.BooleanType()) for name in target.fields]
+    # No file can hold a struct without fields.
+    links = T.StructType([T.StructField(name, T.StringType()) for name in target.links])
     return T.StructType(
         [
             T.StructField("message_id", T.StringType()),
@@ -62,6 +67,7 @@ def statement_schema(target: Target) -> T.StructType:
             T.StructField("within", T.ArrayType(T.StringType())),
             T.StructField("data", target.data),
             T.StructField("carried", T.StructType(flags)),
+            *([T.StructField(SOUGHT, links)] if target.links else []),
             T.StructField("error_code", T.StringType()),
             T.StructField("error_description", T.StringType()),
             T.StructField("raw", T.StringType()),
@@ -214,13 +220,21 @@ class _Rows:
             "inherited": columns.inherited,
             "within": columns.within,
             "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
-            "error_description": _sparse(count, {at: storable(fault.text) for at, fault in faults.items()}),
+            "error_description": _sparse(count, {at: _described(fault) for at, fault in faults.items()}),
             "raw": pa.array(raw, pa.string()),
         }
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
         rows["data"], rows["carried"] = self._fields(values, carried, count)
+        if SOUGHT in self.work.columns.names:
+            rows[SOUGHT] = self._sought(columns.sought, count)
         yield from self._made(nodes.message, nodes.number, rows, columns.processed)
+
+    def _sought(self, sought: Mapping[str, pa.Array], count: int) -> pa.Array:
+        """The column `sought`: all links of the target, in its order."""
+        links = self.work.columns.field(SOUGHT).type
+        texts = [sought.get(each.name, pa.nulls(count, pa.string())) for each in links]
+        return pa.StructArray.from_arrays([each.cast(pa.string()) for each in texts], fields=list(links))
 
     def of_autocreated(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to the target."""
@@ -273,7 +287,7 @@ class _Rows:
             "operation": pa.array([UNREADABLE] * len(unreadable), pa.string()),
             "error_code": pa.array([str(walk.unreadable[row].problem) for row in unreadable], pa.string()),
             "error_description": pa.array(
-                [storable(walk.unreadable[row].text) for row in unreadable], pa.string()
+                [_described(walk.unreadable[row]) for row in unreadable], pa.string()
             ),
         }
         yield from self._made(unreadable, [END_OF_MESSAGE] * len(unreadable), rows, None)
@@ -322,6 +336,10 @@ class _Rows:
         ]
         made = pa.RecordBatch.from_arrays(columns, schema=self.work.columns)
         yield made if keep is None else made.filter(keep)
+
+
+def _described(fault: Fault) -> str:
+    return storable(fault.problem.describe(fault.text))
 
 
 def _raw(record: Any) -> str | None:

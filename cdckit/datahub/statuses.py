@@ -53,3 +53,28 @@ class Problem(StrEnum):
     KEY_AMBIGUOUS = "KEY_AMBIGUOUS"
     LINK_AMBIGUOUS = "LINK_AMBIGUOUS"
     LINK_MISSING = "LINK_MISSING"
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong; a finding may be added behind it."""
+        return _SENTENCES[self]
+
+    def describe(self, finding: str = "") -> str:
+        """The sentence, with what was found in this message or record."""
+        return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
+
+
+_SENTENCES = {
+    Problem.MESSAGE_INVALID: "The record holds no message.",
+    Problem.SYSTEM_NOT_FOUND: "The schema has no such source system.",
+    Problem.ENTITY_NOT_FOUND: "The source system has no such source entity.",
+    Problem.DATA_INVALID: "The reader cannot read the data of the message.",
+    Problem.RECORD_INVALID: "A record must be an object.",
+    Problem.FILTER_FAILED: "A filter of the mapping failed on the record.",
+    Problem.VALUE_INVALID: "A value does not convert to the type of its field.",
+    Problem.CHILDREN_INVALID: "Children must be an array of objects.",
+    Problem.KEY_MISSING: "The record needs values in the fields of a key.",
+    Problem.KEY_AMBIGUOUS: "The keys of the record lead to several entities.",
+    Problem.LINK_AMBIGUOUS: "The key of a link leads to several entities.",
+    Problem.LINK_MISSING: "The record waits for what is not there.",
+}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from cdckit.datahub.members import as_json, members
 from cdckit.datahub.statuses import Problem, Status
 from cdckit.errors import InvalidArgument
 from cdckit.identifiers import guid
-from cdckit.records import RECORD_SCHEMA, require_records
+from cdckit.records import (
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
 from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.workers import Made
 
@@ -52,8 +60,18 @@ _TEXTS = {
     "guid": "message_identifier",
 }
 _FLAGS = ("refresh", "process")
+_PROPERTIES = (*_TEXTS, *_FLAGS, "timestamp", "options", "data")
 
-_DECODED = T.StructType([*RECORD_SCHEMA.fields[:2], *MESSAGE_SCHEMA.fields, *ERROR_FIELDS])
+_ENVELOPE = T.StructType([T.StructField("before", T.StringType()), T.StructField("after", T.StringType())])
+_MESSAGE_FIELDS = [
+    *(each for each in MESSAGE_SCHEMA if each.name not in RECORD_COLUMNS),
+    T.StructField("envelope", _ENVELOPE),
+    *ERROR_FIELDS,
+]
+DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_MESSAGE_FIELDS])
+"""One row is one record, and the message that it holds; or why it holds none."""
+
+_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *_MESSAGE_FIELDS])
 
 
 def decode(records: DataFrame) -> DataFrame:
@@ -66,9 +84,10 @@ def decode(records: DataFrame) -> DataFrame:
             `process` (false unless true), `options` (an object), `data`, `guid`.
 
     Returns:
-        One row per record, in the columns of `MESSAGE_SCHEMA`, with `key` and `value` before them and
-        `error_code` and `error_description` after them.  A sound message has no `value`: all of it is
-        in its columns.  One in error (MESSAGE_INVALID) has its bytes, and where it came from.
+        One row per record: its columns, then those of `MESSAGE_SCHEMA` that are not among them, `envelope`,
+        `error_code` and `error_description`.  A sound message has no `value`: it is what stands in
+        `envelope` before and after `data`, and that.  One in error (MESSAGE_INVALID; another property than
+        these is an error too) has its bytes, so that `cdckit.rejects` gives it as it came.
         `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
         `effective_timestamp` is `timestamp`, or when the record was stored.
 
@@ -93,8 +112,8 @@ def decode(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    read = records.select("key", "value", "topic", "partition", "offset", "timestamp")
-    decoded = Made(read, _decoded, _DECODED).rows()
+    decoded = Made(for_workers(records), _decoded, _WORKER_SCHEMA).rows()
+    decoded = decoded.withColumn("headers", headers_from_workers())
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
     given = F.coalesce("message_identifier", guid("message", place))
     sound = F.col(ERROR_CODE).isNull()
@@ -102,28 +121,38 @@ def decode(records: DataFrame) -> DataFrame:
 
 
 def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(_DECODED)
+    schema = arrow_schema(_WORKER_SCHEMA)
     for batch in batches:
         found = [_message(value) for value in batch.column("value").to_pylist()]
         for at in _without_place(batch):
             found[at] = {
                 ERROR_CODE: str(Problem.MESSAGE_INVALID),
-                ERROR_DESCRIPTION: "the record has no timestamp, topic, partition or offset",
+                ERROR_DESCRIPTION: Problem.MESSAGE_INVALID.describe(
+                    "the record has no timestamp, topic, partition or offset"
+                ),
             }
         said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
             pa.timestamp("us", tz="UTC")
         )
         columns: dict[str, pa.Array] = {
             name: pa.array([each.get(name) for each in found], schema.field(name).type)
-            for name in (*_TEXTS.values(), "refresh", "options", "data", ERROR_CODE, ERROR_DESCRIPTION)
+            for name in (
+                *_TEXTS.values(),
+                "refresh",
+                "options",
+                "data",
+                "envelope",
+                ERROR_CODE,
+                ERROR_DESCRIPTION,
+            )
         }
         stored = batch.column("timestamp")
         invalid = columns[ERROR_CODE].is_valid()
         columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(said.type)))
         columns["message_timestamp"] = stored
         columns["value"] = pc.if_else(invalid, batch.column("value"), None)
-        for name in ("key", "topic", "partition", "offset"):
-            columns[name] = batch.column(name)
+        for name in RECORD_COLUMNS:
+            columns.setdefault(name, batch.column(name))
         yield pa.RecordBatch.from_arrays(
             [columns[each.name].cast(each.type) for each in schema], schema=schema
         )
@@ -140,19 +169,31 @@ def _without_place(batch: pa.RecordBatch) -> list[int]:
 def _message(value: bytes | None) -> dict[str, Any]:
     """The columns that the document fills, or the error."""
     try:
-        return _columns(*_document(value))
+        return _columns(_document(value))
     except (ValueError, RecursionError) as error:
-        return {ERROR_CODE: str(Problem.MESSAGE_INVALID), ERROR_DESCRIPTION: str(error)}
+        problem = Problem.MESSAGE_INVALID
+        return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
 
 
-def _document(value: bytes | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """The document's properties, and the text of each as it was written: numbers in it stay exact."""
+def _document(value: bytes | None) -> str:
     if value is None:
         raise ValueError("the record has no value")
-    return members(value.decode("utf-8"))
+    return value.decode("utf-8")
 
 
-def _columns(said: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def _require_known(said: Mapping[str, Any]) -> None:
+    """A property that is ignored would be an instruction that silently does not hold."""
+    for name in said:
+        if name not in _PROPERTIES:
+            near = get_close_matches(name[:40].lower(), _PROPERTIES, 1)
+            hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(_PROPERTIES)}"
+            raise ValueError(f"{name!r:.80} is no property of a message; {hint}")
+
+
+def _columns(document: str) -> dict[str, Any]:
+    # The texts of data and options are handed on as they were written: numbers in them stay exact.
+    said, places = members(document)
+    _require_known(said)
     found: dict[str, Any] = {}
     for name, column in _TEXTS.items():
         text = said.get(name)
@@ -176,9 +217,13 @@ def _columns(said: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any
     if said.get("options") is not None:
         if not isinstance(said["options"], dict):
             raise ValueError("options must be an object")
-        found["options"] = texts["options"]
+        found["options"] = document[places["options"]]
+    end = len(document)
+    data = slice(end, end)
     if said.get("data") is not None:
-        found["data"] = texts["data"]
+        data = places["data"]
+        found["data"] = document[data]
+    found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
     return found
 
 
@@ -212,10 +257,17 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
         .when(F.col(ERROR_CODE).isNotNull(), int(Status.MESSAGE_INVALID))
         .otherwise(int(Status.NOT_PROCESSED))
     )
-    kept: Column = F.when(F.col("status") == int(Status.NOT_PROCESSED), F.col("data"))
-    said = decoded.withColumn("status", status).withColumn("data", kept).select(*_DECODED.names, "status")
+    is_new = F.col("status") == int(Status.NOT_PROCESSED)
+    kept = {name: F.when(is_new, F.col(name)) for name in ("data", "envelope")}
+    said = decoded.withColumn("status", status).withColumns(kept).select(*DECODED_SCHEMA.names, "status")
     # A run reads the messages of one entity after the other: side by side they are found faster.
     return said.sortWithinPartitions("source_system", "source_entity")
+
+
+def whole_value() -> Column:
+    """The bytes of a record that was received: those that were kept, or what its message was made of."""
+    parts = (F.col("envelope.before"), F.coalesce("data", F.lit("")), F.col("envelope.after"))
+    return F.coalesce("value", F.encode(F.concat(*parts), "utf-8"))
 
 
 def identity() -> Column:
@@ -225,7 +277,11 @@ def identity() -> Column:
     return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))
 
 
-def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *, at: datetime) -> DataFrame:
+Document = Mapping[str, Any] | str
+"""A message: a dictionary, or JSON text."""
+
+
+def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
     """
     Documents as records of a topic, as the web service would have passed them on at *at*.
 
@@ -241,7 +297,8 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
         instant in two calls are the same messages.
 
     Raises:
-        InvalidArgument: *at* is naive, or *documents* is a single one.
+        InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
+            value that JSON does not know, as an instant, which must be a text.
 
     >>> from datetime import datetime, timezone
     >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -253,11 +310,18 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
     +---------------------+-----+
     <BLANKLINE>
     """
-    if isinstance(documents, Mapping | str | bytes):
-        raise InvalidArgument("records", "documents", "a list of documents", documents)
-    stored = require_instant(at, "at", function="records")
+    return records_of(spark, documents, at, argument="documents", function="records")
+
+
+def records_of(
+    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
+) -> DataFrame:
+    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
+    if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
+        raise InvalidArgument(function, argument, "a list of documents", documents)
+    stored = require_instant(at, "at", function=function)
     listed = [
-        (None, _as_text(each).encode(), "web", 0, microseconds(at) + place)
+        (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
         for place, each in enumerate(documents)
     ]
     frame = spark.createDataFrame(
@@ -271,8 +335,14 @@ def records(spark: SparkSession, documents: Iterable[Mapping[str, Any] | str], *
     )
 
 
-def _as_text(document: Mapping[str, Any] | str) -> str:
-    return document if isinstance(document, str) else as_json(document)
+def _as_bytes(document: Document, argument: str, function: str) -> bytes:
+    if not isinstance(document, Mapping | str):
+        raise InvalidArgument(function, argument, "a dictionary, or JSON text", document)
+    try:
+        return (document if isinstance(document, str) else as_json(document)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        needed = f"of values that JSON knows, instants as texts ({error})"
+        raise InvalidArgument(function, argument, needed, document) from None
 
 
 def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:

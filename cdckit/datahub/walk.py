@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -198,7 +199,7 @@ class Walk:
         nodes.records[at] = record if isinstance(record, dict) else {}
         if not isinstance(record, dict):
             nodes.originals[at] = record
-            nodes.faults[at] = Fault(Problem.RECORD_INVALID, "the record must be an object")
+            nodes.faults[at] = Fault(Problem.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
         for each in mapping.filters:
             try:
@@ -221,8 +222,10 @@ class Walk:
         nodes = self.nodes[path]
         record = nodes.records[at]
         for held, children in self._lists(path[-1][1], record):
-            if children is not None and not isinstance(children, list):
-                text = f"{held}: children must be an array of objects"
+            if not isinstance(children, list):
+                text = f"{held} is {_json_kind(children)}"
+                if children is None:
+                    text += "; [] says that there are none, and to leave it out says nothing of them"
                 nodes.children_faults[at] = Fault(Problem.CHILDREN_INVALID, text)
                 return count
         for child_field, child in self.schema.children(path[-1][1]):
@@ -232,7 +235,7 @@ class Walk:
             below: Path = (*path, (child_field.reference, child))
             mapping, inside = self.schema.mapping(child), self._nodes(below, child_field.parent_identifier)
             start = len(inside.records)
-            for sequence, given in enumerate(record[child_field.source] or (), 1):
+            for sequence, given in enumerate(record[child_field.source], 1):
                 count += 1
                 # A record may have several mappings, and each is to have a record of its own.
                 own = dict(given) if isinstance(given, dict) else given
@@ -252,6 +255,13 @@ class Walk:
         for each in self.schema.mapping(place).children:
             if each.source in record:
                 yield each.source, record[each.source]
+
+
+def _json_kind(value: Any) -> str:
+    """What a value is that is not what it should be, in the words of JSON."""
+    kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
+    numbers = dict.fromkeys((int, float, Decimal), "a number")
+    return (kinds | numbers).get(type(value), "no value of JSON")
 
 
 def _make_unique(mapping: EntityMapping, record: Record, message: Message, number: int) -> None:

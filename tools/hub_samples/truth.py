@@ -121,10 +121,10 @@ def _is_alive(booking: Booking, end: End | None) -> bool:
     """
     Whether a booking is there in the end.
 
-    Airlines take the bookings with the flight; airports know of none and leave them. The airline's list
-    removes what is not on it.
+    They go with the flight, whoever deletes it: airports know of no bookings, and take them all the same.
+    The airline's list removes what is not on it.
     """
-    if (end is not None and end.system == "airline") or booking.kind == "refunded":
+    if end is not None or booking.kind == "refunded":
         return False
     if is_announced(booking.flight):
         return booking.kind != "bumped"
