@@ -23,8 +23,8 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 	@$(BIN)/python -m tools.demo "$(AT)"
 
 test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --nbval -o testpaths=notebooks notebooks
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval -o testpaths=notebooks notebooks
 
 lint: $(READY) ## Style and types only
 	$(BIN)/ruff check .
