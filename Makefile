@@ -14,7 +14,7 @@ export JUPYTER_RUNTIME_DIR := $(CURDIR)/$(VENV)/jupyter/runtime
 export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export TZ := UTC
 
-.PHONY: help demo test lab bench notebooks samples lint pins clean
+.PHONY: help demo test compat lab bench notebooks samples lint pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ lint: $(READY) ## Style and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+compat: $(READY) ## A plain install of the wheel, with the oldest and with the newest versions allowed
+	$(BIN)/python -m tools.compat
 
 lab: $(READY) ## Open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks

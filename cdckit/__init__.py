@@ -12,6 +12,7 @@ to a history; and the questions that a history answers:
     what if                with_priorities, revoke, and merge again
     is it sound            find_overlaps, find_gaps, find_several_current, find_empty_periods, coalesce
 
+`samples` and `expectations` are the paths of the files that come with it.
 In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
@@ -26,6 +27,7 @@ from cdckit.changes import (
 )
 from cdckit.differences import changes_between, diff
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.files import expectations, samples
 from cdckit.history import as_of, between, current, timeline, with_operation
 from cdckit.joins import Lookup, as_of_join
 from cdckit.merge import merge
@@ -62,6 +64,7 @@ __all__ = [
     "datahub",
     "diff",
     "drop_rejects",
+    "expectations",
     "find_empty_periods",
     "find_gaps",
     "find_overlaps",
@@ -72,6 +75,7 @@ __all__ = [
     "rejects",
     "replicate",
     "revoke",
+    "samples",
     "session",
     "show",
     "sources_of",

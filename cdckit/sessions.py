@@ -9,7 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+
+from cdckit.errors import CdcError
 
 GIBIBYTE = 1024**3
 
@@ -17,11 +20,21 @@ GIBIBYTE = 1024**3
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
+class NoJava(CdcError, RuntimeError):
+    """Spark's Java part did not start."""
+
+    def __str__(self) -> str:
+        return (
+            "session() needs Java 17 or newer, and Spark's Java part did not start (as it said above): "
+            "install one, and let JAVA_HOME name it, or have `java` on the PATH and JAVA_HOME not set."
+        )
+
+
 def session(
     *, app_name: str = "cdckit", memory: str | None = None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
     """
-    The running Spark session if there is one, else a local one made for interactive work.
+    The running Spark session if there is one, of whichever thread, else a local one for interactive work.
 
     The local session is quiet, keeps to the loopback interface, reads and shows every instant in
     UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
@@ -31,25 +44,30 @@ def session(
         app_name: What the session is called in Spark's own listings.
         memory:
             Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
-            machine's memory, at least 1 and at most 8 GiB.
+            machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
         config: Further Spark settings; they win over the ones chosen here.
 
     Returns:
         A session.  A session that is running already is returned as it is: the arguments are for
         the one that is made here.
 
+    Raises:
+        NoJava: There is no Java that Spark could run on.
+
     Note:
         Sets `TZ=UTC` for this process when it makes a session: Spark's Python side reads a naive
-        datetime in the zone of the process, and two zones in one answer are one too many.
+        datetime in the zone of the process, and two zones in one answer are one too many.  Windows
+        takes it up in the workers alone: there, set TZ before Python starts.
 
     >>> session().conf.get("spark.sql.session.timeZone")
     'UTC'
     """
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is not None:
         return running
     os.environ["TZ"] = "UTC"
-    time.tzset()
+    if hasattr(time, "tzset"):
+        time.tzset()
     # PySpark reads these when the JVM and the workers start; there are no settings for them.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -59,7 +77,21 @@ def session(
         builder = builder.config(name, value)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise NoJava() from error
+        raise
+
+
+def _running() -> SparkSession | None:
+    try:
+        found = SparkSession.active()
+        found.range(0)  # One whose context was stopped is found as well, and can do nothing.
+    except (PySparkRuntimeError, AttributeError):
+        return None
+    return found
 
 
 def _settings(memory: str) -> dict[str, str]:
@@ -83,5 +115,8 @@ def _settings(memory: str) -> dict[str, str]:
 
 
 def _default_memory() -> str:
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf, other systems not these two
+        return "2g"
     return f"{min(8, max(1, total // (3 * GIBIBYTE)))}g"

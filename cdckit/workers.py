@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.arrow_types import arrow_schema, batch_of, with_texts
+from cdckit.files import put
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
@@ -100,7 +101,7 @@ def _written(
                 writer.write_table(table)
                 rows += table.num_rows
         if rows:
-            os.replace(unfinished, os.path.join(folder, name))
+            put(unfinished, os.path.join(folder, name))
     finally:
         with suppress(FileNotFoundError):
             os.remove(unfinished)

@@ -13,12 +13,12 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_the_example_prints_what_stands_below_it(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ten lines, run as they stand, from the top of the repository."""
+    """Ten lines, run as they stand, from any folder."""
     code, shown = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", README, flags=re.DOTALL).groups()
     assert len([line for line in code.splitlines() if line]) <= 11
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip() == shown.strip()
 

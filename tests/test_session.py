@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import session
+from cdckit import session, sessions
 
+# Windows has neither of the two.
+LESS_OF_A_SYSTEM = """
+import os, time
+from cdckit import session
+del time.tzset, os.sysconf
+print(session().conf.get("spark.sql.session.timeZone"), os.environ["TZ"])
+session().sparkContext.stop()
+print(session().range(3).count())
+"""
 FRESH = """
 import sys, time
 from cdckit import session
@@ -56,3 +68,36 @@ def test_a_session_of_ones_own(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["UTC UTC 3", "1g localhost false", "True", "True"]
     # The JVM itself announces its vector module; nothing else may be said.
     assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+
+
+def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:
+    """And left as it is: its settings are not those of a session that would be made here."""
+    found = []
+    thread = Thread(target=lambda: found.append((session(), spark.conf.get("spark.sql.shuffle.partitions"))))
+    thread.start()
+    thread.join()
+    assert found == [(spark, "4")]
+
+
+def test_a_system_that_does_not_tell_its_memory_gets_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no sysconf at all, other systems not its words."""
+    assert re.fullmatch("[1-8]g", sessions._default_memory())
+    monkeypatch.setattr(os, "sysconf", lambda name: int("SC_PAGE_SIZE"))
+    assert sessions._default_memory() == "2g"
+    monkeypatch.delattr(os, "sysconf")
+    assert sessions._default_memory() == "2g"
+
+
+def test_windows_gets_a_session_and_so_does_who_stopped_the_context() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LESS_OF_A_SYSTEM], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["UTC UTC", "3"]
+
+
+def test_a_machine_without_java_is_told_so() -> None:
+    """The remedy, not the port number of a gateway."""
+    code = "import cdckit.sessions as s\ntry:\n    s.session()\nexcept s.NoJava as error:\n    print(error)"
+    env = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "needs Java 17 or newer" in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from threading import Lock
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from cdckit.files import put
 from cdckit.workers import Made
 
 _CURRENT = "current.json"
@@ -114,7 +114,7 @@ class Tables:
         new = current.with_suffix(".new")
         new.write_text(json.dumps(asdict(self._state), indent=1))
         before = self._committed()
-        os.replace(new, current)
+        put(new, current)
         self._before = before
         self._forget_strays()
 

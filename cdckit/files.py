@@ -1,0 +1,67 @@
+"""Files: those that come with cdckit, and how one takes the place of another."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+# In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).
+_SAMPLES = (_PACKAGE / "data" / "samples", _PACKAGE.parent / "data" / "samples")
+_EXPECTATIONS = (_PACKAGE / "data" / "expectations", _PACKAGE.parent / "expectations")
+
+
+def samples(name: str = "") -> str:
+    """
+    The path of sample files that come with cdckit, wherever it is installed.
+
+    Args:
+        name: A file, folder or pattern under the folder of the samples; without it that folder.  What
+            the files are, and what of them is real, is said in `README.md` there.
+
+    Returns:
+        A path that Spark and Python can read; *name* is not looked up.
+
+    >>> samples("replicate/*.parquet").endswith("data/samples/replicate/*.parquet")
+    True
+    """
+    return _below(_SAMPLES, name)
+
+
+def expectations(name: str = "") -> str:
+    """
+    The path of the Great Expectations suites that come with cdckit, or of one of them.
+
+    Args:
+        name: A file, such as `history.json` (what every history promises) or `messages.json` (the
+            messages of a hub and their statuses); without it their folder.
+
+    Returns:
+        A path; *name* is not looked up.
+
+    >>> expectations("history.json").endswith("expectations/history.json")
+    True
+    """
+    return _below(_EXPECTATIONS, name)
+
+
+def put(new: str | Path, place: str | Path) -> None:
+    """
+    Let the file *new* take the place of another, at once and whole.
+
+    Windows refuses while somebody has the other one open, so there it is tried for about a second.
+    """
+    for seconds in (0.01, 0.1, 1):
+        try:
+            os.replace(new, place)
+        except PermissionError:
+            time.sleep(seconds)
+        else:
+            return
+    os.replace(new, place)
+
+
+def _below(folders: tuple[Path, ...], name: str) -> str:
+    folder = next((each for each in folders if each.is_dir()), folders[0])
+    return f"{folder.as_posix()}/{name}" if name else folder.as_posix()
