@@ -52,7 +52,7 @@ def replicate_and_the_questions() -> None:
     facts = session().createDataFrame([(1873, NOON)], "flight int, at timestamp")
     field = history.schema["flight"].dataType
     facts = facts.withColumn("flight", F.col("flight").cast(field))
-    joined = as_of_join(facts, Lookup(history, on="flight", into="found"), at="at")
+    joined = as_of_join(facts, Lookup(history, on="flight", into="found"), time="at")
     assert [each["found"]["status"] for each in joined.collect()] == ["delayed"]
 
 
