@@ -706,9 +706,10 @@ class Identities:
     """The guids of all units, and where their links lead."""
 
     def __init__(self, schema: Schema, messages: Sequence[Message]) -> None:
-        self.schema = schema
+        self.schema, self.messages = schema, sorted(messages, key=when)
         self.units = [unit for message in messages for unit in message.units]
-        self.registry: dict[str, dict[Claim, str]] = {name: {} for name in schema.targets}
+        # Of each target with weak keys: what its entities held in their key fields from which instants on.
+        self.held: dict[str, dict[str, list[tuple[datetime, Row]]]] = {name: {} for name in schema.targets}
         self.begun: set[str] = set()
 
     def run(self) -> None:
@@ -742,18 +743,13 @@ class Identities:
             for unit in mine:
                 self.identify_strictly(unit, target)
             return
-        for unit in mine:
-            if unit.operation == "upsert" and unit.valid():
-                self.register(unit, target)
-        for unit in mine:
-            if unit.operation == "delete" or unit.error is not None:
-                self.look_up(unit, target)
+        self.identify_weakly(target)
 
     def identify_strictly(self, unit: Unit, target: Target) -> None:
         key = {name: self.key_value(unit, name) for name in target.key_fields()}
         if unit.error in ("RECORD_INVALID", "FILTER_FAILED") or unit.bad & set(key):
             return
-        if MISSING in key.values():
+        if MISSING in key.values() or SEVERAL in key.values():
             return
         if all(value is None for value in key.values()):
             unit.error = unit.error or "KEY_MISSING"
@@ -761,30 +757,44 @@ class Identities:
         unit.guid = guid_of(target.name, key)
 
     def key_value(self, unit: Unit, name: str) -> Any:
-        return self.value(unit.values.get(name))
+        return self.value(unit.values.get(name), unit.message.effective_timestamp)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, at: datetime) -> Any:
         """A value of a key: itself, or the guid where it is a link by a whole key."""
         if isinstance(value, ParentLink):
             return value.parent.guid or MISSING
         if isinstance(value, LinkKey):
-            return self.guid_of_link(value)
+            return self.guid_of_link(value, at)
         return value
 
-    def guid_of_link(self, key: LinkKey) -> Any:
-        """The guid of a link by the whole key, or by an alternative of a weak one."""
+    def guid_of_link(self, key: LinkKey, at: datetime) -> Any:
+        """The guid of a link by the whole key, or by a weak one as it was held at that instant."""
         target = self.schema.targets[key.target]
-        parts = {name: self.value(part) for name, part in key.parts.items()}
+        parts = {name: self.value(part, at) for name, part in key.parts.items()}
         if MISSING in parts.values():
             return MISSING
         if target.strict():
             return guid_of(target.name, {name: parts.get(name) for name in target.key_fields()})
-        alternative = tuple(name for name in target.fields if name in parts)
-        claim = (alternative, tuple(parts[name] for name in alternative))
-        found = self.registry[target.name].get(claim)
-        if found is None and key.link.autocreate:
-            return guid_of(target.name, dict(zip(*claim, strict=True)))
-        return MISSING if found is None else found
+        return self.holder(target, parts, at)
+
+    def holder(self, target: Target, parts: Row, at: datetime) -> Any:
+        """Who held these values at the end of that instant; if nobody did, whoever holds them ever."""
+        alternatives = [set(each) for each in target.alternatives()]
+        if set(parts) in alternatives and None in parts.values():
+            return MISSING
+        then, ever = set(), set()
+        for guid, states in self.held[target.name].items():
+            for number, (since, values) in enumerate(states):
+                if any(values.get(name) != parts[name] for name in parts):
+                    continue
+                ever.add(guid)
+                ended = number + 1 < len(states) and states[number + 1][0] <= at
+                if since <= at and not ended:
+                    then.add(guid)
+        guids = then or ever
+        if len(guids) > 1:
+            return SEVERAL
+        return guids.pop() if guids else MISSING
 
     def claims(self, unit: Unit, alternatives: list[list[str]]) -> list[Claim]:
         found = []
@@ -794,19 +804,67 @@ class Identities:
                 found.append((tuple(alternative), tuple(values)))
         return found
 
-    def register(self, unit: Unit, target: Target) -> None:
+    def identify_weakly(self, target: Target) -> None:
+        """Go through the records in the order of the merge; each means who holds one of its keys by then."""
+        entities: dict[str, fold.Entity] = {}
+        for message in self.messages:
+            for unit in message.units:
+                if unit.mapping.target == target.name and not unit.dropped:
+                    self.identify_one(unit, target, entities)
+            refreshes = [
+                each for each in message.operations if each.kind == "refresh" and each.target == target.name
+            ]
+            for refresh in sorted(refreshes, key=lambda each: -each.priority):
+                seen = {unit.guid for unit in refresh.seen}
+                for guid, entity in entities.items():
+                    if guid not in seen and not entity.deleted:
+                        change = change_of("delete", message, refresh.priority, {}, [])
+                        entities[guid] = fold.apply(entity, change, target.key_fields(), target.key_fields())
+
+    def identify_one(self, unit: Unit, target: Target, entities: dict[str, fold.Entity]) -> None:
+        if unit.error in ("RECORD_INVALID", "FILTER_FAILED"):
+            return
         claims = self.own_claims(unit, target)
         if not claims:
             return
-        registry = self.registry[target.name]
-        guids = {registry[claim] for claim in claims if claim in registry}
-        if len(guids) > 1:
-            unit.error = "KEY_AMBIGUOUS"
+        found = [
+            guid
+            for guid, entity in entities.items()
+            if any(all(entity.values.get(n) == v for n, v in zip(*claim, strict=True)) for claim in claims)
+        ]
+        if len(found) > 1:
+            unit.error = unit.error or "KEY_AMBIGUOUS"
             return
-        fields, values = claims[0]
-        unit.guid = guids.pop() if guids else guid_of(target.name, dict(zip(fields, values, strict=True)))
-        for claim in claims:
-            registry[claim] = unit.guid
+        if found:
+            unit.guid = found[0]
+        elif unit.operation == "upsert" and unit.error is None:
+            unit.guid = self.new_guid(unit, target, claims[0], entities)
+            entities[unit.guid] = fold.Entity()
+        # A record in error says something of whoever is there, and changes nothing.
+        if unit.guid is not None and unit.error is None:
+            self.change_keys(unit, unit.guid, target, entities)
+
+    def change_keys(self, unit: Unit, guid: str, target: Target, entities: dict[str, fold.Entity]) -> None:
+        """What the record leaves the entity with in its key fields, by the rules of the merge."""
+        keys = target.key_fields()
+        data = {name: self.key_value(unit, name) for name in keys if name in unit.values}
+        change = change_of(unit.operation, unit.message, unit.mapping.priority, data, keys)
+        change["field_priorities"] = {each.reference: each.priority for each in unit.mapping.fields}
+        entities[guid] = fold.apply(entities[guid], change, keys, keys)
+        states = self.held[target.name].setdefault(guid, [])
+        instant = unit.message.effective_timestamp
+        if states and states[-1][0] == instant:
+            states.pop()
+        states.append((instant, dict(entities[guid].values)))
+
+    def new_guid(self, unit: Unit, target: Target, claim: Claim, entities: Row) -> str:
+        """The guid of the record's first key; if somebody has it already, of the record as well."""
+        key = dict(zip(*claim, strict=True))
+        guid = guid_of(target.name, key)
+        if guid in entities:
+            more = f',"message":{json_text(unit.message.identifier)},"record":{json_text(unit.path)}}}'
+            guid = str(uuid.uuid5(fold.NAMESPACE, guid_text(target.name, key)[:-1] + more))
+        return guid
 
     def own_claims(self, unit: Unit, target: Target) -> list[Claim]:
         """All claims of the unit; none, and an error, when its own mapping's alternatives give none."""
@@ -819,17 +877,6 @@ class Identities:
             unit.error = unit.error or "KEY_MISSING"
         return []
 
-    def look_up(self, unit: Unit, target: Target) -> None:
-        """A delete, or a record in error, says something of those who are registered and registers none."""
-        if unit.error in ("RECORD_INVALID", "FILTER_FAILED"):
-            return
-        registry = self.registry[target.name]
-        guids = {registry[claim] for claim in self.own_claims(unit, target) if claim in registry}
-        if len(guids) > 1:
-            unit.error = unit.error or "KEY_AMBIGUOUS"
-        elif guids:
-            unit.guid = guids.pop()
-
     # Links
 
     def lookup_links(self, unit: Unit, valid: list[Unit]) -> bool:
@@ -838,16 +885,17 @@ class Identities:
             return False
         for name, value in unit.values.items():
             if isinstance(value, (LinkKey, ParentLink)):
-                unit.links[name] = self.lookup(value, valid)
+                unit.links[name] = self.lookup(value, valid, unit.message.effective_timestamp)
         return SEVERAL in unit.links.values()
 
-    def lookup(self, value: LinkKey | ParentLink, valid: list[Unit]) -> Any:
+    def lookup(self, value: LinkKey | ParentLink, valid: list[Unit], at: datetime) -> Any:
         if isinstance(value, ParentLink):
             return value.parent.guid or MISSING
         target = self.schema.targets[value.target]
-        if any(set(value.parts) == set(alternative) for alternative in target.alternatives()):
-            return self.guid_of_link(value)
-        parts = {name: self.value(part) for name, part in value.parts.items()}
+        whole = any(set(value.parts) == set(alternative) for alternative in target.alternatives())
+        if whole or not target.strict():
+            return self.guid_of_link(value, at)
+        parts = {name: self.value(part, at) for name, part in value.parts.items()}
         guids = {
             unit.guid
             for unit in valid
@@ -861,9 +909,12 @@ class Identities:
 
 def guid_of(entity: str, key: Row) -> str:
     """The guid of an entity and its key; the merge's own, with the texts of instants, dates and decimals."""
+    return str(uuid.uuid5(fold.NAMESPACE, guid_text(entity, key)))
+
+
+def guid_text(entity: str, key: Row) -> str:
     parts = [f"{json_text(name)}:{json_text(value)}" for name, value in key.items() if value is not None]
-    text = f'{{"entity":{json_text(entity)},"key":{{{",".join(parts)}}}}}'
-    return str(uuid.uuid5(fold.NAMESPACE, text))
+    return f'{{"entity":{json_text(entity)},"key":{{{",".join(parts)}}}}}'
 
 
 def json_text(value: Any) -> str:

@@ -11,7 +11,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import permutations, product
@@ -534,6 +534,44 @@ class Program:
         size = -(-len(self.messages) // number)
         return [self.messages[start : start + size] for start in range(0, len(self.messages), size)]
 
+    def without_repeats(self) -> Program:
+        """The program without messages that were received before: which one counts is what came first."""
+        first: dict[str, Row] = {}
+        for message in self.messages:
+            first.setdefault(message["document"]["guid"], message)
+        return replace(self, messages=list(first.values()))
+
+    def shuffled(self, chance: random.Random) -> Program:
+        """The same messages, received in another order than that in which they say that they arrived."""
+        return replace(self, messages=chance.sample(self.messages, len(self.messages)))
+
+    def at_times_of_their_own(self) -> Program:
+        """The program with no two messages of one effective time."""
+        messages = []
+        for number, message in enumerate(self.messages):
+            said = convert_moment(message["document"].get("timestamp")) or BEGIN
+            at = (said + timedelta(milliseconds=number)).isoformat()
+            document = message["document"] | {"timestamp": at}
+            messages.append(message | {"document": document, "value": to_json(document)})
+        return replace(self, messages=messages)
+
+    def arriving_otherwise(self, chance: random.Random) -> Program:
+        """The same messages with each other's times and places of arrival."""
+        places = [{name: message[name] for name in PLACE} for message in self.messages]
+        chance.shuffle(places)
+        messages = [message | place for message, place in zip(self.messages, places, strict=True)]
+        return replace(self, messages=messages)
+
+
+PLACE = ("message_timestamp", "topic", "partition", "offset")
+
+
+def convert_moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
 
 SYSTEMS = ("*", "erp", "web")
 BEGIN = datetime(2024, 5, 1, tzinfo=UTC)
@@ -619,12 +657,22 @@ def entities(system: str, with_children: bool) -> dict[str, Row]:
             n.field("state"),
         ],
         "person": {
-            "*": [n.field("emp", "integer", key="emp"), n.field("nino", key="nino")],
-            "erp": [n.field("nino", key=True), n.field("emp", "integer")],
-            "web": [n.field("emp", "integer", key=True), n.field("nino")],
+            "*": [
+                n.field("emp", "integer", key="emp"),
+                n.field("nino", key="nino"),
+                n.field("family", key="born"),
+                n.field("born", "date", key="born"),
+            ],
+            "erp": [n.field("nino", key=True), n.field("emp", "integer"), n.field("family")],
+            "web": [n.field("emp", "integer", key=True), n.field("nino"), n.field("born", "date")],
         }[system]
         + [n.field("phone"), n.field("grade", "bigint"), home],
-        "desk": [n.field("desk", key=True), n.link("sitter", "person", ["nino"]), n.field("floor", "number")],
+        "desk": [
+            n.field("desk", key=True),
+            n.link("sitter", "person", ["nino"]),
+            n.link("kept_for", "person", ["family"]),
+            n.field("floor", "number"),
+        ],
         "site": [n.field("country", key=True), n.field("site_no", "integer", key=True), n.field("city")],
         "visit": [
             n.field("visit_no", "integer", key=True),
@@ -771,7 +819,8 @@ class Values:
 
     def person_key(self, _: bool) -> Row:
         emp, nino = {"emp": self.pick(1, 2, 3, 4, 5)}, {"nino": self.pick("A", "B", "C", "D", "E")}
-        key: Row = self.pick(emp, nino, emp | nino, emp | {"nino": None})
+        born = {"family": self.pick("f", "g"), "born": self.pick("1960-01-01", "1970-01-01")}
+        key: Row = self.pick(emp, nino, nino, emp | nino, emp | nino, emp | {"nino": None}, born)
         return key
 
     def person(self) -> Row:
@@ -779,6 +828,8 @@ class Values:
             "phone": self.pick("5", "6", None),
             "grade": self.pick(1, 2**53 + 1, *self.rarely("x")),
             "home": self.pick("east", "west", "up", "down", None),
+            **({"family": self.pick("f", "g", "h")} if self.happens(0.1) else {}),
+            **({"born": self.pick("1960-01-01", "1970-01-01", None)} if self.happens(0.1) else {}),
         }
 
     def desk_key(self, _: bool) -> Row:
@@ -787,6 +838,7 @@ class Values:
     def desk(self) -> Row:
         return {
             "nino": self.pick("A", "B", "C", "D", "E", "Z", None),
+            **({"family": self.pick("f", "g", "h", None)} if self.happens(0.3) else {}),
             "floor": self.pick(1, Decimal("1.5"), "-2e1", None),
         }
 

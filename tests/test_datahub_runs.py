@@ -52,11 +52,16 @@ def history(hub: Hub, entity: str) -> list[Row]:
 def test_a_key_that_turns_out_to_be_another_ones_moves_the_entity_that_it_was_taken_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A delete by two keys finds one person, until the second key becomes that of somebody else."""
+    """A delete by two keys finds one person, until somebody else turns out to have held the second key."""
     messages = [
         {"entity": "person", "guid": "m1", "data": {"emp": "1", "name": "Ann"}},
         {"entity": "person", "guid": "m2", "data": {"emp": "1", "nino": "A", "deleted_indicator": True}},
-        {"entity": "person", "guid": "m3", "data": {"nino": "A", "name": "Bea"}},
+        {
+            "entity": "person",
+            "guid": "m3",
+            "timestamp": "2024-01-01T08:00",
+            "data": {"nino": "A", "name": "Bea"},
+        },
     ]
     hub = Hub(spark, schema(system(person=PERSON)), tmp_path / "pieces")
     for minute, message in enumerate(messages[:2]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -93,14 +94,23 @@ def test_the_hub_is_the_interpreter_in_one_run_and_after_a_rebuild(
     assert_same(program, expected, actual)
 
 
-@pytest.mark.parametrize(("seed", "pieces"), [(101, 2), (102, 3)])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_order_of_arrival_does_not_matter_where_effective_times_differ(seed: int) -> None:
+    """By the interpreter: histories, statuses and log are those of the same messages that came otherwise."""
+    program = draw_program(seed).without_repeats().at_times_of_their_own()
+    other = program.arriving_otherwise(random.Random(seed))
+    assert program_differences(program, interpreted(program), interpreted(other)) == []
+
+
+@pytest.mark.parametrize(("seed", "pieces", "in_order"), [(101, 2, True), (102, 3, False)])
 def test_the_hub_is_the_interpreter_in_pieces(
-    spark: SparkSession, tmp_path: Path, seed: int, pieces: int
+    spark: SparkSession, tmp_path: Path, seed: int, pieces: int, in_order: bool
 ) -> None:
-    """Each piece is received and processed alone, in order of arrival."""
-    program = draw_program(seed)
+    """Each piece is received and processed alone, in order of arrival or in any other one."""
+    program = draw_program(seed).without_repeats()
+    received = program if in_order else program.shuffled(random.Random(seed))
     actual = SparkHub(spark, program.schema, tmp_path)
-    for number, piece in enumerate(program.pieces(pieces), start=1):
+    for number, piece in enumerate(received.pieces(pieces), start=1):
         actual.receive(piece)
         actual.process(BEGIN + number * DAY)
     assert_same(program, interpreted(program), actual)

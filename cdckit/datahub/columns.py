@@ -338,10 +338,11 @@ def _made_once(known: dict[Any, str], entity: str, field: str, values: pa.Array)
 
 def _as_texts(key: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Dates and instants as the texts that guids have them in; years are of four digits here."""
-    return {name: _as_text(values) for name, values in key.items()}
+    return {name: as_text(values) for name, values in key.items()}
 
 
-def _as_text(values: pa.Array) -> pa.Array:
+def as_text(values: pa.Array) -> pa.Array:
+    """Values of a key as the guids have them in their texts."""
     if pa.types.is_date(values.type):
         return values.cast(pa.string())
     if pa.types.is_timestamp(values.type):

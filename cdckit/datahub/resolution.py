@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,12 +15,15 @@ from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
 from cdckit.datahub.statuses import Problem
 from cdckit.datahub.targets import Place, Target
-from cdckit.datahub.weak import entities_by_claims, with_weak_guids
+from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.identifiers import guid
 from cdckit.schemas import quoted
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""
+
+HELD, ANSWERS = "held", "answers"
+"""The kinds of tables that hold what weak keys and links have found."""
 
 BY_LOOKING = (str(Problem.KEY_AMBIGUOUS), str(Problem.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
@@ -46,13 +49,15 @@ class Resolution:
         statements: Mapping[str, DataFrame],
         kept: Callable[[str, str, DataFrame], DataFrame],
     ) -> None:
-        self._schema, self._kept = schema, kept
+        self._schema, self._kept, self._said = schema, kept, statements
+        self._held: dict[str, DataFrame] = {}
         self._identified: dict[str, DataFrame] = {}
         self._answers: dict[str, DataFrame] = {}
         self._linked: dict[str, DataFrame] = {}
         self._resolved: dict[str, DataFrame] = {}
         for entity in schema.by_keys:
-            self._identified[entity] = self._with_guids(schema.targets[entity], statements[entity])
+            target = schema.targets[entity]
+            self._identified[entity] = self._with_guids(target, self._with_instants(target))
 
     def resolved(self, entity: str) -> DataFrame:
         """The statements of one target; no more is done to them than its keys and links need."""
@@ -69,7 +74,11 @@ class Resolution:
         return bool(self._schema.looked_up)
 
     def answers(self) -> DataFrame | None:
-        """For every marked text that leads somewhere: `text`, `found` (a guid), `several`."""
+        """
+        For every marked text that leads somewhere: `text`, `found` (a guid), `several`.
+
+        Those of links to weak keys have their instant: who holds such a key depends on it.
+        """
         found: DataFrame | None = None
         for entity in self._schema.looked_up:
             some = self._answers_of(entity)
@@ -119,7 +128,9 @@ class Resolution:
 
     def _with_guids(self, target: Target, rows: DataFrame) -> DataFrame:
         if not target.strict and target.alternatives:
-            rows = with_weak_guids(rows, self._kept("keys", target.entity, entities_by_claims(rows, target)))
+            held = self._kept(HELD, target.entity, held_keys(rows, self._schema, target))
+            self._held[target.entity] = held
+            rows = with_weak_guids(rows, held)
             rows = _with_error(rows, F.col("several"), Problem.KEY_AMBIGUOUS, "")
             return rows.drop("several")
         in_key = [name for name in target.links if name in target.keys]
@@ -158,7 +169,47 @@ class Resolution:
                     found.add(None if plan.whole else plan.entity)
         return found
 
+    def _with_instants(self, target: Target) -> DataFrame:
+        """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
+        rows, starts = self._said[target.entity], [*self._marks()]
+        if not starts:
+            return rows
+        for name in target.links:
+            if any(each in self._weak for each in self._plans_of(target, name)):
+                asks = marked(_data(name), starts)
+                text = F.when(asks, with_instant(_data(name))).otherwise(_data(name))
+                rows = rows.withColumn("data", F.col("data").withField(quoted(name), text))
+        if self._is_within(target.entity):
+            dated = F.transform(
+                "inherited", lambda text: F.when(marked(text, starts), with_instant(text)).otherwise(text)
+            )
+            rows = rows.withColumn("inherited", dated)
+        return rows
+
+    @cached_property
+    def _weak(self) -> set[str]:
+        """The targets with weak keys that links look up."""
+        return {entity for entity in self._schema.looked_up if not self._schema.targets[entity].strict}
+
+    def _marks(self) -> Iterable[str]:
+        for entity in sorted(self._weak):
+            yield from marks(self._schema, entity)
+
+    def _questions(self, entity: str) -> DataFrame:
+        """By which keys links look up an entity with weak keys, and for which instants."""
+        starts, found = marks(self._schema, entity), []
+        for target in self._schema.targets.values():
+            for name in target.links:
+                if entity in self._plans_of(target, name):
+                    text = _data(name).alias("text")
+                    asked = self._said[target.entity].select(text, "effective_timestamp")
+                    found.append(asked.where(marked(F.col("text"), starts)))
+        return reduce(DataFrame.unionByName, found).distinct()
+
     def _answers_of(self, entity: str) -> DataFrame:
+        if entity in self._weak and entity not in self._answers:
+            found = holders(self._held[entity], self._questions(entity))
+            self._answers[entity] = self._kept(ANSWERS, entity, found)
         if entity not in self._answers:
             rows = self._identified[entity]
             usable = (F.col("operation") == UPSERT) & F.col("error_code").isNull() & F.col("guid").isNotNull()
@@ -173,7 +224,7 @@ class Resolution:
                     (F.col("least") != F.col("greatest")).alias("several"),
                 )
             )
-            self._answers[entity] = self._kept("answers", entity, answers)
+            self._answers[entity] = self._kept(ANSWERS, entity, answers)
         return self._answers[entity]
 
 

@@ -8,7 +8,7 @@ from functools import cached_property, partial, reduce
 from typing import NamedTuple
 from urllib.parse import quote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.arguments import require_instant
@@ -18,7 +18,7 @@ from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_sta
 from cdckit.datahub.exports import export_rows, newly_exported, with_positions
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.resolution import BY_LOOKING, UNPROCESSED, Resolution
+from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, Resolution
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.sought import with_sought
 from cdckit.datahub.statements import statement_schema, statements
@@ -26,6 +26,7 @@ from cdckit.datahub.statuses import Status
 from cdckit.datahub.store import MESSAGE_SCHEMA
 from cdckit.datahub.tables import Tables
 from cdckit.datahub.threads import at_once
+from cdckit.datahub.weak import without_instant
 from cdckit.merge import versions_by_guid
 from cdckit.schemas import quoted
 
@@ -136,7 +137,7 @@ class Run:
                 self._tables.replace(name, before.join(ids, "message_id", "left_anti"))
         if chosen is None:
             self._tables.note(_REFRESHED, [])
-            for name in (*self._tables.names("keys"), *self._tables.names("answers")):
+            for name in (*self._tables.names(HELD), *self._tables.names(ANSWERS)):
                 self._tables.drop(name)
         known = self._tables.read(STATUSES)
         if chosen is not None and known is not None:
@@ -166,7 +167,8 @@ class Run:
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait; None if there are none."""
-        return self._tables.read(WAITING)
+        found = self._tables.read(WAITING)
+        return None if found is None else found.withColumn("missing", without_instant(F.col("missing")))
 
     def _keep(self, name: str, rows: DataFrame | None) -> None:
         if rows is None:
@@ -315,18 +317,19 @@ class Run:
         return [each for each in self._schema.families if self._tables.has(table("statements", each))]
 
     @property
-    def _looked_up(self) -> list[str]:
-        """The tables of what keys and links find."""
+    def _looked_up(self) -> dict[str, Column]:
+        """The tables of what keys and links find, with the condition of the rows that say so."""
         weak = [name for name, target in self._schema.targets.items() if len(target.alternatives) > 1]
-        return [table("keys", name) for name in weak] + [
-            table("answers", name) for name in self._schema.looked_up
-        ]
+        keys = {table(HELD, name): F.col("message_id").isNotNull() for name in weak}
+        return keys | {table(ANSWERS, name): F.lit(True) for name in self._schema.looked_up}
 
     def _found_otherwise(self, before: Mapping[str, DataFrame | None]) -> bool:
         """Whether a key or link finds another entity than it did: then anybody may have been moved."""
         for name, earlier in before.items():
-            later = self._tables.read(name)
-            if earlier is not None and later is not None and not earlier.exceptAll(later).isEmpty():
+            later, says = self._tables.read(name), self._looked_up[name]
+            if earlier is None or later is None:
+                continue
+            if not earlier.where(says).exceptAll(later.where(says)).isEmpty():
                 return True
         return False
 

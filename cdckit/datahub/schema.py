@@ -16,6 +16,9 @@ from cdckit.datahub.plans import KeyPlan, Planner, with_inner
 from cdckit.datahub.targets import Place, Target, field_path
 from cdckit.errors import InvalidArgument
 
+_RULES = 2
+"""The number of the rules by which a hub reads records: with another one, what it made is made anew."""
+
 
 class Schema:
     """
@@ -87,8 +90,8 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A text that is another one for another schema."""
-        return sha256(repr(self.systems).encode()).hexdigest()
+        """A text that is another one for another schema, or where records are read by other rules."""
+        return sha256(f"{_RULES} {self.systems!r}".encode()).hexdigest()
 
     @cached_property
     def looked_up(self) -> dict[str, set[tuple[str, ...]]]:
@@ -273,8 +276,9 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
         A value to be given to a hub.
 
     Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
-    is cut.  Of a key of several fields one may be null, not all.  A link leads to whatever was ever
-    spoken of, deleted or not; so `autocreate` revives nobody.
+    is cut.  Of a key of several fields one may be null, not all.  Where mappings find an entity by several
+    keys, a record means whoever holds one of its keys at its time (`cdckit.datahub.weak` has the rules).
+    A link leads to whatever was ever spoken of, deleted or not; so `autocreate` revives nobody.
 
     Raises:
         InvalidSchema: A document cannot be followed; the error names the path in it.
