@@ -242,6 +242,45 @@ def test_the_number_of_jobs_does_not_depend_on_the_number_of_messages(
     assert jobs[10] == jobs[1000]
 
 
+THING: Row = {
+    "reference": "thing",
+    "fields": [
+        {"reference": "id", "key": True},
+        {"reference": "next", "type": "link", "linkEntity": "thing", "linkKey": "id", "sourceLinkKey": "to"},
+    ],
+}
+
+
+def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each record waits for the one that the next would make, and the last for nobody; a circle stands."""
+    jobs = {}
+    for length in (6, 60):
+        hub = Hub(spark, schema({"reference": "*", "mappings": {"thing": [THING]}}), tmp_path / str(length))
+        chain = [{"id": f"c{each}", "to": f"c{each + 1}"} for each in range(length)]
+        standing = [
+            {"id": "a", "to": "b"},
+            {"id": "b", "to": "a"},
+            {"id": "self", "to": "self"},
+            # It is made twice, and once by a record that waits.
+            {"id": "known", "to": "c0"},
+            {"id": "known"},
+            {"id": "follower", "to": "known"},
+        ]
+        data = {"chain": chain, **{f"s{number}": each for number, each in enumerate(standing)}}
+        messages = [{"guid": guid, "entity": "thing", "data": each} for guid, each in data.items()]
+        hub.receive(records(spark, messages, at=AT))
+        before = next_job(spark)
+        hub.process(now=AT)
+        jobs[length] = next_job(spark) - before
+        waiting = {(row["message_identifier"], row["record"]) for row in rows_of(hub.log())
+                   if row["outcome"] == "waiting"}  # fmt: skip
+        assert waiting == {("s3", "1"), *(("chain", str(each + 1)) for each in range(length))}
+        assert {row["id"] for row in rows_of(hub.history("thing"))} == {"a", "b", "self", "known", "follower"}
+    assert jobs[6] == jobs[60]
+
+
 # Nothing -------------------------------------------------------------------------------------------------
 
 LETTER: Row = {"reference": "letter", "export": True, "fields": [{"reference": "text"}]}

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hub_programs import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import cdckit.datahub.runs
 from cdckit.datahub import Hub, records, schema
 
 Row = dict[str, Any]
@@ -75,6 +77,49 @@ def test_a_key_that_turns_out_to_be_another_ones_moves_the_entity_that_it_was_ta
     in_pieces = history(hub, "person")
     hub.rebuild(now=AT + 3 * MINUTE)
     assert history(hub, "person") == in_pieces
+
+
+def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Another hub on the folder sees it so: the new messages, those that are due, or those listed."""
+    shop = schema(system(order=ORDER, product=PRODUCT))
+    hub, reader = Hub(spark, shop, tmp_path), Hub(spark, shop, tmp_path)
+
+    def order(number: str) -> Row:
+        return {"entity": "order", "guid": f"o{number}", "data": {"o": number, "no": number}}
+
+    def product(number: str) -> Row:
+        return {"entity": "product", "guid": f"p{number}", "data": {"no": number}}
+
+    def statuses(some: Hub) -> Row:
+        return {row["message_identifier"]: row["status"] for row in rows_of(some.messages())}
+
+    sent(hub, spark, order("1"), product("2"), minute=0)
+    assert statuses(reader) == {"o1": 1, "p2": 10}
+    seen: list[Row] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        seen.extend(map(statuses, (reader, Hub(spark, shop, tmp_path), hub)))
+        raise RuntimeError("the run dies")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cdckit.datahub.runs, "waiting_statements", watched)
+        hub.receive(records(spark, [product("1")], at=AT))
+        for now in (AT + timedelta(seconds=59), AT + MINUTE):
+            with pytest.raises(RuntimeError, match="the run dies"):
+                hub.process(now=now)
+        with pytest.raises(RuntimeError, match="the run dies"):
+            hub.reprocess("p2", now=AT)
+    assert seen[:3] == [{"o1": 1, "p1": 4, "p2": 10}] * 3
+    assert seen[3:6] == [{"o1": 4, "p1": 4, "p2": 10}] * 3
+    assert seen[6:] == [{"o1": 1, "p1": 0, "p2": 4}] * 3
+    assert statuses(reader) == statuses(hub) == {"o1": 1, "p1": 0, "p2": 10}
+    # What a program has left that was killed means nothing: nobody holds its lock.
+    (tmp_path / "run.json").write_text('{"messages": "everything", "now": 0}')
+    assert statuses(reader) == {"o1": 1, "p1": 0, "p2": 10}
+    # A hub that was opened meanwhile has deleted nothing that the run needs.
+    hub.process(now=AT + MINUTE)
+    assert statuses(reader) == {"o1": 10, "p1": 10, "p2": 10}
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: Path) -> None:

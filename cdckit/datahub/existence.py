@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.datahub.falling import falling
 from cdckit.datahub.resolution import Resolution, needed_columns, needed_links
 from cdckit.datahub.schema import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
@@ -15,6 +16,9 @@ from cdckit.datahub.tables import Tables
 
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""
+
+_ROUNDS = 3
+"""After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
 
 _APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
 
@@ -52,8 +56,10 @@ def waiting_statements(
         `STATEMENT_KEY`, `record` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
         nothing waits.
 
-    Cost: two aggregations over the guids and links of all statements; a further round, over what was
-    found to wait, for each link of the longest chain of records that wait for each other.
+    Cost: two aggregations over the guids and links of all statements.  Where something waits, a further
+    round for each link of the longest chain of records that wait for each other, up to three; what is left
+    of longer chains is found in one task (see `falling`), which is given the statements that need what nobody
+    makes but statements that need something themselves.
     """
     if not any(needed_columns(schema, entity) for entity in entities):
         return None
@@ -67,7 +73,7 @@ def waiting_statements(
     else:
         needed = needing.select(F.explode("needs").alias("need"))
     makers = stated.where(F.col("operation").isin(UPSERT, AUTOCREATE))
-    waiting, count = held, held.count() if held is not None else 0
+    waiting, count, rounds = held, held.count() if held is not None else 0, 0
     while True:
         alive = makers if waiting is None else _without(makers, waiting)
         exists = alive.select(F.col("guid").alias("need"))
@@ -89,7 +95,12 @@ def waiting_statements(
         now = waiting.count()
         if now == count:
             return waiting
-        count = now
+        count, rounds = now, rounds + 1
+        if rounds == _ROUNDS:
+            more = falling(_standing(stated, waiting, answers, tables)).select("statement.*")
+            waiting = tables.scratch("waiting", waiting.select(*STATEMENT_KEY).unionByName(more))
+            # The next round finds these, and says for what they wait.
+            count = waiting.count()
 
 
 def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -134,6 +145,32 @@ def _needed(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
         for need in needed_columns(schema, entity):
             found.append(rows.select(need.alias("need")))
     return reduce(DataFrame.unionByName, found).where(F.col("need").isNotNull())
+
+
+def _standing(stated: DataFrame, waiting: DataFrame, answers: DataFrame | None, tables: Tables) -> DataFrame:
+    """The statements that do not wait, but may have to, as `falling` wants them."""
+    alive = _without(stated, waiting)
+    makes = F.when(F.col("operation").isin(UPSERT, AUTOCREATE), F.col("guid")).alias("makes")
+    needing = alive.where(F.size("needs") > 0).select(
+        F.struct(*STATEMENT_KEY).alias("statement"), makes, F.explode("needs").alias("need")
+    )
+    if answers is not None:
+        led = answers.select(F.col("text").alias("need"), "found")
+        needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
+    certain = alive.where(F.size("needs") == 0).select(makes)
+    some = tables.scratch("standing", _uncertain(needing, certain))
+    # What all of these need is certain: so is what they make.
+    certain = some.where(F.size("needs") == 0).select("makes")
+    rest = some.where(F.size("needs") > 0)
+    return _uncertain(rest.select("statement", "makes", F.explode("needs").alias("need")), certain)
+
+
+def _uncertain(needing: DataFrame, certain: DataFrame) -> DataFrame:
+    """The statements, each with what it needs that is not *certain*."""
+    there = certain.where(F.col("makes").isNotNull()).distinct().select(F.col("makes").alias("made"))
+    joined = needing.join(there, F.col("need") == F.col("made"), "left")
+    open_ = F.collect_list(F.when(F.col("made").isNull(), F.col("need")))
+    return joined.groupBy("statement", "makes").agg(open_.alias("needs"))
 
 
 def _not_among(needed: DataFrame, exists: DataFrame) -> DataFrame:

@@ -14,9 +14,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.arguments import require_instant
+from cdckit.datahub.conversions import microseconds
 from cdckit.datahub.exports import Sink
 from cdckit.datahub.mappings import EntityMapping
-from cdckit.datahub.outcomes import Retry, message_log, record_log, rejected, with_status
+from cdckit.datahub.outcomes import (
+    DUE,
+    EVERYTHING,
+    Retry,
+    message_log,
+    record_log,
+    rejected,
+    with_being_processed,
+    with_status,
+)
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
@@ -63,7 +73,11 @@ class Hub:
 
     Cost: a run reads the new messages once for each target that they can bring records of, writes what
     they say, looks at the guids and links of all statements, and merges the entities that are touched.
-    The number of Spark jobs depends on the schema, not on messages, entities or keys.
+    The number of Spark jobs depends on the schema, not on messages, entities or keys; what waits adds
+    rounds of a few jobs each, three at most and one (see `waiting_statements`).
+
+    A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
+    can, lets everything be merged anew.
 
     Source:
         Data hub specification.
@@ -123,6 +137,7 @@ class Hub:
         self.schema = schema
         self._spark, self._tables = spark, Tables(spark, tables)
         self._readers, self._filters = {**READERS, **(readers or {})}, dict(filters or {})
+        self._writes = False
         self._files, self._retry = None if files is None else str(files), retry or Retry()
         for place, mapping in schema.all_mappings.items():
             self._require_known(str(place), mapping)
@@ -167,8 +182,9 @@ class Hub:
             now: The time of the run, aware; without it the clock's.  It decides which messages are due
                 and which are given up, nothing else.
         """
-        with self._atomic():
-            run, new = self._run(now, "process"), self._messages_of(INBOX)
+        run = self._run(now, "process")
+        with self._marked(DUE, now), self._atomic():
+            new = self._messages_of(INBOX)
             if self._schema_changed():
                 self._read_all_anew(run)
             elif not new.isEmpty() or run.has_due():
@@ -198,7 +214,7 @@ class Hub:
             raise InvalidArgument(
                 "reprocess", "messages", "identifiers of processed messages (status 21)", unknown[0]
             )
-        with self._atomic():
+        with self._marked(listed, now), self._atomic():
             if self._schema_changed():
                 self._read_all_anew(run)
                 return
@@ -213,8 +229,8 @@ class Hub:
         Messages that were given up stay given up, and those that are not due wait on: with the same
         schema, tables and statuses are what they were.
         """
-        with self._atomic():
-            run = self._run(now, "rebuild")
+        run = self._run(now, "rebuild")
+        with self._marked(EVERYTHING, now), self._atomic():
             if self._schema_changed():
                 self._read_all_anew(run)
                 return
@@ -223,10 +239,19 @@ class Hub:
             run.settle(everything=True)
 
     def messages(self) -> DataFrame:
-        """One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
-        `next_attempt_timestamp`."""
+        """
+        One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
+        `next_attempt_timestamp`.
+
+        While a run is under way, be it of another hub on the same folder in this program or another one, the
+        messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
+        """
+        run = self._tables.under_way()
+        if not self._writes:
+            self._tables.refresh()
         stored = self._received().where(F.col("status") == int(Status.NOT_PROCESSED))
-        return with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
+        found = with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
+        return found if run is None else with_being_processed(found, run["messages"], run["now"])
 
     def log(self) -> DataFrame:
         """
@@ -328,9 +353,21 @@ class Hub:
         return Run(self.schema, self._tables, self._readers, self._filters, self._files, self._retry, at)
 
     def _schema_changed(self) -> bool:
-        known = self._tables.noted(_FINGERPRINT)
+        changed = self._schema_is_another()
         self._tables.note(_FINGERPRINT, [self.schema.fingerprint])
-        return known not in ([], [self.schema.fingerprint])
+        return changed
+
+    def _schema_is_another(self) -> bool:
+        return self._tables.noted(_FINGERPRINT) not in ([], [self.schema.fingerprint])
+
+    @contextmanager
+    def _marked(self, chosen: str | list[str], now: datetime | None) -> Iterator[None]:
+        """Meanwhile any reader sees that the *chosen* messages are being processed."""
+        messages = EVERYTHING if self._schema_is_another() else chosen
+        with self._tables.marked(
+            {"messages": messages, "now": microseconds(datetime.now(UTC) if now is None else now)}
+        ):
+            yield
 
     def _read_all_anew(self, run: Run) -> None:
         """What was read by another schema says nothing by this one, nor who had to wait by it."""
@@ -380,12 +417,15 @@ class Hub:
     @contextmanager
     def _atomic(self) -> Iterator[None]:
         """What happens inside is seen when it has ended well, or never."""
+        self._writes = True
         try:
             yield
             self._tables.commit()
         except BaseException:
             self._tables.rollback()
             raise
+        finally:
+            self._writes = False
 
 
 def _received_schema() -> T.StructType:

@@ -23,6 +23,10 @@ from cdckit.records import RECORD_COLUMNS
 STATUS_COLUMNS = ("message_identifier", "status", "error_message", "attempts", "next_attempt_timestamp")
 
 
+DUE, EVERYTHING = "due", "everything"
+"""What a run may choose instead of listed messages: the new ones and those that are due, or all."""
+
+
 @dataclass(frozen=True)
 class Retry:
     """
@@ -237,6 +241,22 @@ def with_status(messages: DataFrame, known: DataFrame | None) -> DataFrame:
             "status": F.coalesce("status", F.lit(int(Status.NOT_PROCESSED))),
             "attempts": F.coalesce("attempts", F.lit(0)),
         }
+    )
+
+
+def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int) -> DataFrame:
+    """Messages with their statuses while a run of that time is under way that has chosen some of them."""
+    at, status = F.timestamp_micros(F.lit(now)), F.col("status")
+    waits = status == int(Status.REQUIRES_REPROCESSING)
+    if chosen == EVERYTHING:
+        is_chosen = F.lit(True)
+    elif chosen == DUE:
+        is_due = waits & (F.col("next_attempt_timestamp") <= at)
+        is_chosen = (status == int(Status.NOT_PROCESSED)) | F.coalesce(is_due, F.lit(False))
+    else:
+        is_chosen = F.col("message_identifier").isin(chosen)
+    return messages.withColumn(
+        "status", F.when(is_chosen, F.lit(int(Status.BEING_PROCESSED))).otherwise(status)
     )
 
 

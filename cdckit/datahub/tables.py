@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -16,7 +19,13 @@ from pyspark.sql import types as T
 from cdckit.files import put
 from cdckit.workers import Made
 
+if sys.platform != "win32":
+    import fcntl
+
 _CURRENT = "current.json"
+_RUN = "run.json"
+"""What is under way, while it is: locked by the program that does it."""
+
 _PARTS = "parts"
 """The folder of which everything that is not listed is deleted: nobody else's files are in it."""
 
@@ -56,7 +65,8 @@ class Tables:
         self.spark, self._folder, self._lock = spark, Path(folder).resolve(), Lock()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._state = self._before = self._committed()
-        self._forget_strays()
+        if self.under_way() is None:
+            self._forget_strays()
 
     def read(self, name: str) -> DataFrame | None:
         """The table as it stands, what was not committed yet included; None if there is none."""
@@ -108,6 +118,36 @@ class Tables:
         """Note a short list beside the tables."""
         self._state.notes[name] = values
 
+    @contextmanager
+    def marked(self, run: Mapping[str, Any]) -> Iterator[None]:
+        """Let readers see that *run* is under way, until it has ended, or its program has."""
+        path = self._folder / _RUN
+        with path.open("a+") as file:
+            _lock(file)
+            file.truncate(0)
+            json.dump(run, file)
+            file.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+    def under_way(self) -> dict[str, Any] | None:
+        """The run that is under way in this program or another one; None if there is none."""
+        try:
+            with (self._folder / _RUN).open() as file:
+                found: dict[str, Any] | None = json.load(file) if _is_locked(file) else None
+                return found
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+    def refresh(self) -> None:
+        """See what others have committed; not to be called while anything is written."""
+        found = self._committed()
+        found.next = max(found.next, self._state.next)
+        if found != self._state:
+            self._state = self._before = found
+
     def commit(self) -> None:
         """Let everything that was written since the last commit be seen."""
         current = self._folder / _CURRENT
@@ -149,6 +189,9 @@ class Tables:
     def _new(self, name: str) -> str:
         with self._lock:  # several threads may write at once
             self._state.next += 1
+            # What a run has left that died while this program already looked on is in nobody's way.
+            while (self._folder / _PARTS / name / f"{self._state.next:06}").exists():
+                self._state.next += 1
             return f"{_PARTS}/{name}/{self._state.next:06}"
 
     def _read(self, parts: list[str], columns: str) -> DataFrame:
@@ -167,3 +210,19 @@ class Tables:
         for part in (self._folder / _PARTS).glob("*/[0-9]*"):
             if str(part.relative_to(self._folder)) not in kept:
                 shutil.rmtree(part, ignore_errors)
+
+
+def _lock(file: IO[str]) -> None:
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Whether the program that has written the file still holds it: a lock ends with its program."""
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
