@@ -10,7 +10,8 @@ to a history; and the questions that a history answers:
     what was believed      as_known, bitemporal, known_at
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities, revoke, and merge again
-    is it sound            find_overlaps, find_gaps, find_several_current, find_empty_periods, coalesce
+    is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
+                           find_empty_periods, coalesce
 
 `samples` and `expectations` are the paths of the files that come with it.
 In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widgets` are imported by name.
@@ -25,6 +26,7 @@ from cdckit.changes import (
     with_priorities,
     with_sequence,
 )
+from cdckit.contradictions import find_contradictions
 from cdckit.differences import changes_between, diff
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.files import expectations, samples
@@ -65,6 +67,7 @@ __all__ = [
     "diff",
     "drop_rejects",
     "expectations",
+    "find_contradictions",
     "find_empty_periods",
     "find_gaps",
     "find_overlaps",

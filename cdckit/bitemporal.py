@@ -8,23 +8,16 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.arguments import require_instant, require_instants, require_name
 from cdckit.arrow_types import arrow_schema
 from cdckit.changes import require_changes
+from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merge import history_schema, merged, sorted_by_entity, with_guids
 from cdckit.schemas import require_types
 from cdckit.workers import Made
-
-SYSTEM_FROM = "system_from_timestamp"
-SYSTEM_TO = "system_to_timestamp"
-
-SYSTEM_INTERVAL = T.StructType(
-    [T.StructField(SYSTEM_FROM, T.TimestampType()), T.StructField(SYSTEM_TO, T.TimestampType())]
-)
 
 
 def as_known(changes: DataFrame, at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
@@ -85,8 +78,9 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         One row per version and longest interval in which it was believed as it is: the columns of a
         history and, after the valid interval, `system_from_timestamp` and `system_to_timestamp`
         (exclusive, null while it is still believed).  The rows that are believed at a moment are
-        exactly those of `as_known` then.  (Where a message was redelivered with another instant, or
-        speaks of one entity in several records, two rows that touch may say the same.)
+        exactly those of `as_known` then.  (Where a message was redelivered with another instant,
+        speaks of one entity in several records, or shares its id with one of another source, two rows
+        that touch may say the same.)
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `merge`; a field must not have the name

@@ -45,7 +45,9 @@ CHANGE_SCHEMA = T.StructType(
         T.StructField("priority", T.IntegerType()),
     ]
 )
-"""The columns that every table of changes has, whatever its entity.  Beside them stand
+"""The columns that every table of changes has, whatever its entity.  Which change one is, of an entity,
+`source`, `message_id` and `arrival.record_number` say together: sources number their messages
+independently.  Beside them stand
 
 - `data`, a struct of the business fields, the key fields among them;
 - `carried`, a struct of booleans under the same names: whether the message sent that field.  A
@@ -56,7 +58,7 @@ CHANGE_SCHEMA = T.StructType(
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
 
-ORDER = ("effective_timestamp", "sequence", "arrival", "message_id")
+ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 """The order in which the changes of one entity count: total, and part of what the message says."""
 
 

@@ -19,9 +19,9 @@ from cdckit.history import (
     business_fields,
     operation_of,
     provenance_type,
-    standard_columns,
+    require_history,
 )
-from cdckit.schemas import quoted, require_struct, require_types
+from cdckit.schemas import quoted, require_struct
 from cdckit.values import as_text, comparable
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
@@ -176,7 +176,7 @@ def diff(a: DataFrame, b: DataFrame) -> DataFrame:
 
 
 def _require_versions(history: DataFrame, *, function: str) -> None:
-    require_types(history, standard_columns("guid", VALID_FROM, VALID_TO, DELETED), function=function)
+    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     if FIELD_PROVENANCE in history.columns:
         require_struct(history, FIELD_PROVENANCE, function=function)
 

@@ -25,13 +25,13 @@ STANDARD_COLUMNS = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, FIELD
 """The columns of every history; the business fields of its entity stand between them."""
 
 
-_INTERVAL = T.StructType(
-    [
-        T.StructField(VALID_FROM, T.TimestampType()),
-        T.StructField(VALID_TO, T.TimestampType()),
-        T.StructField(DELETED, T.BooleanType()),
-    ]
+SYSTEM_FROM = "system_from_timestamp"
+SYSTEM_TO = "system_to_timestamp"
+
+SYSTEM_INTERVAL = T.StructType(
+    [T.StructField(SYSTEM_FROM, T.TimestampType()), T.StructField(SYSTEM_TO, T.TimestampType())]
 )
+"""What tells a bitemporal table from a history: when each of its versions was believed."""
 
 
 def provenance_type() -> T.StructType:
@@ -42,7 +42,9 @@ def provenance_type() -> T.StructType:
 HISTORY_SCHEMA = T.StructType(
     [
         T.StructField("guid", T.StringType()),
-        *_INTERVAL.fields,
+        T.StructField(VALID_FROM, T.TimestampType()),
+        T.StructField(VALID_TO, T.TimestampType()),
+        T.StructField(DELETED, T.BooleanType()),
         T.StructField(SOURCE_MESSAGE, T.StringType()),
     ]
 )
@@ -94,7 +96,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     +------+------+--------------+
     <BLANKLINE>
     """
-    require_types(history, _INTERVAL, function="as_of")
+    require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
     if isinstance(at, Column):
         instant = require_instants(history, at, "at", function="as_of")
     else:
@@ -130,7 +132,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_types(history, T.StructType(_INTERVAL.fields[1:]), function="current")
+    require_history(history, VALID_TO, DELETED, function="current")
     return _without_deleted(history.where(F.col(VALID_TO).isNull()), deletes, function="current")
 
 
@@ -184,7 +186,7 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     +------+------+--------------------+-------------------+
     <BLANKLINE>
     """
-    require_types(history, _INTERVAL, function="between")
+    require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
     first, last = require_period(start, end, function="between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = begins.isNotNull() if end is None else begins < last
@@ -230,7 +232,7 @@ def with_operation(history: DataFrame) -> DataFrame:
     +------+------+---------+
     <BLANKLINE>
     """
-    require_types(history, standard_columns("guid", VALID_FROM, DELETED), function="with_operation")
+    require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
     require_free(history, "operation", function="with_operation")
     was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
     return history.withColumn("operation", operation_of(was_deleted, F.col(DELETED)))
@@ -272,7 +274,7 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     +------+----+--------------------+---------+--------------+
     <BLANKLINE>
     """
-    require_types(history, standard_columns("guid", VALID_FROM, DELETED), function="timeline")
+    require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
     require_free(history, "operation", function="timeline")
     known = T.StructType([history.schema["guid"], *business_fields(history)])
     asked = of_entity(key, known, function="timeline")
@@ -295,6 +297,23 @@ def operation_of(was_deleted: Column, deleted: Column) -> Column:
 def standard_columns(*names: str) -> T.StructType:
     """Some of the columns that every history has, with their types."""
     return T.StructType([HISTORY_SCHEMA[name] for name in names])
+
+
+def require_history(history: DataFrame, *columns: str, function: str) -> None:
+    """
+    Raise unless *history* has these of the columns that every history has, and is of one moment.
+
+    In a bitemporal table an entity has several versions in force at once, each believed at another time:
+    every question about a history would have an answer, and a wrong one.
+
+    Raises:
+        MissingColumns, WrongColumnType: A column is not there, or has another type.
+        InvalidArgument: *history* is what `bitemporal` returns, whole.
+    """
+    require_types(history, standard_columns(*columns), function=function)
+    if {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}:
+        needed = "what was believed at one moment: of a bitemporal table take known_at(table, at)"
+        raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
 
 
 def require_free(history: DataFrame, column: str, *, function: str) -> None:

@@ -19,8 +19,9 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    require_history,
 )
-from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
+from cdckit.schemas import quoted, require_columns, require_struct, require_type
 from cdckit.values import as_text, comparable
 
 _FUNCTION = "as_of_join"
@@ -134,7 +135,7 @@ def _require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
 def _checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field."""
     history, on = lookup.history, lookup.on
-    require_types(history, HISTORY_SCHEMA, function=_FUNCTION)
+    require_history(history, *HISTORY_SCHEMA.fieldNames(), function=_FUNCTION)
     key = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
     known = ["guid", *business_fields(history).fieldNames()]
     require_fields(_names(on.values() if isinstance(on, Mapping) else on), known, "on", function=_FUNCTION)

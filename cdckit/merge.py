@@ -51,7 +51,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 
     A pure function of the set of changes: order, partitioning, batching and repeats do not matter.
     The result is what processing the changes of each key one by one would give, in the order of
-    `effective_timestamp`, `sequence`, `arrival`, `message_id`:
+    `effective_timestamp`, `sequence`, `arrival`, `message_id`, `source`:
 
     - an upsert sets each field it carries if the field was never set, or if the change's priority
       for that field is at least the one that the field has; an equal value (`cdckit.values` says what
@@ -68,8 +68,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
       instant only the last state counts.
 
     Args:
-        changes: One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The same `message_id` and
-            `arrival.record_number` twice for one entity is one change.
+        changes: One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The same `source`, `message_id`
+            and `arrival.record_number` twice for one entity is one change: the one that comes first
+            counts, whatever the other says (see `find_contradictions`).
         entity: The name of the kind of entity, part of the guid.
         keys: The fields of `data` that are its key.  Null is a value like any other here.  Where
             *changes* have the column `guid`, that is the identity instead, and key fields may
@@ -95,7 +96,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
             upsert, delete and absent.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
-    In memory at once: an Arrow batch or two, or all changes of one entity if those are more.
+    In memory at once: an Arrow batch or two, or all changes of one entity if those are more, and they
+    take three to four times their own size: a million changes of one key took 0.5 GB of the worker's
+    memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.
@@ -159,7 +162,7 @@ def sorted_by_entity(
 
     *reserved* are names that the result will have, beside those of every history: no field may.
     """
-    data = _checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
+    data = checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
     priorities = _fields_with_priority(changes, names, function)
@@ -207,9 +210,10 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
     )
 
 
-def _checked_fields(
+def checked_fields(
     changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str
 ) -> T.StructType:
+    """The type of `data`; raises unless *changes* and *keys* are such as the merge can read."""
     require_changes(changes, function=function)
     data = require_struct(changes, "data", function=function)
     names = data.fieldNames()

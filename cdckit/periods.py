@@ -17,9 +17,9 @@ from cdckit.history import (
     VALID_TO,
     business_fields,
     require_free,
-    standard_columns,
+    require_history,
 )
-from cdckit.schemas import quoted, require_struct, require_types
+from cdckit.schemas import quoted, require_struct
 from cdckit.values import comparable
 
 
@@ -63,7 +63,7 @@ def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     +------+--------------------+-------------------+-----------------+
     <BLANKLINE>
     """
-    require_types(history, HISTORY_SCHEMA, function="coalesce")
+    require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce")
     fields = business_fields(history)
     known = fields.fieldNames()
     names = known if on is None else require_fields(on, known, "on", function="coalesce")
@@ -196,7 +196,7 @@ def find_several_current(history: DataFrame) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_types(history, standard_columns("guid", VALID_TO), function="find_several_current")
+    require_history(history, "guid", VALID_TO, function="find_several_current")
     number = F.count(F.lit(1)).over(Window.partitionBy("guid"))
     # The row is held in one column: whatever its fields are called, they cannot be taken for the number.
     counted = history.where(F.col(VALID_TO).isNull()).select(
@@ -227,7 +227,7 @@ def find_empty_periods(history: DataFrame) -> DataFrame:
     >>> find_empty_periods(history).count(), find_empty_periods(at_once).count()
     (0, 4)
     """
-    require_types(history, standard_columns(VALID_FROM, VALID_TO), function="find_empty_periods")
+    require_history(history, VALID_FROM, VALID_TO, function="find_empty_periods")
     return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
 
 
@@ -243,7 +243,7 @@ def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:
 
 def _with_last_end_before(history: DataFrame, column: str, *, function: str) -> DataFrame:
     """The versions in force at some time; *column* is the greatest end before each, null at the first."""
-    require_types(history, standard_columns("guid", VALID_FROM, VALID_TO), function=function)
+    require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
     require_free(history, column, function=function)
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     not_empty = begins.isNotNull() & (ends.isNull() | (ends > begins))

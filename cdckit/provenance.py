@@ -24,7 +24,7 @@ from cdckit.history import (
     as_of,
     current,
     provenance_type,
-    standard_columns,
+    require_history,
 )
 from cdckit.keys import of_entity
 from cdckit.schemas import quoted, require_columns, require_struct, require_type, require_types
@@ -116,7 +116,8 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
         history: One row per version; the versions of an entity do not overlap, which is not checked.
             Some of them will do: `by_message(current(history), …)` is what the messages are
             responsible for now.
-        messages: The id of a message, or several ids.
+        messages: The id of a message, or several ids.  A history holds ids alone: where several sources
+            use one, this is what all their messages of that id are responsible for.
 
     Returns:
         One row per entity, field and unbroken stretch in which one value stood with one message and
@@ -177,14 +178,14 @@ def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
 
     Args:
         history: One row per version.
-        changes: One row per change: `message_id`, `source`, `arrival`.  A message with several sources
-            is said to come from the first of them in the order of their names.
+        changes: One row per change: `message_id`, `source`, `arrival`.
 
     Returns:
         One row per field and source: `field` (`deleted_indicator` is the row itself), `source` (null
-        where the changes know none), `values`, how many values, nulls that were said among them, come
-        from there, and `share`, their part in the values of the field that anybody said, above 0 and
-        at most 1.  A field that was never set has no row.  Rows have no order.
+        where the changes know none, or messages of several sources bear the id: see `with_messages`),
+        `values`, how many values, nulls that were said among them, come from there, and `share`, their
+        part in the values of the field that anybody said, above 0 and at most 1.  A field that was never
+        set has no row.  Rows have no order.
 
     Raises:
         MissingColumns, WrongColumnType: As in `blame`; or *changes* lack one of the three columns, or
@@ -232,9 +233,11 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
         message: The column of *frame* with the ids.
 
     Returns:
-        The same rows and columns, and after them `message_source` (of several, the first in the
-        order of their names) and `message_arrival_timestamp` (of several, the earliest); both null
-        where the changes know no such message, and where the id is null.
+        The same rows and columns, and after them `message_source` and `message_arrival_timestamp` (of a
+        message that arrived several times, the earliest); both null where the changes know no such
+        message, where the id is null, and where messages of several sources bear the id, so that it
+        does not say which is meant.  For sources that number their messages alike, make the ids
+        distinct before the merge: `F.concat_ws(":", "source", "message_id")`.
 
     Raises:
         MissingColumns, WrongColumnType: *frame* has no column *message*, or not as text; or *changes*
@@ -261,15 +264,20 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
     if taken:
         needed = f"a table without columns {MESSAGE_SOURCE} and {MESSAGE_ARRIVAL}: rename these first"
         raise InvalidArgument("with_messages", "frame", needed, taken)
+    # Two sources may use one id for two messages, and the id alone does not say which is meant.
+    sources = F.collect_set(F.struct("source"))
     known = changes.groupBy(F.col("message_id").alias(message)).agg(
-        F.min("source").alias(MESSAGE_SOURCE), F.min("arrival.timestamp").alias(MESSAGE_ARRIVAL)
+        F.when(F.size(sources) == 1, F.min("source")).alias(MESSAGE_SOURCE),
+        F.when(F.size(sources) == 1, F.min("arrival.timestamp")).alias(MESSAGE_ARRIVAL),
     )
     joined = frame.join(known, [message], "left")
     # A join by name puts that column first.
     return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
 
 
-def revoke(changes: DataFrame, messages: str | Iterable[str] | DataFrame) -> DataFrame:
+def revoke(
+    changes: DataFrame, messages: str | Iterable[str] | DataFrame, *, source: str | None = None
+) -> DataFrame:
     """
     The changes as if some messages had never come.
 
@@ -279,7 +287,9 @@ def revoke(changes: DataFrame, messages: str | Iterable[str] | DataFrame) -> Dat
     Args:
         changes: One row per change.
         messages: The id of a message, several ids, or a table with the column `message_id`; unknown
-            ones and none at all change nothing.
+            ones and none at all change nothing.  If that table has the column `source`, too, a row of it
+            means the message of that source alone, null being one.
+        source: The source whose messages are meant; without it, those of every source with such an id.
 
     Returns:
         The other rows, with the same columns.  A change without a message id stays: it is for the
@@ -287,8 +297,8 @@ def revoke(changes: DataFrame, messages: str | Iterable[str] | DataFrame) -> Dat
 
     Raises:
         MissingColumns, WrongColumnType: *changes*, or the table of *messages*, have no `message_id`, or
-            not as text.
-        InvalidArgument: *messages* are not texts.
+            not as text; or *changes* have no `source` though it is asked for.
+        InvalidArgument: *messages* are not texts, or *source* is not one.
 
     Cost: one filter; for a table, a join with it.
 
@@ -303,15 +313,29 @@ def revoke(changes: DataFrame, messages: str | Iterable[str] | DataFrame) -> Dat
     +------+------+------------------+--------------+
     <BLANKLINE>
     """
-    identified = T.StructType([CHANGE_SCHEMA["message_id"]])
-    require_types(changes, identified, function="revoke")
+    if not (source is None or isinstance(source, str)):
+        raise InvalidArgument("revoke", "source", "the name of a source, or None", source)
+    by_source = isinstance(messages, DataFrame) and "source" in messages.columns
+    names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
+    require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    of_source = F.lit(True) if source is None else F.col("source").eqNullSafe(source)
     if isinstance(messages, DataFrame):
-        require_types(messages, identified, function="revoke")
-        kept = changes.join(messages.select("message_id"), ["message_id"], "left_anti")
-        return kept.select(*(quoted(name) for name in changes.columns))
+        return _without_messages(changes, messages, of_source, by_source=by_source)
     listed = _message_ids(messages, function="revoke")
-    message = F.col("message_id")
-    return changes.where(message.isNull() | ~message.isin(listed)) if listed else changes
+    meant = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
+    return changes.where(~meant) if listed else changes
+
+
+def _without_messages(
+    changes: DataFrame, messages: DataFrame, of_source: Column, *, by_source: bool
+) -> DataFrame:
+    names = ["message_id", "source"] if by_source else ["message_id"]
+    require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
+    told = changes.select(F.struct(F.col("*")).alias("row"), of_source.alias("of_source"))
+    same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
+    left = told.join(wanted, reduce(Column.__and__, same, F.col("of_source")), "left_anti")
+    return left.select("row.*")
 
 
 def _message_ids(messages: str | Iterable[str], *, function: str) -> list[str]:
@@ -328,7 +352,7 @@ def _fields_with_provenance(history: DataFrame, *, function: str) -> T.StructTyp
 
     Taken from `field_provenance`: what somebody added to the history beside its fields is not one.
     """
-    require_types(history, standard_columns(_GUID, VALID_FROM, VALID_TO, DELETED), function=function)
+    require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED, function=function)
     provenance = require_struct(history, FIELD_PROVENANCE, function=function)
     if _GUID not in provenance.fieldNames():
         needed = f"a struct with the entry {_GUID}"

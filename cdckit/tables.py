@@ -14,9 +14,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.arguments import EPOCH, require_fields
-from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
-from cdckit.history import DELETED, FIELD_PROVENANCE, HISTORY_SCHEMA, SOURCE_MESSAGE, VALID_FROM, VALID_TO
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
+    SOURCE_MESSAGE,
+    SYSTEM_FROM,
+    SYSTEM_TO,
+    VALID_FROM,
+    VALID_TO,
+)
 from cdckit.schemas import quoted, require_columns, require_struct, require_type
 from cdckit.values import as_text
 

@@ -52,8 +52,8 @@ def why(
         speaks of the entity at all): `step` (1, 2, … in the order in
         which they count), `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`,
         `operation`, `value` (what it said; null if it deleted), `priority`, `verdict`, `reason` (the
-        verdict in words), `by_message` and `by_priority` (the message that overruled it, null where
-        none did).  Priorities are those of the field; where the row as a whole decided (a delete that
+        verdict in words), `by_message`, `by_source` and `by_priority` (the message that overruled it, null
+        where none did).  Priorities are those of the field; where the row as a whole decided (a delete that
         was too weak, a word about what was deleted), those of the row.  The verdicts are
 
         - WON: it is the value that stands; at most one row, and none where the field was never set;
@@ -65,7 +65,7 @@ def why(
         - DELETED: the entity was deleted, and it had not the priority to change that;
         - NOTHING_THERE: a delete of an entity that was not there;
         - NEVER_SET: it deleted the entity, but there was no value to take;
-        - REPEATED: the same message and record once more;
+        - REPEATED: the same message of the same source, and record of it, once more;
         - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
         - ARRIVED_LATER: it arrived after *known_at*.
 
@@ -103,7 +103,7 @@ def why(
         microseconds(at, "at", function="why"),
         None if known_at is None else microseconds(known_at, "known_at", function="why"),
     )
-    more = {"arrival_timestamp": F.col("arrival.timestamp"), "source": F.col("source")}
+    more = {"arrival_timestamp": F.col("arrival.timestamp")}
     mine = changes.where(_of_key(changes, key, keys, data))
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
@@ -136,5 +136,6 @@ def _verdict_schema(value: T.DataType) -> T.StructType:
         .add("verdict", T.StringType())
         .add("reason", T.StringType())
         .add("by_message", T.StringType())
+        .add("by_source", T.StringType())
         .add("by_priority", T.IntegerType())
     )

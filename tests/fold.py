@@ -60,14 +60,16 @@ def place(change: Row) -> tuple[Any, ...]:
         arrival["offset"],
         arrival["record_number"],
         change["message_id"],
+        # No source sorts before every source.
+        (change["source"] is not None, change["source"]),
     )
 
 
 def without_redeliveries(changes: Sequence[Row]) -> list[Row]:
-    """Of one entity's rows with the same message and record number, the one that stands first."""
-    kept: dict[tuple[str, int], Row] = {}
+    """Of one entity's rows with the same source, message and record number, the one that stands first."""
+    kept: dict[tuple[str | None, str, int], Row] = {}
     for change in changes:
-        record = (change["message_id"], change["arrival"]["record_number"])
+        record = (change["source"], change["message_id"], change["arrival"]["record_number"])
         if record not in kept or place(change) < place(kept[record]):
             kept[record] = change
     return list(kept.values())

@@ -209,6 +209,7 @@ INSTANTS = (
 )
 ARRIVAL_TIMES = (_moment("2024-07-01T00:00:00"), _moment("2024-07-01T00:00:01"))
 PRIORITIES = (0, -1, 2)
+SOURCES = ("one", "two", None)
 EXTREME_PRIORITIES = (0, -(2**31), 2**31 - 1)
 
 
@@ -228,12 +229,16 @@ def draw_history(
 
     *pick* chooses one of several options, so that a seeded generator and hypothesis can both drive it.
     A change may be a new message, another record of an earlier one, an earlier one that says the same
-    again in another record (the only way to undo something, provenance included), or a redelivery.
+    again in another record (the only way to undo something, provenance included), a redelivery, or the
+    namesake of an earlier one: a message of another source with the same id.
     """
     changes: list[Row] = []
     for position in range(exactly or pick(range(1, longest + 1))):
         kind = pick(
-            ("new", "new", "new", "new", "new", "record", "echo", "redelivery", "redelivery elsewhen")
+            (
+                *("new", "new", "new", "new", "new", "record", "echo"),
+                *("redelivery", "redelivery elsewhen", "namesake", "namesake in its place"),
+            )
         )
         if kind == "echo" and changes:
             change = dict(pick(changes))
@@ -249,6 +254,7 @@ def draw_history(
                 change["sequence"] = pick(("", "1", "2"))
             changes.append(change)
             continue
+        namesake = pick(changes) if kind.startswith("namesake") and changes else None
         another_record = kind == "record" and changes
         message = pick(changes)["message_id"] if another_record else f"h{number}m{position}"
         key = {"h": number, "k": pick(("x", "x", "y"))}
@@ -260,12 +266,19 @@ def draw_history(
             # Messages begin with record 0, so that arrivals tie and only the message id tells them apart.
             "arrival": draw_arrival(pick, record_number=position if another_record else 0),
             "message_id": message,
-            "source": pick(("one", "two")),
+            "source": pick(SOURCES),
             "priority": pick(priorities),
             "field_priorities": draw_field_priorities(pick, fields, priorities),
             "data": data,
             "carried": {name: (name in key and keys_carried) or pick((True, True, False)) for name in fields},
         }
+        if namesake is not None:
+            change["message_id"] = namesake["message_id"]
+            change["source"] = pick([each for each in SOURCES if each != namesake["source"]])
+            change["arrival"] = draw_arrival(pick, namesake["arrival"]["record_number"])
+            if kind == "namesake in its place":
+                same = ("arrival", "effective_timestamp", "sequence")
+                change.update((name, namesake[name]) for name in same)
         if guids:
             change["guid"] = f"h{number}-{pick(('one', 'one', 'two'))}"
         changes.append(change)
@@ -363,7 +376,7 @@ def _change(row: Row, place: int, document: Row) -> Row:
             "record_number": row.get("record", 0),
         },
         "message_id": row["message"],
-        "source": "",
+        "source": row.get("source", ""),
         "priority": row.get("priority", 0),
         "field_priorities": priorities and {name: priorities.get(name) for name in document["fields"]},
         "data": {name: sent.get(name, unsent.get(name)) for name in document["fields"]},

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from fold import fold, identity
+from fold import fold, guid_of, identity
 from histories import (
     EXTREME_PRIORITIES,
     INSTANTS,
@@ -36,7 +38,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit.arrow_types import arrow_schema
 from cdckit.identifiers import NAMESPACE
+from cdckit.kernel.entities import ROWS_AT_ONCE
+from cdckit.kernel.layout import Layout
+from cdckit.kernel.versions import versions
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]
@@ -140,6 +146,28 @@ def test_one_message_may_speak_of_two_entities_in_one_record(spark: SparkSession
     changes = [one_change(data={"k": k, "a": 1}) for k in ("x", "y", "x")]
     history = to_rows(merge(to_dataframe(spark, changes, ONE_FIELD), entity="thing", keys=["k"]))
     assert sorted(row["k"] for row in history) == ["x", "y"]
+
+
+def test_sources_number_their_messages_independently(spark: SparkSession) -> None:
+    """One id and record number of two sources, and of one that nobody names, are three changes, not one."""
+    day = one_change()["effective_timestamp"]
+    changes = [
+        one_change(source=source, data={"k": "x", "a": a}, effective_timestamp=day + timedelta(hours=a))
+        for a, source in enumerate(["shop", "depot", None, "depot"])
+    ]
+    history = to_rows(merge(to_dataframe(spark, changes, ONE_FIELD), entity="thing", keys=["k"]))
+    # The last one is the depot's first one, delivered again.
+    assert sorted(row["a"] for row in history) == [0, 1, 2]
+
+
+def test_where_all_else_is_equal_the_names_of_the_sources_decide(spark: SparkSession) -> None:
+    """Every run gives the same: the last name counts, and no name stands before every name."""
+    changes = [
+        one_change(source=source, data={"k": "x", "a": a}) for a, source in enumerate(["b", None, "a"])
+    ]
+    for some in (changes, changes[::-1]):
+        history = to_rows(merge(to_dataframe(spark, some, ONE_FIELD), entity="thing", keys=["k"]))
+        assert [row["a"] for row in history] == [0]
 
 
 def test_the_guid_is_the_version_5_uuid_of_the_entity_and_its_key(spark: SparkSession) -> None:
@@ -412,6 +440,32 @@ def test_a_key_may_span_arrow_batches(
     assert merged(to_dataframe(spark, told, FIELDS)) == expected
 
 
+def test_the_versions_of_a_hot_key_are_handed_on_in_bounded_batches() -> None:
+    """Without Spark: its worker sends a batch as soon as it is made."""
+    rows, fields = 40_000, {"k": "string", "a": "int"}
+    second = np.arange(rows, dtype=np.int64) * 1_000_000
+    columns = {
+        "effective_timestamp": pa.array(second).cast(pa.timestamp("us", "UTC")),
+        "message_id": pa.array([f"m{place}" for place in range(rows)]),
+        "source": pa.array(["one"] * rows),
+        "operation": pa.array(np.zeros(rows, np.int8)),
+        "priority": pa.array(np.zeros(rows, np.int32)),
+        "record_number": pa.array(np.zeros(rows, np.int32)),
+        "value_0": pa.array(["x"] * rows),
+        "value_1": pa.array(np.arange(rows, dtype=np.int32)),
+        "carried_0": pa.array(np.full(rows, 3)),
+    }
+    layout = Layout(("k", "a"), (0,), frozenset(), by_guid=False, entity="thing")
+    batch = pa.RecordBatch.from_pydict(columns)
+    made = list(versions([batch], layout, arrow_schema(history_schema(fields))))
+    assert sum(each.num_rows for each in made) == rows
+    assert max(each.num_rows for each in made) <= ROWS_AT_ONCE
+    told = pa.Table.from_batches(made).to_pydict()
+    assert told["a"] == list(range(rows))
+    assert told["valid_to_timestamp"] == [*told["valid_from_timestamp"][1:], None]
+    assert set(told["guid"]) == {guid_of("thing", {"k": "x"})}
+
+
 @pytest.mark.usefixtures("configured")
 def test_keys_of_all_sizes_stay_whole_in_a_partition_of_many_rows(spark: SparkSession) -> None:
     """Among thousands of small entities, one in the middle has more changes than all others together."""
@@ -479,7 +533,8 @@ def test_calling_merge_runs_no_job(spark: SparkSession) -> None:
 # What a caller can do wrong ------------------------------------------------------------------------------
 
 REQUIRED = [
-    "operation", "effective_timestamp", "sequence", "arrival", "message_id", "priority", "data", "carried",
+    "operation", "effective_timestamp", "sequence", "arrival", "message_id", "source", "priority", "data",
+    "carried",
 ]  # fmt: skip
 
 

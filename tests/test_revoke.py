@@ -66,6 +66,23 @@ def test_the_messages_may_be_a_table(spark: SparkSession, changes: DataFrame) ->
     assert revoke(changes, messages).schema == changes.schema
 
 
+def test_a_source_is_meant_alone(spark: SparkSession) -> None:
+    """Two sources, and one that nobody names, number their messages alike."""
+    told = [
+        {**change(message, hour, hour), "source": source}
+        for hour, (message, source) in enumerate(
+            [("1", "a"), ("1", "b"), ("1", None), ("2", "a"), ("2", "b"), (None, "a")]
+        )
+    ]
+    changes = rows_to_dataframe(spark, told, change_schema(FIELDS, field_priorities=False))
+    table = spark.createDataFrame([("1", "b"), ("1", None), ("2", "c")], "message_id string, source string")
+    assert left(revoke(changes, "1")) == [3, 4, 5]
+    assert left(revoke(changes, "1", source="a")) == [1, 2, 3, 4, 5]
+    assert left(revoke(changes, table)) == [0, 3, 4, 5]
+    assert left(revoke(changes, table, source="b")) == [0, 2, 3, 4, 5]
+    assert left(revoke(changes, table.select("message_id"), source="a")) == [1, 2, 4, 5]
+
+
 @pytest.mark.parametrize("nothing", [[], "m9", ["m9", ""]], ids=str)
 def test_no_messages_and_unknown_ones_change_nothing(changes: DataFrame, nothing: Any) -> None:
     assert left(revoke(changes, nothing)) == [1, 2, 3, 4]
@@ -103,6 +120,11 @@ def test_tables_need_the_column_message_id_as_text(spark: SparkSession, changes:
         revoke(changes, spark.range(1).toDF("message_id"))
     with pytest.raises(MissingColumns, match=r"revoke\(\) needs the columns message_id;"):
         revoke(changes.drop("message_id"), "m1")
+    with pytest.raises(MissingColumns, match=r"revoke\(\) needs the columns source;"):
+        revoke(changes.drop("source"), "m1", source="shop")
+    wrong: Any = 7
+    with pytest.raises(InvalidArgument, match=r"revoke\(\) needs source to be the name of a source"):
+        revoke(changes, "m1", source=wrong)
 
 
 LAW_FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}

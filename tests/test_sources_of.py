@@ -62,16 +62,23 @@ def test_values_are_counted_by_field_and_source(spark: SparkSession, history: Da
     }
 
 
-def test_a_message_counts_once_whatever_the_number_of_its_changes_and_sources(
+def test_a_message_counts_once_whatever_the_number_of_its_changes(
     spark: SparkSession, history: DataFrame
 ) -> None:
-    """m2 has four changes of two sources, one of them unnamed: it counts as the depot's."""
-    told_by_m2: list[tuple[str | None, str | None]] = [
-        ("m2", "shop"), ("m2", "depot"), ("m2", "shop"), ("m2", None),
-    ]  # fmt: skip
+    told_by_m2: list[tuple[str | None, str | None]] = [("m2", "depot")] * 4
     changes = changes_of(spark, ("m1", "shop"), *told_by_m2, ("m3", "shop"))
     assert answer(sources_of(history, changes))["name", "depot"] == (2, 2 / 3)
     assert answer(sources_of(history, changes))["name", "shop"] == (1, 1 / 3)
+
+
+def test_an_id_that_two_sources_use_is_counted_for_neither(spark: SparkSession, history: DataFrame) -> None:
+    changes = changes_of(spark, ("m1", "shop"), ("m2", "shop"), ("m2", "depot"), ("m3", "shop"))
+    assert answer(sources_of(history, changes)) == {
+        ("deleted_indicator", "shop"): (3, 0.75),
+        ("deleted_indicator", None): (1, 0.25),
+        ("name", "shop"): (1, 1 / 3),
+        ("name", None): (2, 2 / 3),
+    }
 
 
 def test_what_the_changes_do_not_know_has_no_source_but_counts(
@@ -109,10 +116,10 @@ def test_it_is_what_the_fold_says(spark: SparkSession, now: bool) -> None:
     changes = random_changes(51, 300, FIELDS)
     versions = fold(changes, entity="thing", keys=["h", "k"], fields=list(FIELDS))
     chosen = [row for row in versions if not now or alive_now(row)]
-    source: dict[str, str] = {}
+    sources: dict[str, set[str | None]] = {}
     for change in changes:
-        message = change["message_id"]
-        source[message] = min(change["source"], source.get(message, change["source"]))
+        sources.setdefault(change["message_id"], set()).add(change["source"])
+    source = {message: min(some) if len(some) == 1 else None for message, some in sources.items()}
     said = [one for row in chosen for one in told(row, FIELDS).values() if one["message"]]
     expected = Counter((one["field"], source[one["message"]]) for one in said)
     of_field = Counter(one["field"] for one in said)

@@ -184,6 +184,17 @@ def test_a_repeat_is_no_second_word(spark: SparkSession) -> None:
     ]
 
 
+def test_the_same_id_of_another_source_is_another_message(spark: SparkSession) -> None:
+    changes = [change(1, "m1", 10), {**change(2, "m1", 20), "source": "two"}, change(3, "m1", 10)]
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + 9 * HOUR)
+    columns = ["message_id", "source", "verdict", "by_message", "by_source"]
+    assert [tuple(row) for row in table.select(columns).collect()] == [
+        ("m1", "one", "SUPERSEDED", "m1", "two"),
+        ("m1", "two", "WON", None, None),
+        ("m1", "one", "REPEATED", None, None),
+    ]
+
+
 def test_what_is_true_later_is_not_yet_effective(spark: SparkSession) -> None:
     changes = [change(1, "m1", 10), change(2, "m2", 20), change(3, "m3", 30)]
     assert asked(spark, changes, at=2) == [

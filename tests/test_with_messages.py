@@ -23,16 +23,22 @@ def at(hour: int) -> datetime:
 
 @pytest.fixture(scope="module")
 def changes(spark: SparkSession) -> DataFrame:
-    """m1 arrived three times, from two sources; of m2 nobody knows the source, and one has no id."""
-    told = [("m1", "shop", at(11)), ("m1", "depot", at(12)), ("m1", None, at(10)), ("m2", None, at(9))]
+    """m1 arrived three times; of m2 nobody knows the source, m3 is the id of two messages; one has none."""
+    told = [
+        *(("m1", "depot", at(11)), ("m1", "depot", at(12)), ("m1", "depot", at(10)), ("m2", None, at(9))),
+        *(("m3", "shop", at(8)), ("m3", "depot", at(7)), ("m4", "shop", at(6)), ("m4", None, at(5))),
+    ]
     return spark.createDataFrame(
         [(m, source, (time, "t", 0, 0, 0)) for m, source, time in [*told, (None, "ghost", at(1))]], CHANGES
     )
 
 
-def test_every_row_stays_one_row(spark: SparkSession, changes: DataFrame) -> None:
+def test_every_row_stays_one_row_and_an_id_of_two_sources_tells_none(
+    spark: SparkSession, changes: DataFrame
+) -> None:
     frame = spark.createDataFrame(
-        [(1, "m1"), (2, "m1"), (3, "m2"), (4, "m9"), (5, None)], "number int, source_message string"
+        [(1, "m1"), (2, "m1"), (3, "m2"), (4, "m9"), (5, None), (6, "m3"), (7, "m4")],
+        "number int, source_message string",
     )
     assert [tuple(row) for row in with_messages(frame, changes).orderBy("number").collect()] == [
         (1, "m1", "depot", at(10).replace(tzinfo=None)),
@@ -40,6 +46,8 @@ def test_every_row_stays_one_row(spark: SparkSession, changes: DataFrame) -> Non
         (3, "m2", None, at(9).replace(tzinfo=None)),
         (4, "m9", None, None),
         (5, None, None, None),
+        (6, "m3", None, None),
+        (7, "m4", None, None),
     ]
 
 
@@ -54,8 +62,8 @@ def test_the_column_may_have_any_name_and_place(spark: SparkSession, changes: Da
 
 def test_a_table_that_was_made_from_the_changes_can_be_joined_with_them(changes: DataFrame) -> None:
     frame = changes.select("message_id", "source")
-    found = with_messages(frame, changes, message="message_id").where("source = 'shop'").collect()
-    assert [row["message_source"] for row in found] == ["depot"]
+    found = with_messages(frame, changes, message="message_id").where("source = 'depot'").collect()
+    assert [row["message_source"] for row in found] == ["depot", "depot", "depot", None]
 
 
 def test_columns_that_are_there_already_are_not_replaced(changes: DataFrame) -> None:

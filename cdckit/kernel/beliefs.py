@@ -16,10 +16,10 @@ import pyarrow as pa
 from cdckit.kernel.arrays import ints
 from cdckit.kernel.changes import Changes
 from cdckit.kernel.counting import counting
-from cdckit.kernel.entities import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, whole_entities
+from cdckit.kernel.entities import first_of_entity, whole_entities
 from cdckit.kernel.layout import ARRIVED, Layout
 from cdckit.kernel.states import States, states
-from cdckit.kernel.written import following, written
+from cdckit.kernel.written import following, portions, written
 from cdckit.running import NOWHERE, Bools, Ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18
@@ -43,18 +43,17 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
         rows = _nothing(layout)
         for some in _together(epochs, row_bytes):
             rows = _folded(_concatenated(rows, _believed(changes, epochs, some)))
-        at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
-        for start in range(0, len(rows.since), at_once):
-            yield _written(changes, _some(rows, slice(start, start + at_once)), schema)
+        for some_rows in portions(changes, len(rows.since)):
+            yield _written(changes, _some(rows, some_rows), schema)
 
 
 def _repeated_later(changes: Changes, entity: Ints) -> Bools:
     """Repeats that stand after, and came no sooner than, another one of the same: they never count."""
     repeated = np.zeros(len(changes), dtype=bool)
     arrived = ints(changes.table.column(ARRIVED))
-    order = np.lexsort((changes.record, changes.message, entity))
-    same = [column[order[1:]] == column[order[:-1]] for column in (entity, changes.message, changes.record)]
-    repeated[order[1:]] = np.logical_and.reduce([*same, arrived[order[1:]] >= arrived[order[:-1]]])
+    order = changes.by_record(entity)
+    same = changes.same_record(entity, order[1:], order[:-1])
+    repeated[order[1:]] = same & (arrived[order[1:]] >= arrived[order[:-1]])
     return repeated
 
 
@@ -151,7 +150,7 @@ def _rows(begun: States, epochs: _Epochs) -> _Rows:
     begun = begun._replace(ends=epochs.moment[begun.ends], entity=epochs.first[epoch])
     after = np.where(ended, epochs.moment[after], NOWHERE)
     open_ = _Rows(begun, np.full(len(after), NOWHERE), since, closed)
-    shut = _Rows(_at(begun, ended), after[ended], closed[ended], until[ended])
+    shut = _Rows(begun.at(ended), after[ended], closed[ended], until[ended])
     return _concatenated(_some(open_, since < closed), _some(shut, shut.since < shut.until))
 
 
@@ -191,20 +190,8 @@ def _mapped(begun: States, position: Ints) -> States:
     return States(begun.entity - 1, ends, begun.dead, row, standing, begun.key_priorities, said_by)
 
 
-def _at(begun: States, which: Ints | Bools | slice) -> States:
-    return States(
-        begun.entity[which],
-        begun.ends[which],
-        begun.dead[which],
-        begun.row[which],
-        [stands[which] for stands in begun.standing],
-        [priority[which] for priority in begun.key_priorities],
-        begun.said_by[which],
-    )
-
-
 def _some(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
-    return _Rows(_at(rows.states, which), rows.after[which], rows.since[which], rows.until[which])
+    return _Rows(rows.states.at(which), rows.after[which], rows.since[which], rows.until[which])
 
 
 def _concatenated(one: _Rows, other: _Rows) -> _Rows:

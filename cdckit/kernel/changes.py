@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.changes import ABSENT
 from cdckit.errors import CdcError
-from cdckit.kernel.arrays import bools, ints
+from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.layout import (
     ARRIVED,
     GUID,
@@ -20,7 +22,7 @@ from cdckit.kernel.layout import (
     priority_column,
     value_column,
 )
-from cdckit.running import Bools, Ints
+from cdckit.running import NOWHERE, Bools, Ints
 
 _NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record_number")
 
@@ -42,23 +44,20 @@ class InvalidChanges(CdcError, ValueError):
 class Changes:
     """Changes as Arrow columns, sorted by entity and then by the order of changes."""
 
-    def __init__(
-        self, table: pa.RecordBatch, layout: Layout, message: Ints | None = None, *, distinct: bool = False
-    ) -> None:
+    def __init__(self, table: pa.RecordBatch, layout: Layout, said: Said | None = None) -> None:
         self.table, self.layout = table, layout
         operation = ints(table.column("operation"))
         self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
         self.priority = ints(table.column("priority"))
-        self.record = ints(table.column("record_number"))
-        self.message = _numbered(table.column("message_id")) if message is None else message
-        """The messages as numbers: equal numbers, equal messages."""
-        self.distinct = (
-            distinct if message is not None else bool(self.message.max(initial=-1) + 1 == len(self))
-        )
-        """No message made two changes of one entity."""
+        self._said = Said.of(table) if said is None else said
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
         ]
+
+    @property
+    def message(self) -> Ints:
+        """The ids of the messages as numbers: equal numbers, equal ids.  Of two sources they may be one."""
+        return self._said.message
 
     @classmethod
     def of(cls, table: pa.RecordBatch, layout: Layout) -> Changes:
@@ -77,12 +76,11 @@ class Changes:
 
     def take(self, at: Ints) -> Changes:
         """The changes at these positions; one may be there for several entities, but once for each."""
-        return Changes(self.table.take(pa.array(at)), self.layout, self.message[at], distinct=self.distinct)
+        return Changes(self.table.take(pa.array(at)), self.layout, self._said.at(at))
 
     def where(self, keep: Bools) -> Changes:
         """Some of the changes, in their order."""
-        table = self.table.filter(pa.array(keep))
-        return Changes(table, self.layout, self.message[keep], distinct=self.distinct)
+        return Changes(self.table.filter(pa.array(keep)), self.layout, self._said.at(keep))
 
     def carries(self, index: int) -> Bools:
         """Whether each change carried the field at *index*."""
@@ -93,37 +91,82 @@ class Changes:
         """The priority with which each change speaks of a field: its own, but the entity's on a delete."""
         if index not in self.layout.field_priorities:
             return self.priority
-        own = self.table.column(priority_column(index))
-        return np.where(self.is_delete | bools(own.is_null()), self.priority, ints(pc.fill_null(own, 0)))
+        return self._field_priority(self.table.column(priority_column(index)), self.is_delete, self.priority)
 
-    def values(self, index: int) -> pa.Array:
-        """The field's value as each change leaves it: null where it deletes."""
-        values = self.table.column(value_column(index))
-        if index in self.layout.keys or not self.is_delete.any():
-            return values
-        return pc.if_else(pa.array(self.is_delete), pa.scalar(None, values.type), values)
+    def field_priority_at(self, index: int, at: Ints) -> Ints:
+        """That of the changes at these positions; anything where there is none."""
+        if index not in self.layout.field_priorities:
+            return self.priority[at]
+        own = self.table.column(priority_column(index)).take(positions(at))
+        return self._field_priority(own, self.is_delete[at], self.priority[at])
+
+    @staticmethod
+    def _field_priority(own: pa.Array, is_delete: Bools, priority: Ints) -> Ints:
+        return np.where(is_delete | bools(own.is_null()), priority, ints(pc.fill_null(own, 0)))
+
+    def values_at(self, index: int, at: Ints) -> pa.Array:
+        """The field's value as the changes at these positions leave it: null after a delete or nowhere."""
+        if index not in self.layout.keys:
+            at = np.where(self.is_delete[at], NOWHERE, at)
+        return self.table.column(value_column(index)).take(positions(at))
 
     def instants(self) -> Ints:
         """When each change is true, in microseconds."""
         return ints(self.table.column("effective_timestamp"))
 
     def repeated(self, entity: Ints) -> Bools:
-        """The same (message, record number) twice is one change of an entity: all but the first."""
+        """The same (source, message, record number) twice is one change of an entity: all but the first."""
         again = np.zeros(len(self), dtype=bool)
-        if not self.distinct:
-            order = np.lexsort((self.record, self.message, entity))
-            sorted_ = [column[order] for column in (entity, self.message, self.record)]
-            again[order[1:]] = np.logical_and.reduce([column[1:] == column[:-1] for column in sorted_])
+        if not self._said.distinct:
+            order = self.by_record(entity)
+            again[order[1:]] = self.same_record(entity, order[1:], order[:-1])
         return again
 
+    def same_record(self, entity: Ints, one: Ints, other: Ints) -> Bools:
+        """Pair by pair, whether the changes at *one* and at *other* are the same word about one entity."""
+        columns = (entity, *self._said.identity)
+        same: Bools = np.logical_and.reduce([column[one] == column[other] for column in columns])
+        return same
+
+    def by_record(self, entity: Ints) -> Ints:
+        """The positions, sorted by entity and by which word they are about it."""
+        order: Ints = np.lexsort((*self._said.identity, entity))
+        return order
+
     def share_messages(self, entity: Ints) -> bool:
-        """Whether a message made several changes of one entity."""
-        if self.distinct:
+        """Whether messages of one id made several changes of one entity."""
+        if self._said.distinct:
             return False
         pairs = np.sort((entity << 32) + self.message)
         return bool((pairs[1:] == pairs[:-1]).any())
 
 
-def _numbered(messages: pa.Array) -> Ints:
-    """Each message's place among the distinct ones, in the order in which they first appear."""
-    return ints(messages.dictionary_encode().indices)
+class Said(NamedTuple):
+    """Which word each change is: of which source, in which of its messages, as which record of it."""
+
+    message: Ints
+    source: Ints
+    record: Ints
+    distinct: bool
+    """No entity has two changes of one message id."""
+
+    @property
+    def identity(self) -> tuple[Ints, ...]:
+        """What two deliveries of one word have in common."""
+        return (self.record, self.message, self.source)
+
+    @classmethod
+    def of(cls, table: pa.RecordBatch) -> Said:
+        """That of every row of *table*."""
+        message = _numbered(table.column("message_id"))
+        distinct = bool(message.max(initial=-1) + 1 == len(message))
+        return cls(message, _numbered(table.column("source")), ints(table.column("record_number")), distinct)
+
+    def at(self, which: Ints | Bools) -> Said:
+        """That of some of the changes."""
+        return Said(self.message[which], self.source[which], self.record[which], self.distinct)
+
+
+def _numbered(texts: pa.Array) -> Ints:
+    """Each text's place among the distinct ones, in the order in which they first appear; null is one."""
+    return ints(texts.dictionary_encode("encode").indices)

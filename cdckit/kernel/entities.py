@@ -27,12 +27,13 @@ def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -
         if pieces and (rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE):
             cut = _last_start(pieces[-1], batch, identity)
             if cut is not None:
-                yield _joined([*pieces, batch.slice(0, cut)])
-                batch, pieces, rows, size = batch.slice(cut), [], 0, 0
+                pieces.append(batch.slice(0, cut))
+                yield _taken(pieces)
+                batch, rows, size = batch.slice(cut), 0, 0
         pieces.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
     if pieces:
-        yield _joined(pieces)
+        yield _taken(pieces)
 
 
 def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
@@ -57,6 +58,13 @@ def _last_start(before: pa.RecordBatch, batch: pa.RecordBatch, identity: Sequenc
     both = _joined([before.slice(before.num_rows - 1), batch]).select(list(identity))
     starts = np.flatnonzero(first_of_entity(both, identity)[1:])
     return int(starts[-1]) if len(starts) else None
+
+
+def _taken(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The pieces as one, and the list empty: a large entity is not held twice while it is merged."""
+    joined = _joined(pieces)
+    pieces.clear()
+    return joined
 
 
 def _joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

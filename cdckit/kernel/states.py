@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from cdckit.kernel.arrays import same_values
 from cdckit.kernel.changes import Changes
@@ -22,6 +21,8 @@ from cdckit.running import (
     row_before,
     segments,
 )
+
+_Part = TypeVar("_Part", Ints, Bools)
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,8 @@ def _where_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bo
     if changes.layout.tells_apart(index):
         return asked
     at = np.flatnonzero(asked)
-    values = changes.values(index)
     equal = np.zeros_like(asked)
-    equal[at] = same_values(values.take(pa.array(at)), values.take(pa.array(before[at])))
+    equal[at] = same_values(changes.values_at(index, at), changes.values_at(index, before[at]))
     return equal
 
 
@@ -120,38 +120,42 @@ class States(NamedTuple):
     said_by: Ints
     """The last change at or before the end that changed the state."""
 
+    def at(self, which: Ints | Bools | slice) -> States:
+        """Some of the states."""
+        return States(
+            self.entity[which],
+            self.ends[which],
+            self.dead[which],
+            self.row[which],
+            [stands[which] for stands in self.standing],
+            [priority[which] for priority in self.key_priorities],
+            self.said_by[which],
+        )
+
 
 def states(changes: Changes, entity: Ints) -> States:
     """Step 7: the last state of each instant, where it differs from the version before."""
     did = steps(changes, entity)
-    of = did.of
-    fields = range(len(changes.layout.fields))
-    priorities = [changes.field_priority(index) for index in fields]
+    of, ends = did.of, _last_of_instants(changes, did.of)
+    shared = changes.share_messages(entity)
+    differences = _Differences(of.first, ends)
+    dead = differences.note(did.dead, np.not_equal)
+    row = differences.note(did.row, _Differ(changes, shared, changes.priority))
     standing, key_priorities = [], []
-    for index in fields:
-        told = field(changes, did, index, priorities[index])
-        standing.append(told.standing)
+    # Field by field: what is kept of each is one number an instant, however much it takes to find it.
+    for index in range(len(changes.layout.fields)):
+        priority = changes.field_priority(index)
+        told = field(changes, did, index, priority)
         if index in changes.layout.keys:
-            ruled = told.ruling != NOWHERE
-            key_priorities.append(np.where(ruled, priorities[index][told.ruling], 0))
-    messages_shared = changes.share_messages(entity)
-    compare = _Comparison(changes, did, standing, priorities, key_priorities, messages_shared)
-    changed = of.first.copy()
-    changed[1:] |= compare.differ(np.arange(1, len(changed)), np.arange(len(changed) - 1))
-    ends = _last_of_instants(changes, of)
-    new = np.ones(len(ends), dtype=bool)
-    new[1:] = (entity[ends[1:]] != entity[ends[:-1]]) | compare.differ(ends[1:], ends[:-1])
-    ends = ends[new]
-    said_by = last_where(changed, of)[ends]
-    return States(
-        entity[ends],
-        ends,
-        did.dead[ends],
-        did.row[ends],
-        [stands[ends] for stands in standing],
-        [priority[ends] for priority in key_priorities],
-        said_by,
-    )
+            differ = _Differ(changes, shared, None, index)
+            ruled = np.where(told.ruling == NOWHERE, 0, priority[told.ruling])
+            key_priorities.append(differences.note(ruled, np.not_equal))
+        else:
+            differ = _Differ(changes, shared, priority, index)
+        standing.append(differences.note(told.standing, differ))
+    said_by = last_where(differences.rows, of)[ends]
+    begun = States(entity[ends], ends, dead, row, standing, key_priorities, said_by)
+    return begun if differences.instants.all() else begun.at(differences.instants)
 
 
 def _last_of_instants(changes: Changes, of: Segments) -> Ints:
@@ -161,44 +165,48 @@ def _last_of_instants(changes: Changes, of: Segments) -> Ints:
     return np.flatnonzero(last)
 
 
-class _Comparison(NamedTuple):
+class _Differences:
+    """Where the state differs from the one before: of one change to the next, of one instant to the next."""
+
+    def __init__(self, first: Bools, ends: Ints) -> None:
+        self.ends, self.rows, self.instants = ends, first.copy(), np.zeros(len(ends), dtype=bool)
+        # An entity's first instant ends where no earlier one of it does.
+        number = np.cumsum(first)[ends]
+        self.instants[:1] = True
+        self.instants[1:] = number[1:] != number[:-1]
+
+    def note(self, part: _Part, differ: Callable[[_Part, _Part], Bools]) -> _Part:
+        """Compare one part of the state, which is given for each change; returned is that of each instant."""
+        at_ends = part[self.ends]
+        self.rows[1:] |= differ(part[1:], part[:-1])
+        self.instants[1:] |= differ(at_ends[1:], at_ends[:-1])
+        return at_ends
+
+
+@dataclass(frozen=True)
+class _Differ:
+    """Whether the states (of the row, of a field) that two changes made differ."""
+
     changes: Changes
-    steps: Steps
-    standing: Sequence[Ints]
-    priorities: Sequence[Ints]
-    key_priorities: Sequence[Ints]
     messages_shared: bool
+    priority: Ints | None
+    """With which each change speaks; None for a key field, whose priority is compared for itself."""
+    index: int | None = None
+    """Of the field; None for the row."""
 
-    def differ(self, now: Ints, then: Ints) -> Bools:
-        """Whether the states after the changes at *now* and at *then*, of one entity, differ."""
-        new: Bools = self.steps.dead[now] != self.steps.dead[then]
-        new |= self._one_differs(self.steps.row[now], self.steps.row[then], self.changes.priority)
-        for index, stands in enumerate(self.standing):
-            # The priority of a key field is compared for itself: it may be another change's.
-            own = None if index in self.changes.layout.keys else self.priorities[index]
-            new |= self._one_differs(stands[now], stands[then], own, index)
-        for priority in self.key_priorities:
-            new |= priority[now] != priority[then]
-        return new
-
-    def _one_differs(self, left: Ints, right: Ints, priority: Ints | None, index: int | None = None) -> Bools:
-        """Whether the states (of the row, of a field) that the changes at *left* and *right* made differ."""
+    def __call__(self, left: Ints, right: Ints) -> Bools:
         differs: Bools = left != right
         if not self.messages_shared:
             return differs
         # One message can say the same twice, in two of its records: two positions, one state.
-        message = self.changes.message
+        message, priority = self.changes.message, self.priority
         pairs = differs & (left != NOWHERE) & (right != NOWHERE)
         pairs &= message[left] == message[right]
         if priority is not None:
             pairs &= priority[left] == priority[right]
         alike = np.flatnonzero(pairs)
-        if not len(alike):
-            return differs
-        a, b = left[alike], right[alike]
-        same = np.ones(len(alike), dtype=bool)
-        if index is not None:
-            values = self.changes.values(index)
-            same = same_values(values.take(pa.array(a)), values.take(pa.array(b)))
-        differs[alike] = ~same
+        if len(alike) and self.index is not None:
+            a, b = (self.changes.values_at(self.index, side[alike]) for side in (left, right))
+            alike = alike[same_values(a, b)]
+        differs[alike] = False
         return differs

@@ -101,8 +101,9 @@ def verdicts(
     if first_of_entity(changes.table, layout.identity).sum() != 1:
         raise NotOneEntity()
     ruling = _ruled(changes, question)
-    speaks, values, own = _words(changes, question.field)
-    at = pa.array(np.flatnonzero(speaks))
+    speaks, own = _words(changes, question.field)
+    spoken = np.flatnonzero(speaks)
+    at = pa.array(spoken)
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
@@ -113,22 +114,28 @@ def verdicts(
         "message_id": table.column("message_id").take(at),
         "source": table.column("source").take(at),
         "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
-        "value": values.take(at),
+        "value": _said(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
         "reason": pa.array([each.reason for each in _ALL]).take(verdict),
         "by_message": table.column("message_id").take(by).take(at),
+        "by_source": table.column("source").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
     }
     yield batch_of(columns, schema)
 
 
-def _words(changes: Changes, index: int | None) -> tuple[Bools, pa.Array, Ints]:
-    """Which changes speak of the field (or of the row), what each says, and with which priority."""
+def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
+    """Which changes speak of the field, or of the row, and with which priority."""
     if index is None:
-        return np.ones(len(changes), dtype=bool), pa.array(changes.is_delete), changes.priority
+        return np.ones(len(changes), dtype=bool), changes.priority
     speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
-    return speaks, changes.values(index), changes.field_priority(index)
+    return speaks, changes.field_priority(index)
+
+
+def _said(changes: Changes, index: int | None, at: Ints) -> pa.Array:
+    """What the changes at these positions say of the field, or of the row: whether it is deleted."""
+    return pa.array(changes.is_delete[at]) if index is None else changes.values_at(index, at)
 
 
 def _ruled(changes: Changes, question: Question) -> _Ruling:

@@ -12,7 +12,7 @@ from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity, whole_entities
 from cdckit.kernel.layout import Layout
 from cdckit.kernel.states import states
-from cdckit.kernel.written import following, written
+from cdckit.kernel.written import following, portions, written
 
 
 def versions(
@@ -25,6 +25,9 @@ def versions(
         keep = counting(changes, entity)
         if not keep.all():
             changes, entity = changes.where(keep), entity[keep]
+        del table  # Of one large entity, what does not count need not be held while the rest is written.
         if len(changes):
             begun = states(changes, entity)
-            yield written(changes, begun, following(begun), schema)
+            after = following(begun)
+            for some in portions(changes, len(after)):
+                yield written(changes, begun.at(some), after[some], schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from cdckit.history import FIELD_PROVENANCE
 from cdckit.identifiers import guids
 from cdckit.kernel.arrays import positions
 from cdckit.kernel.changes import Changes
+from cdckit.kernel.entities import BYTES_AT_ONCE, ROWS_AT_ONCE
 from cdckit.kernel.layout import GUID, value_column
 from cdckit.kernel.states import States
 from cdckit.running import NOWHERE, Ints
@@ -22,6 +23,19 @@ def following(states: States) -> Ints:
     after = np.full(len(states.ends), NOWHERE)
     after[:-1] = np.where(states.entity[1:] == states.entity[:-1], states.ends[1:], NOWHERE)
     return after
+
+
+def portions(changes: Changes, rows: int) -> Iterator[slice]:
+    """
+    As many rows at once as an Arrow batch should hold.
+
+    A version repeats the message of every field, so of one entity with very many changes the versions
+    would be larger than the changes themselves.
+    """
+    row_bytes = 1 + changes.table.nbytes // max(1, changes.table.num_rows)
+    at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
+    for start in range(0, rows, at_once):
+        yield slice(start, start + at_once)
 
 
 def written(
@@ -47,7 +61,7 @@ def written(
     key_priorities = iter(states.key_priorities)
     for index, stands in enumerate(states.standing):
         is_key = index in layout.keys
-        priority = next(key_priorities) if is_key else changes.field_priority(index)[stands]
+        priority = next(key_priorities) if is_key else changes.field_priority_at(index, stands)
         provenance.append(_provenance(changes, stands, priority))
     fixed = {
         GUID: _guids(changes, states),
@@ -79,9 +93,8 @@ def _guids(changes: Changes, states: States) -> pa.Array:
 
 def _shown(changes: Changes, states: States, index: int) -> pa.Array:
     """A field's values: one that is the identity shows it, carried or not."""
-    if changes.layout.tells_apart(index):
-        return changes.values(index).take(pa.array(states.ends))
-    return changes.values(index).take(positions(states.standing[index]))
+    stands = states.ends if changes.layout.tells_apart(index) else states.standing[index]
+    return changes.values_at(index, stands)
 
 
 def _provenance(changes: Changes, stands: Ints, priority: Ints) -> pa.Array:

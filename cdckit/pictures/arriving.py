@@ -64,7 +64,7 @@ def arrivals(changes: DataFrame, *, keys: Sequence[str], limit: int = 5_000) -> 
     )
     timed = changes.where(F.col("effective_timestamp").isNotNull() & F.col("arrival.timestamp").isNotNull())
     once = timed.groupBy(
-        identity.alias("identity"), "message_id", F.col("arrival.record_number").alias("record")
+        identity.alias("identity"), "source", "message_id", F.col("arrival.record_number").alias("record")
     ).agg(F.min_by(F.struct("arrival.timestamp", "effective_timestamp", "source"), "arrival").alias("first"))
     arrived = F.unix_micros(F.col("first.timestamp"))
     before = Window.partitionBy("identity").orderBy(arrived).rangeBetween(Window.unboundedPreceding, -1)
@@ -77,7 +77,8 @@ def arrivals(changes: DataFrame, *, keys: Sequence[str], limit: int = 5_000) -> 
     )
     delay = F.unix_micros("first.timestamp") - F.unix_micros("first.effective_timestamp")
     late_delay = F.when(F.col("late"), delay)  # null sorts last: the latest of the late come first
-    chosen = marked.orderBy(late_delay.desc(), F.xxhash64("message_id", "record"), "message_id", "record")
+    word = ("message_id", "record", "source")
+    chosen = marked.orderBy(late_delay.desc(), F.xxhash64("message_id", "record"), *word)
     few = chosen.select("first.*", "late").limit(limit)
     rows, _ = first_rows(few.crossJoin(F.broadcast(total)), limit)
     return _points(rows) if rows else only_words("There is no change with both times.")

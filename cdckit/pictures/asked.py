@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_TO
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
+    SYSTEM_FROM,
+    SYSTEM_TO,
     business_fields,
 )
 from cdckit.keys import of_entity

@@ -18,14 +18,14 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    standard_columns,
+    require_history,
     with_operation,
 )
 from cdckit.pictures.asked import first_rows, require_limit, with_sources
 from cdckit.pictures.look import PALETTE, ROWS, draw_key, new_figure, only_words, source_looks
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, one_line, source_name, with_number
-from cdckit.schemas import quoted, require_types
+from cdckit.schemas import quoted
 from cdckit.values import as_text
 
 _OPERATIONS = ("insert", "update", "delete", "recreate")
@@ -77,8 +77,8 @@ def validity_bars(
     ['mug', 'teapot']
     """
     function = "validity_bars"
-    needed = standard_columns("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
-    require_types(history, needed, function=function)
+    needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
+    require_history(history, *needed, function=function)
     fields = business_fields(history)
     names = require_fields(label, ["guid", *fields.fieldNames()], "label", function=function)
     if colour_by not in ("operation", "source"):
@@ -89,7 +89,7 @@ def validity_bars(
 
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]
     kept = history.where(F.col(VALID_FROM).isNotNull())
-    named = kept.select(*needed.fieldNames(), F.concat_ws(" ", *texts).alias("label"))
+    named = kept.select(*needed, F.concat_ws(" ", *texts).alias("label"))
     alive = F.when(~F.col(DELETED), F.col(VALID_FROM))
     of_entities = named.groupBy("guid").agg(
         F.coalesce(F.max_by("label", alive), F.max("label")).alias("entity")

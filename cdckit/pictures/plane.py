@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.arguments import require_fields
-from cdckit.bitemporal import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO
 from cdckit.history import (
     DELETED,
+    SYSTEM_FROM,
+    SYSTEM_INTERVAL,
+    SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
     standard_columns,

@@ -17,13 +17,13 @@ from cdckit.history import (
     FIELD_PROVENANCE,
     VALID_FROM,
     VALID_TO,
-    standard_columns,
+    require_history,
 )
 from cdckit.pictures.asked import exact_text, first_rows, of_one_entity, require_limit, with_sources
 from cdckit.pictures.look import draw_key, new_figure, only_words, source_looks, write_in
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, entity_text, forms_of, source_name, with_number
-from cdckit.schemas import quoted, require_columns, require_struct, require_types
+from cdckit.schemas import quoted, require_columns, require_struct
 
 
 def provenance_map(
@@ -69,7 +69,7 @@ def provenance_map(
     '2: deleted, 2 values from shop'
     """
     function = "provenance_map"
-    require_types(history, standard_columns("guid", VALID_FROM, VALID_TO, DELETED), function=function)
+    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     provenance = require_struct(history, FIELD_PROVENANCE, function=function)
     known = [name for name in provenance.fieldNames() if name != "guid"]
     require_columns(history, known, function=function)
