@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from cdckit.arguments import require_int
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.schemas import quoted, require_columns, require_struct, require_types
+from cdckit.widening import as_type, common_spark_type
 
 _DIGITS = 38
 """As many as a number of Spark's can have."""
@@ -250,14 +251,17 @@ def with_sequence(frame: DataFrame, number: str) -> DataFrame:
     return frame.withColumn("sequence", text)
 
 
-def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
+def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str] = ()) -> DataFrame:
     """
     The changes of several sources that speak of one kind of entity.
 
     Args:
         first: One row per change.
-        more: Further tables of changes.  Their `data` may have other fields, but a field that two
-            of them have must be of one type.
+        more: Further tables of changes.  Their `data` may have other fields.  A field that two of them
+            have in different types gets one that holds both: numbers stay numbers where that loses
+            nothing, anything else becomes text (`cdckit.widening`, which the Replicate door goes by too).
+        as_double: Fields that are to be doubles, which may cost digits, where no exact type holds the
+            numbers of all tables.
 
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
@@ -267,8 +271,9 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         rows of those that do not have it.
 
     Raises:
-        MissingColumns, WrongColumnType: One of the tables is not a table of changes, or two
-            disagree on the type of a field, or of a column that is none of a table of changes.
+        MissingColumns, WrongColumnType: One of the tables is not a table of changes; or a field is
+            nested in two of them and not of one type; or two disagree on the type of a column that is
+            none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
     Cost: a projection of each, no shuffle.
@@ -297,9 +302,11 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
-            if known.simpleString() != found.dataType.simpleString():
+            common = common_spark_type(known, found.dataType, as_double=found.name in as_double)
+            if common is None:
                 needed, is_ = known.simpleString(), found.dataType.simpleString()
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
+            fields[found.name] = common
     _require_distinct(fields, function="union_changes")
     some = {column for changes in (first, *more) for column in changes.columns}
     _require_same_beside(first, more)
@@ -324,9 +331,9 @@ def _require_same_beside(first: DataFrame, more: Iterable[DataFrame]) -> None:
 
 def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool) -> DataFrame:
     """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
-    has = set(field_names(changes))
+    has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
     data = [
-        F.col("data").getField(name) if name in has else F.lit(None).cast(kind)
+        as_type(F.col("data").getField(name), has[name], kind) if name in has else F.lit(None).cast(kind)
         for name, kind in fields.items()
     ]
     carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]

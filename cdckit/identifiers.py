@@ -24,7 +24,8 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
 
     It is the version 5 UUID, in the namespace `NAMESPACE`, of the compact JSON text
     `{"entity": …, "key": {…}}`: keys in the order given, parts that are null left out, instants in
-    UTC and local timestamps with six decimals, binary in base64.
+    UTC and local timestamps with six decimals, binary in base64.  Decimals are without zeros at their
+    end, so that a number has one guid whatever type its column has or gets: 1, 1.0 and 1.00.
 
     Args:
         entity: The name of the kind of entity: equal keys of two kinds have two guids.
@@ -40,8 +41,9 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     >>> str(uuid.uuid5(NAMESPACE, '{"entity":"product","key":{"product_number":1234567}}'))
     'e5d2e9d5-3392-53e3-8df4-cbded0d4a616'
     """
-    parts = F.struct(*(column.alias(name) for name, column in key.items()))
-    name = F.to_json(F.struct(F.lit(entity).alias("entity"), parts.alias("key")), EXACT_JSON)
+    start = f'{{"entity":{_quoted(entity)},"key":{{'
+    parts = (_json_part(name, column) for name, column in key.items())
+    name = F.concat(F.lit(start), F.concat_ws(",", *parts), F.lit("}}"))
     digest = F.sha1(F.concat(F.lit(NAMESPACE.bytes), F.encode(name, "utf-8")))
     # The 13th hex digit is the version; the top two bits of the 17th are the variant, 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
@@ -57,6 +59,30 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
         F.lit("-"),
         F.substring(digest, 21, 12),
     )
+
+
+def _json_part(name: str, column: Column) -> Column:
+    """The column as a member of a JSON object, null where it is null."""
+    whole = F.to_json(F.struct(column.alias(name)), EXACT_JSON)
+    member = F.nullif(F.substring(whole, F.lit(2), F.length(whole) - 2), F.lit(""))
+    # Digits are all that stands behind the point of a decimal; Spark decides this once, by the type.
+    text = _without_end_zeros(_without_exponent(column.cast("string")))
+    plain = F.concat(F.lit(_quoted(name) + ":"), text)
+    return F.when(F.typeof(column).startswith("decimal"), plain).otherwise(member)
+
+
+def _without_exponent(number: Column) -> Column:
+    """A decimal's text in digits alone: a session that is not ANSI writes small ones as 1.5E-7."""
+    small = r"^(-?)([0-9])(?:\.([0-9]+))?E-([0-9]+)$"
+    sign, first, rest, exponent = (F.regexp_extract(number, small, part) for part in (1, 2, 3, 4))
+    zeros = F.repeat(F.lit("0"), F.coalesce(exponent.try_cast("int"), F.lit(1)) - 1)
+    plain = F.concat(sign, F.lit("0."), zeros, first, rest)
+    return F.when(number.rlike(small), plain).otherwise(number)
+
+
+def _without_end_zeros(number: Column) -> Column:
+    """Of a number's text with a point, without the zeros at its end and a point that is left there."""
+    return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
@@ -105,7 +131,14 @@ def _json_parts(name: str, values: pa.Array) -> list[str]:
 def _json_text(kind: pa.DataType) -> Callable[[Any], str]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted
+    if pa.types.is_decimal(kind):
+        return _decimal
     return _boolean if pa.types.is_boolean(kind) else str
+
+
+def _decimal(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _boolean(value: bool) -> str:

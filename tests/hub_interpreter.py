@@ -923,7 +923,8 @@ def json_text(value: Any) -> str:
     if isinstance(value, date):
         return f'"{value.isoformat()}"'
     if isinstance(value, Decimal):
-        return format(value, "f")
+        digits = format(value, "f")
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -176,6 +176,7 @@ class Version:
     """Avro types by name, in the order of the ordinals; one that is not in a union with null is the key's."""
     keys: Sequence[str] = ("id",)
     number: int = 1
+    server: str = "db1"
     task: str = "shop_task"
     schema: str = "SHOP"
     table: str = "ITEMS"
@@ -222,7 +223,7 @@ class Version:
             for place, name in enumerate(self.columns, start=1)
         }
         lineage = {
-            "server": "db1",
+            "server": self.server,
             "task": self.task,
             "schema": self.schema,
             "table": self.table,
@@ -251,6 +252,10 @@ class Version:
     def dt(self, operation: str, data: Any, before: Any = None, **headers: Any) -> bytes:
         """A data message in Avro form."""
         return envelope("DT", self.payload(operation, data, before, **headers), schema_id=self.schema_id)
+
+
+NO_TIME: dict[str, Any] = {"changeSequence": "", "timestamp": "", "streamPosition": "", "transactionId": ""}
+"""The headers that a row of a full load does not have."""
 
 
 def metadata_message(said: Mapping[str, Any]) -> bytes:

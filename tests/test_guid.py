@@ -34,7 +34,10 @@ def uuid5(name: str) -> str:
             "named_struct('t', timestamp_ntz'2013-02-08 05:00:00.000001')",
             '{"entity":"e","key":{"t":"2013-02-08T05:00:00.000001"}}',
         ),
-        ("named_struct('v', cast(1.50 as decimal(5,2)))", '{"entity":"e","key":{"v":1.50}}'),
+        ("named_struct('v', cast(1.50 as decimal(5,2)))", '{"entity":"e","key":{"v":1.5}}'),
+        ("named_struct('v', cast(1 as decimal(5,2)))", '{"entity":"e","key":{"v":1}}'),
+        ("named_struct('v', cast(100 as decimal(5,0)))", '{"entity":"e","key":{"v":100}}'),
+        ("named_struct('v', cast(0.000000100 as decimal(12,12)))", '{"entity":"e","key":{"v":0.0000001}}'),
         ("named_struct('y', X'00ff')", '{"entity":"e","key":{"y":"AP8="}}'),
         ("named_struct('o', true)", '{"entity":"e","key":{"o":true}}'),
     ],
@@ -71,6 +74,21 @@ def test_it_does_not_follow_how_the_session_writes_json(spark: SparkSession) -> 
     assert made == uuid5('{"entity":"e","key":{"a":1}}')
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_number_has_one_guid_whatever_its_type(spark: SparkSession, ansi: str) -> None:
+    """Zeros at the end of a decimal are no part of its value, whatever way a session writes it."""
+    whole = ["cast(7 as int)", "cast(7 as bigint)", "cast(7 as decimal(5,0))", "cast(7 as decimal(20,10))"]
+    small = ["cast(0.00000015 as decimal(8,8))", "cast(0.00000015 as decimal(20,12))"]
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    try:
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        for texts, number in ((whole, "7"), (small, "0.00000015")):
+            made = spark.range(1).select(*(guid("e", {"n": F.expr(text)}) for text in texts)).first()
+            assert set(made) == {uuid5(f'{{"entity":"e","key":{{"n":{number}}}}}')}
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
 def test_version_and_variant_are_those_of_a_uuid5(spark: SparkSession) -> None:
     """All sixteen digits can stand where the variant is put."""
     made = spark.range(200).select(guid("e", {"id": F.col("id")}).alias("guid")).collect()
@@ -90,7 +108,9 @@ def test_version_and_variant_are_those_of_a_uuid5(spark: SparkSession) -> None:
         ({"a": pa.array(["x"]), "b": pa.array(['ü"'])}, '{"entity":"e","key":{"a":"x","b":"ü\\""}}'),
         ({"a": pa.nulls(1, pa.int32()), "b": pa.array(["x"])}, '{"entity":"e","key":{"b":"x"}}'),
         ({"a": pa.nulls(1, pa.string())}, '{"entity":"e","key":{}}'),
-        ({"v": pa.array([Decimal("1.50")])}, '{"entity":"e","key":{"v":1.50}}'),
+        ({"v": pa.array([Decimal("1.50")])}, '{"entity":"e","key":{"v":1.5}}'),
+        ({"v": pa.array([Decimal("1.00")])}, '{"entity":"e","key":{"v":1}}'),
+        ({"v": pa.array([Decimal("100")])}, '{"entity":"e","key":{"v":100}}'),
         ({"o": pa.array([False])}, '{"entity":"e","key":{"o":false}}'),
         ({"t": pa.array(["\x01\n\\\x1f/"])}, r'{"entity":"e","key":{"t":"\u0001\n\\\u001F/"}}'),
     ],

@@ -104,8 +104,8 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
                 "offset": 3,
                 "record_number": 1,
             },
-            "message_id": "shop_task:20240101100000000000000000000000012",
-            "source": "shop_task",
+            "message_id": "db1/shop_task:20240101100000000000000000000000012",
+            "source": "db1/shop_task",
             "priority": 0,
             "data": {"a": 1, "b": "x", "price": 5, "note": None},
             "carried": {"a": True, "b": True, "price": False, "note": True},
@@ -163,7 +163,7 @@ def test_rows_in_error_are_passed_over(told: dict[int, list[dict[str, Any]]]) ->
 
 def test_a_message_that_is_delivered_twice_is_one_message(told: dict[int, list[dict[str, Any]]]) -> None:
     (once,), (again,) = told[offset("insert")], told[500]
-    assert once["message_id"] == again["message_id"] == "shop_task:20240101100000000000000000000000011"
+    assert once["message_id"] == again["message_id"] == "db1/shop_task:20240101100000000000000000000000011"
     assert again["arrival"] == {
         "timestamp": datetime(2024, 1, 2, 12),
         "topic": "again",
@@ -176,14 +176,17 @@ def test_a_message_that_is_delivered_twice_is_one_message(told: dict[int, list[d
 
 def test_without_a_sequence_a_message_is_known_by_its_place(told: dict[int, list[dict[str, Any]]]) -> None:
     (loaded,) = told[offset("refresh without a sequence")]
-    assert (loaded["message_id"], loaded["sequence"]) == (f"items/0/{loaded['arrival']['offset']}", "")
+    assert (loaded["message_id"], loaded["sequence"]) == (
+        f"db1/shop_task:items/0/{loaded['arrival']['offset']}",
+        "",
+    )
     (from_json,) = told[600]
-    assert (from_json["message_id"], from_json["sequence"]) == ("in json/0/600", "")
+    assert (from_json["message_id"], from_json["sequence"]) == ("db1/shop_task:in json/0/600", "")
 
 
 def test_the_source_may_have_another_name_and_the_message_keeps_its_own(rows: DataFrame) -> None:
     made = replicate.changes(rows, keys=["a"], source="the shop").where("arrival.offset = 2").collect()
-    assert [(row["source"], row["message_id"][:10]) for row in made] == [("the shop", "shop_task:")]
+    assert [(row["source"], row["message_id"][:14]) for row in made] == [("the shop", "db1/shop_task:")]
 
 
 def test_the_caller_chooses_the_keys(rows: DataFrame) -> None:
@@ -237,8 +240,9 @@ def test_table_changes_are_those_of_the_single_steps(spark: SparkSession) -> Non
 
 def test_table_changes_need_a_table_that_is_known_and_has_a_key(spark: SparkSession) -> None:
     records = read(spark, numbered([ITEMS.md(), NO_KEY.md()])).records
-    with pytest.raises(InvalidArgument, match="a table that the metadata of shop_task knows"):
-        replicate.table_changes(records, task="shop_task", table="NONE")
+    near = r"knows; near it are db1/shop_task SHOP.ITEMS, db1/shop_task SHOP.LOOSE; it is 'ITEM'"
+    with pytest.raises(InvalidArgument, match=near):
+        replicate.table_changes(records, task="shop_task", table="ITEM")
     with pytest.raises(InvalidArgument, match="a table with a key"):
         replicate.table_changes(records, task="shop_task", table="LOOSE")
 

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from replicate_messages import (
+    NO_TIME,
     NOON,
     Record,
     Version,
@@ -207,6 +208,7 @@ def life(seed: int) -> list[Record]:
             "changeSequence": sequence(f"2024010110{minute:02d}", offset),
             "timestamp": f"2024-01-01T10:{minute:02d}:00",
         }
+        said |= NO_TIME if operation == "REFRESH" else {}
         value = version.dt(operation, row, **said)
         if rng.random() < 0.1:
             value = value[: rng.randrange(len(value))]
@@ -256,7 +258,7 @@ def feed(spark: SparkSession, rounds: Sequence[Sequence[Record]], saved: Path) -
 def plain(row: dict[str, Any]) -> dict[str, Any]:
     """A row without the columns that only a later version has, which an earlier round cannot know."""
     told = {name: {k: v for k, v in (row[name] or {}).items() if v} for name in ("data", "sent", "changed")}
-    return row | told | {"before": None}
+    return row | told | {"before": None, "absent_columns": None}
 
 
 def in_order(history: DataFrame) -> list[Any]:

@@ -253,11 +253,6 @@ BAD: dict[str, tuple[bytes, str, str]] = {
         "DATA_SCHEMA_INVALID",
         "operation",
     ),
-    "the headers have no timestamp": (
-        with_data_schema(data_record(headers=headers(timestamp=None))),
-        "DATA_SCHEMA_INVALID",
-        "timestamp",
-    ),
     "a mask is text": (
         with_data_schema(data_record(headers=headers(columnMask=NULLABLE_TEXT))),
         "DATA_SCHEMA_INVALID",
@@ -345,6 +340,23 @@ GOOD = {
     ),
 }
 COLUMN = {"type": "VARCHAR", "length": 20, "precision": 0, "scale": 0}
+LAYOUT = [
+    "data: null or record",
+    "data.id: int",
+    "data.name: null or string",
+    "beforeData: null or record",
+    "beforeData.id: int",
+    "beforeData.name: null or string",
+    "headers.operation: enum(INSERT, UPDATE, DELETE, REFRESH)",
+    "headers.changeSequence: string",
+    "headers.timestamp: string",
+    "headers.streamPosition: string",
+    "headers.transactionId: string",
+    "headers.changeMask: null or bytes",
+    "headers.columnMask: null or bytes",
+    "headers.transactionEventCounter: null or long",
+    "headers.transactionLastEvent: null or boolean",
+]
 
 
 @pytest.fixture(scope="module")
@@ -379,6 +391,7 @@ def test_a_metadata_message_to_the_letter_whatever_its_form(good: Reading) -> No
                 {"name": "name", "ordinal": 2, "key_position": 0, **COLUMN},
             ],
             "data_schema": ITEMS.data_schema,
+            "layout": LAYOUT,
             "error_code": None,
             "error_description": None,
         }
@@ -400,10 +413,18 @@ def test_the_zone_holds_one_row_of_three_messages_that_say_the_same(good: Readin
             {"name": "name", "ordinal": 2, "key_position": 0, **COLUMN},
         ],
         "data_schema": ITEMS.data_schema,
+        "layout": LAYOUT,
         "topic": "Avro",
         "partition": 0,
         "offset": 0,
         "timestamp": NOON.replace(tzinfo=None),
+        "latest": {
+            "timestamp": NOON.replace(tzinfo=None) + timedelta(seconds=2),
+            "topic": "JSON, numbers as text",
+            "partition": 0,
+            "offset": 2,
+        },
+        "other_tables": [],
     }
 
 
@@ -435,9 +456,10 @@ def test_headers_may_be_leaner_and_richer_than_those_of_today(spark: SparkSessio
         "columnMask": "null",
         "more": {"type": "map", "values": "int"},
     }
-    values = [Version({"id": "int"}, headers=headers).md() for headers in (lean, rich)]
+    timeless = {"operation": "string"}
+    values = [Version({"id": "int"}, headers=headers).md() for headers in (lean, rich, timeless)]
     said = by_offset(read(spark, numbered(values)).said)
-    assert [row["error_description"] for row in said.values()] == [None, None]
+    assert [row["error_description"] for row in said.values()] == [None, None, None]
 
 
 # --- two messages about one id ------------------------------------------------------------------------------
@@ -462,7 +484,9 @@ TOLD = {
     18: ITEMS.md(),
     19: Version({"id": "int", "x": "int"}).md(),
 }
-CONFLICTS = [11, 12, 13, 17]
+CONFLICTS = [11, 17]
+STATEMENTS = [10, 12, 13, 14, 15, 16, 19]
+"""Each says something new of its id and table; 16 takes back what 13 and 14 said, and 18 says it again."""
 
 
 def told() -> list[Record]:
@@ -481,13 +505,41 @@ def test_the_first_to_arrive_stands_and_what_contradicts_it_is_in_error_whatever
     reading = read(spark, told()[::order], partitions=partitions)
     rows = by_offset(reading.said)
     assert in_error(rows) == CONFLICTS
-    assert (
-        "Here it is shop_task SHOP.THINGS, before it was shop_task SHOP.ITEMS."
-        in rows[12]["error_description"]
+    assert rows[11]["error_description"] == (
+        "An earlier message gave this schema id another layout, which stands."
+        " Here, for db1/shop_task SHOP.ITEMS, it has"
+        " data.label: null or string; beforeData.label: null or string;"
+        " before, for db1/shop_task SHOP.ITEMS, it had"
+        " data.name: null or string; beforeData.name: null or string."
     )
     zone = by_offset(reading.zone)
-    assert sorted(zone) == [10, 19]
+    assert sorted(zone) == STATEMENTS
     assert zone[10]["data_schema"] == ITEMS.data_schema
+    assert {
+        offset: row["latest"]["offset"] for offset, row in zone.items() if row["latest"]["offset"] != offset
+    } == {16: 18}
+
+
+def test_an_id_that_several_tables_have_says_so(spark: SparkSession) -> None:
+    zone = by_offset(read(spark, told()).zone)
+    own = {10: "db1/shop_task SHOP.ITEMS", 12: "db1/shop_task SHOP.THINGS", 15: "db2/shop_task SHOP.ITEMS"}
+    for offset, name in own.items():
+        assert zone[offset]["other_tables"] == sorted(set(own.values()) - {name})
+    assert zone[19]["other_tables"] == []
+
+
+def test_schemas_that_decode_alike_do_not_contradict_each_other(spark: SparkSession) -> None:
+    """Names of types, defaults, texts for readers and spaces are no part of the bytes."""
+    other = json.dumps(ITEMS.data_record | {"namespace": "elsewhere", "doc": "for readers"}, indent=2)
+    rows = by_offset(read(spark, numbered([ITEMS.md(), ITEMS.md(dataSchema=other)])).said)
+    assert [row["error_code"] for row in rows.values()] == [None, None]
+
+
+def test_the_same_fields_in_another_order_decode_differently(spark: SparkSession) -> None:
+    turned = Version({"name": NULLABLE_TEXT, "id": "int"}, ordinals={"id": 1, "name": 2})
+    rows = by_offset(read(spark, numbered([ITEMS.md(), turned.md(schemaId=ID)])).said)
+    assert rows[1]["error_code"] == "SCHEMA_CONFLICT"
+    assert "it has the same in another order; before" in rows[1]["error_description"]
 
 
 def test_the_first_to_arrive_is_told_by_time_before_offset(spark: SparkSession) -> None:
@@ -521,7 +573,7 @@ def test_a_zone_that_was_saved_and_loaded_is_the_same_zone(spark: SparkSession, 
     assert row["data"] == {"id": 7, "name": "x"}
 
 
-def test_a_zone_that_is_known_stands_against_messages_that_arrived_before_its_own(
+def test_what_is_known_stands_against_what_arrived_before_it_and_nothing_of_either_is_lost(
     spark: SparkSession, known: Path
 ) -> None:
     loaded = spark.read.parquet(str(known))
@@ -529,8 +581,18 @@ def test_a_zone_that_is_known_stands_against_messages_that_arrived_before_its_ow
     said = replicate.metadata(decoded, known=loaded)
     assert in_error(by_offset(said)) == [9, *CONFLICTS]
     zone = by_offset(settled(replicate.schema_zone(said, known=loaded)))
-    assert sorted(zone) == [19, 100]
-    assert zone[100] == by_offset(loaded)[100]
+    assert sorted(zone) == STATEMENTS
+    # The known one says again what 16 and 18 said.
+    assert zone[16]["latest"]["offset"] == 100
+
+
+def test_a_zone_that_grew_in_batches_is_the_zone_of_all_at_once(spark: SparkSession) -> None:
+    zone = None
+    for batch in (told()[:3], told()[3:6], told()[6:]):
+        said = replicate.metadata(replicate.decode(to_dataframe(spark, batch)), known=zone)
+        zone = settled(replicate.schema_zone(said, known=zone))
+    assert zone is not None
+    assert by_offset(zone) == by_offset(read(spark, told()).zone)
 
 
 def test_a_zone_grows_by_what_is_new(spark: SparkSession, known: Path) -> None:

@@ -24,8 +24,10 @@ def table_of(version: Version) -> Table:
     fields = avro.parse_schema(version.data_schema).arrow_type.field("data").type
     places = {field.name: place for place, field in enumerate(fields)}
     ordinals = {name: place + 1 for name, place in places.items()}
-    known = TableVersion(version.schema_id, 1, version.data_schema, ordinals, places)
-    return Table(version.task, version.schema, version.table, (known,), fields, ("id",))
+    names = {name: name for name in places}
+    known = TableVersion(version.schema_id, 1, version.data_schema, ordinals, places, ("id",), names)
+    lineage = version.server, version.task, version.schema, version.table
+    return Table(*lineage, (known,), fields, ("id",), {})
 
 
 def parts_of(version: Version, messages: list[bytes]) -> list[pa.RecordBatch]:

@@ -72,7 +72,11 @@ def rows(reading: Reading) -> dict[str, DataFrame]:
     for topic, (task, table) in TOPICS.items():
         json_topics = [JSON_TOPIC] if topic == JSON_TOPIC else []
         made[topic] = replicate.data(
-            reading.records, of_table(reading.zone, task, table), json_topics=json_topics
+            reading.records,
+            of_table(reading.zone, task, table),
+            json_topics=json_topics,
+            # The messages of a full load do not say when it was.
+            loaded_at=F.date_trunc("day", F.col("timestamp")) + F.expr("INTERVAL 5 HOURS"),
         ).cache()
     return made
 
@@ -137,8 +141,19 @@ def test_every_change_has_its_row_and_every_redelivered_one_has_another(
     for topic, table in rows.items():
         good = table.where("error_code is null")
         assert good.count() == sum(MANIFEST["changes"][topic].values()) + MANIFEST["duplicates"].get(topic, 0)
-        distinct = good.dropDuplicates(["change_sequence"]).groupBy("operation").count().collect()
+        loaded = F.when(F.col("operation") == "REFRESH", F.to_json("data"))
+        messages = good.withColumn("loaded", loaded).dropDuplicates(["change_sequence", "loaded"])
+        distinct = messages.groupBy("operation").count().collect()
         assert {row["operation"]: row["count"] for row in distinct} == MANIFEST["changes"][topic]
+
+
+def test_a_full_load_is_true_from_when_it_was_and_a_change_from_when_it_says(
+    rows: dict[str, DataFrame],
+) -> None:
+    for table in rows.values():
+        taken = table.where("error_code is null").groupBy("operation", "time_taken_from").count().collect()
+        for row in taken:
+            assert row["time_taken_from"] == ("given" if row["operation"] == "REFRESH" else "change")
 
 
 def test_data_that_came_before_its_metadata_is_found_to_be_delayed(reading: Reading) -> None:
@@ -199,7 +214,9 @@ def state_at(updates: Iterable[dict[str, Any]], at: datetime | None) -> State | 
     """What two sources of equal weight make of a flight: the last word counts, and a delete empties."""
     state: State | None = None
     for update in updates:
-        if at is not None and update["at"] > at:
+        is_load = update["operation"] == "REFRESH"
+        began = update["at"].replace(minute=0, second=0, microsecond=0) if is_load else update["at"]
+        if at is not None and began > at:
             break
         if update["operation"] == "DELETE":
             state = None
@@ -259,7 +276,8 @@ def versions_of(history: DataFrame, key: Key) -> list[Any]:
 
 
 def shown(version: Any) -> tuple[Any, ...]:
-    """From, to, plane, status, expected departure, deleted, and the message without its counter."""
+    """From, to, plane, status, expected departure, deleted, and the message: its task and its time."""
+    task, _, name = version["source_message"].partition("/")[2].partition(":")
     return (
         str(version["valid_from_timestamp"]),
         version["valid_to_timestamp"] and str(version["valid_to_timestamp"]),
@@ -267,7 +285,7 @@ def shown(version: Any) -> tuple[Any, ...]:
         version["status"],
         version["expected_departure"] and f"{version['expected_departure']:%d %H:%M}",
         version["deleted_indicator"],
-        version["source_message"][:-19],
+        f"{task} {name[:16]}" if name.isdigit() else f"{task} load",
     )
 
 
@@ -275,23 +293,23 @@ def test_the_worked_history_of_a_flight_that_got_another_plane(history: DataFram
     """Its departure reached us half an hour after its arrival, and stands before it all the same."""
     versions = versions_of(history, (date(2013, 2, 8), "AA", 117, "JFK"))
     assert [shown(version) for version in versions] == [
-        ("2013-02-08 05:00:25.175860", "2013-02-08 15:44:36.332375", "N530AA", "scheduled", "08 18:45", False,
-         "schedule:2013020805002517"),
+        ("2013-02-08 05:00:00", "2013-02-08 15:44:36.332375", "N530AA", "scheduled", "08 18:45", False,
+         "schedule load"),
         ("2013-02-08 15:44:36.332375", "2013-02-08 16:59:33.027395", "N530AA", "on time", "08 18:45", False,
-         "operations:2013020815443633"),
+         "operations 2013020815443633"),
         ("2013-02-08 16:59:33.027395", "2013-02-08 18:54:39.553122", "N320AA", "scheduled", "08 18:45", False,
-         "schedule:2013020816593302"),
+         "schedule 2013020816593302"),
         ("2013-02-08 18:54:39.553122", "2013-02-09 01:09:14.783678", "N320AA", "departed", "08 18:54", False,
-         "operations:2013020818543955"),
+         "operations 2013020818543955"),
         ("2013-02-09 01:09:14.783678", None, "N320AA", "arrived", "08 18:54", False,
-         "operations:2013020901091478"),
+         "operations 2013020901091478"),
     ]  # fmt: skip
     last = versions[-1]
     assert (last["departure_delay"], last["arrival_delay"], last["dest"]) == (9, 4, "LAX")
     # Where each value comes from: the plane was last changed by the schedule, at an equal value kept since.
     provenance = last["field_provenance"]
-    assert provenance["tailnum"]["m"].startswith("schedule:2013020816593302")
-    assert provenance["departure_delay"]["m"].startswith("operations:2013020818543955")
+    assert provenance["tailnum"]["m"].startswith("replicate-ny1/schedule:2013020816593302")
+    assert provenance["departure_delay"]["m"].startswith("replicate-ny2/operations:2013020818543955")
     assert provenance["arrival_delay"]["m"] == last["source_message"]
     assert provenance["air_time"]["m"] == last["source_message"]
 
@@ -300,19 +318,19 @@ def test_the_worked_history_of_a_flight_that_was_cancelled(history: DataFrame) -
     """The schedule deletes it; that the operations delete it two hours later changes nothing any more."""
     versions = versions_of(history, (date(2013, 2, 8), "DL", 2159, "JFK"))
     assert [shown(version) for version in versions] == [
-        ("2013-02-08 05:00:21.856962", "2013-02-08 20:28:03.931177", "N3771K", "scheduled", "08 23:50", False,
-         "schedule:2013020805002185"),
+        ("2013-02-08 05:00:00", "2013-02-08 20:28:03.931177", "N3771K", "scheduled", "08 23:50", False,
+         "schedule load"),
         ("2013-02-08 20:28:03.931177", "2013-02-08 20:38:01.287629", "N3771K", "on time", "08 23:50", False,
-         "operations:2013020820280393"),
+         "operations 2013020820280393"),
         ("2013-02-08 20:38:01.287629", "2013-02-08 23:25:00", "N3749D", "scheduled", "08 23:50", False,
-         "schedule:2013020820380128"),
+         "schedule 2013020820380128"),
         ("2013-02-08 23:25:00", "2013-02-08 23:52:00", "N3749D", "delayed", "09 00:20", False,
-         "operations:2013020823250000"),
+         "operations 2013020823250000"),
         ("2013-02-08 23:52:00", "2013-02-09 00:39:49.789482", "N3749D", "delayed", "09 01:10", False,
-         "operations:2013020823520000"),
+         "operations 2013020823520000"),
         ("2013-02-09 00:39:49.789482", "2013-02-09 00:46:55.057535", "N3749D", "cancelled", None, False,
-         "operations:2013020900394978"),
-        ("2013-02-09 00:46:55.057535", None, None, None, None, True, "schedule:2013020900465505"),
+         "operations 2013020900394978"),
+        ("2013-02-09 00:46:55.057535", None, None, None, None, True, "schedule 2013020900465505"),
     ]  # fmt: skip
 
 

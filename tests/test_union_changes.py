@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -79,11 +81,50 @@ def test_one_table_is_itself(spark: SparkSession) -> None:
     assert union_changes(one).collect() == one.collect()
 
 
-def test_two_types_for_one_field_are_refused(spark: SparkSession) -> None:
-    """A silent cast could lose what a source said."""
+@pytest.mark.parametrize(
+    ("one", "two", "common", "values"),
+    [
+        ("1", "2L", "bigint", [1, 2]),
+        ("1L", "2.50BD", "decimal(21,2)", [Decimal("1.00"), Decimal("2.50")]),
+        ("cast(1 as smallint)", "0.5f", "float", [1.0, 0.5]),
+        ("1", "0.5D", "double", [1.0, 0.5]),
+        ("9007199254740993L", "7D", "string", ["9007199254740993", "7"]),
+        ("cast(1 as decimal(38,0))", "0.5BD", "string", ["1", "0.5"]),
+        ("1", "'1'", "string", ["1", "1"]),
+        (
+            "timestamp'2024-01-01 10:00:00Z'",
+            "date'2024-01-01'",
+            "string",
+            ["2024-01-01 10:00:00", "2024-01-01"],
+        ),
+        ("null", "7", "int", [None, 7]),
+    ],
+)
+def test_two_types_for_one_field_become_one_that_holds_both(
+    spark: SparkSession, one: str, two: str, common: str, values: list[object]
+) -> None:
+    """Numbers stay numbers where that loses nothing; anything else is text, which loses nothing either."""
+    tables = [
+        changes(spark, source, f"struct({value} as id)", "struct(true as id)")
+        for source, value in (("a", one), ("b", two))
+    ]
+    for both in (union_changes(*tables), union_changes(*tables[::-1])):
+        assert both.schema["data"].dataType.simpleString() == f"struct<id:{common}>"
+        assert [row["data"]["id"] for row in both.orderBy("source").collect()] == values
+
+
+def test_numbers_that_no_exact_type_holds_are_doubles_by_request(spark: SparkSession) -> None:
+    one = changes(spark, "a", "struct(7L as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct(0.5D as id)", "struct(true as id)")
+    both = union_changes(one, two, as_double=["id"])
+    assert [row["data"]["id"] for row in both.orderBy("source").collect()] == [7.0, 0.5]
+
+
+def test_a_nested_field_and_another_are_refused(spark: SparkSession) -> None:
+    """The text of a struct is not its value."""
     one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
-    two = changes(spark, "b", "struct('1' as id)", "struct(true as id)")
-    with pytest.raises(WrongColumnType, match=r"needs the column data\.id as int; it is string"):
+    two = changes(spark, "b", "struct(array(1) as id)", "struct(true as id)")
+    with pytest.raises(WrongColumnType, match=r"needs the column data\.id as int; it is array<int>"):
         union_changes(one, two)
 
 

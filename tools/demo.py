@@ -30,11 +30,15 @@ PRIORITIES = {"operations": Priority(0, {"expected_departure": 10, "status": 10}
 
 def flights(records: DataFrame) -> DataFrame:
     """The history of every flight, from the records of both tasks."""
+    # The timetable of a day is loaded at 05:00 UTC; the messages of a full load do not say so.
+    loaded_at = F.date_trunc("day", F.col("timestamp")) + F.expr("INTERVAL 5 HOURS")
     said = [
         replicate.table_changes(
             records.where(F.col("topic").isin("flights.metadata", f"{task}.flights")),
             task=task,
             table="FLIGHTS",
+            source=task,
+            loaded_at=loaded_at,
         )
         for task in ("schedule", "operations")
     ]
@@ -50,7 +54,7 @@ def board(history: DataFrame, at: datetime, *, hours: float = 2, rows: int = 18)
         .orderBy("scheduled_departure", "origin", "carrier", "flight")
         .limit(rows)
     )
-    source = F.substring_index(F.col("field_provenance.status.m"), ":", 1)
+    source = F.regexp_extract(F.col("field_provenance.status.m"), "/([^:]*):", 1)
     return shown.select(
         _clock("scheduled_departure").alias("time"),
         F.concat_ws(" ", "carrier", "flight").alias("flight"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -41,7 +41,8 @@ MAX_AMPLIFICATION = 1024
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Avro allows ASCII alone; producers whose tables have other letters send those as well.
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 class SchemaRefused(CdcError, ValueError):
@@ -82,8 +83,11 @@ def parse_schema(text: str) -> AvroSchema:
 
     Raises:
         SchemaRefused: *text* is not an Avro schema; or it is too long, too deep or too wide;
-            or it is recursive, names two fields of a record alike (Spark tells no cases apart),
-            or has items or values that take no bytes, so that a datum could claim any number.
+            or it is recursive, names two fields of a record alike, or has items or values that
+            take no bytes, so that a datum could claim any number.
+
+    Spark tells no cases apart: of two fields of a record whose names differ in case alone, the later
+    one gets its position behind its name, so that `name, NAME` are called `name` and `NAME_2`.
 
     >>> parse_schema('{"type": "array", "items": "long"}').arrow_type
     ListType(list<item: int64>)
@@ -211,23 +215,40 @@ class _Reader:
         members = value.get("fields")
         if not isinstance(members, list) or not members:
             raise SchemaRefused(f"the record {name} has no fields")
-        fields, seen, weight = [], set(), 0
+        fields: list[tuple[str, Node]] = []
+        seen: set[str] = set()
+        weight = 0
         for member in members:
             if not isinstance(member, dict):
                 raise SchemaRefused(f"the record {name} has a field that is not an object")
             field_name = _word(member.get("name"), f"the name of a field of {name}")
-            if field_name.lower() in seen:
-                raise SchemaRefused(f"the record {name} has two fields named {field_name}, in whatever case")
-            seen.add(field_name.lower())
+            if field_name in seen:
+                raise SchemaRefused(f"the record {name} has two fields named {field_name}")
+            seen.add(field_name)
             node = self.read(member.get("type"), namespace)
             weight += node.weight
             if weight > MAX_NODES:
                 raise SchemaRefused(f"it has more than {MAX_NODES:,} types once its names are expanded")
             fields.append((field_name, node))
-        record = Node("record", name=name, fields=tuple(fields))
+        record = Node("record", name=name, fields=tuple(_told_apart(fields)))
         if least_bytes(record) == 0:
             raise SchemaRefused(f"the record {name} takes no bytes")
         return record
+
+
+def _told_apart(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
+    """The same fields, of those whose names differ in case alone the later ones with their position."""
+    names = {name.lower() for name, _ in fields}
+    seen: set[str] = set()
+    for position, (name, node) in enumerate(fields, start=1):
+        told = name
+        if name.lower() in seen:
+            told = f"{name}_{position}"
+            while told.lower() in names:
+                told += "_"
+            names.add(told.lower())
+        seen.add(name.lower())
+        yield told, node
 
 
 def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:

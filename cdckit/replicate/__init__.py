@@ -11,26 +11,32 @@ The Replicate door: Qlik Replicate's message envelope.
 
 Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
 error; a data message in the rows of its table, good or in error; or it is waiting.
-`cdckit.rejects` takes what is in error out of any of these tables.  Who wants nothing but the changes
-of one table has them in one step with `table_changes`.
+`cdckit.rejects` takes what is in error out of any of these tables.  A good row that does not say its key
+is no change of any entity: `find_without_key` gives such rows.  Who wants nothing but the changes of one
+table has them in one step with `table_changes`, and those of many with `with_table` and `tables_changes`.
 """
 
-from cdckit.replicate.changes import changes, table_changes
+from cdckit.replicate.changes import changes, find_without_key, table_changes
 from cdckit.replicate.data import data
 from cdckit.replicate.delayed import delayed
 from cdckit.replicate.envelope import decode
+from cdckit.replicate.many import TableName, tables_changes, with_table
 from cdckit.replicate.metadata import metadata, schema_zone
 from cdckit.replicate.tables import keys
 from cdckit.replicate.violations import Violation
 
 __all__ = [
+    "TableName",
     "Violation",
     "changes",
     "data",
     "decode",
     "delayed",
+    "find_without_key",
     "keys",
     "metadata",
     "schema_zone",
     "table_changes",
+    "tables_changes",
+    "with_table",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +26,11 @@ from cdckit.records import (
 )
 from cdckit.rejects import ERROR_FIELDS
 from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
-from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS
+from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.masks import read_masks
-from cdckit.replicate.tables import Table, row_fields, table_of, to_common_type
+from cdckit.replicate.tables import Table, TableVersion, row_fields, table_of, to_common_type
+from cdckit.replicate.times import require_load_time, with_times
 from cdckit.replicate.violations import Violation
 from cdckit.running import Bools
 from cdckit.workers import Made
@@ -41,17 +41,35 @@ _INSTANT = pa.timestamp("us", "UTC")
 _FIRST_INSTANT = pa.scalar(datetime.min.replace(tzinfo=UTC), _INSTANT)
 
 
-def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = ()) -> DataFrame:
+def data(
+    records: DataFrame,
+    zone: DataFrame,
+    *,
+    json_topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
+    loaded_at: datetime | Column | None = None,
+    as_double: Collection[str] = (),
+) -> DataFrame:
     """
     The data messages of one table, as typed rows.
 
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), of any topics.
         zone: The part of the schema zone that is about one table:
-            `zone.where("task = 'orders' and table = 'ITEMS'")`.
+            `zone.where("server = 'ny1' and task = 'orders' and table = 'ITEMS'")`.
         json_topics:
             The topics whose messages in JSON form are of this table: unlike those in Avro form,
             they do not say so themselves.
+        topics:
+            The topics whose messages in Avro form are looked at; all without it.  Needed where a schema
+            id of the table is that of another table too, such as the same table on another server.
+        loaded_at:
+            From when on the rows of a full load are true if their messages do not say so, as those of
+            real producers do not: an instant, or for several loads a column made of the records'
+            `topic`, `partition`, `offset` and `timestamp`.  Without it, their records' `timestamp`.
+        as_double:
+            Columns that are to be doubles, which may cost digits, where two versions have numbers that
+            no exact type holds (such as long and double).  They are text otherwise.
 
     Returns:
         One row per message of type DT that is of this table: in Avro form, by its schema id; in
@@ -59,11 +77,16 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
         `delayed`, another table).
 
         - the columns of the record; `key`, `value` and `headers` only where there is an error;
-        - `schema_id`, `task`, `schema`, `table`, `table_version`;
+        - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
+        - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
+          not have, which are null and not sent;
         - `operation` (INSERT, UPDATE, DELETE, REFRESH), `change_sequence`, `change_timestamp`,
-          `stream_position`, `transaction_id`, `transaction_event_counter`, `transaction_last_event`;
-        - `data`: a struct of the columns of all versions, the newest version's first.  On a DELETE
-          it is the deleted row, whichever of the two places it was sent in;
+          `time_taken_from` (where that time is from: `change`, the message itself; `sequence`, its
+          change sequence; `record`; or `given`, *loaded_at*), `stream_position`, `transaction_id`,
+          `transaction_event_counter`, `transaction_last_event`;
+        - `data`: a struct of the columns of all versions, the newest version's first, under the names
+          that the data schema has for them.  On a DELETE it is the deleted row, whichever of the two
+          places it was sent in.  A key column that was renamed is there under both names;
         - `before`: the row as it was, null where it was not sent;
         - `sent`: a struct of booleans: whether the message held that column (from columnMask;
           without a mask, in Avro form every column of the message's version, in JSON form those that
@@ -73,7 +96,8 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
 
     Raises:
         MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
-        InvalidArgument: *zone* is empty or about several tables.
+        InvalidArgument: *zone* is empty or about several tables; or a schema id of the table is that of
+            another one too and no *topics* are given; or an argument is not of its form.
 
     Cost: one pass through Python in Arrow batches, no shuffle; with *json_topics* a second pass over
     the records of those topics.  Collects *zone* when called: one that was neither saved nor cached
@@ -83,14 +107,35 @@ def data(records: DataFrame, zone: DataFrame, *, json_topics: Collection[str] = 
         Replicate, "Decoding a message by referenced schema ID".
     """
     require_records(records, function="data")
-    if isinstance(json_topics, str):
-        raise InvalidArgument("data", "json_topics", "a collection of topics", json_topics)
-    table = table_of(zone, function="data")
-    mine = for_workers(records.where(_may_be_of(table)))
+    for name, given in (("json_topics", json_topics), ("topics", topics), ("as_double", as_double)):
+        if isinstance(given, str):
+            raise InvalidArgument("data", name, "a collection of names", given)
+    require_load_time(loaded_at, function="data")
+    table = table_of(zone, function="data", as_double=as_double)
+    return rows_of_table(records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at)
+
+
+def rows_of_table(
+    records: DataFrame,
+    table: Table,
+    *,
+    json_topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
+    loaded_at: datetime | Column | None = None,
+) -> DataFrame:
+    """What `data` returns, of a table whose zone has been read."""
+    if topics is None and table.shared:
+        shared, others = next(iter(table.shared.items()))
+        needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
+        raise InvalidArgument("data", "topics", needed, topics)
+    chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
+    mine = for_workers(chosen.where(_may_be_of(table)))
     made = Made(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
-    rows = with_table_columns(made.rows().withColumn("headers", headers_from_workers()), table)
+    rows = made.rows().withColumn("headers", headers_from_workers())
+    rows = with_table_columns(rows, table, loaded_at)
     if json_topics:
-        rows = rows.unionByName(with_table_columns(json_rows(records, table, json_topics), table))
+        in_json = json_rows(records, table, json_topics)
+        rows = rows.unionByName(with_table_columns(in_json, table, loaded_at))
     return rows
 
 
@@ -100,10 +145,13 @@ def data_schema(table: Table) -> T.StructType:
         [
             *RECORD_SCHEMA.fields,
             T.StructField("schema_id", T.StringType()),
+            T.StructField("server", T.StringType()),
             T.StructField("task", T.StringType()),
             T.StructField("schema", T.StringType()),
             T.StructField("table", T.StringType()),
             T.StructField("table_version", T.IntegerType()),
+            T.StructField("key_columns", T.ArrayType(T.StringType())),
+            T.StructField("absent_columns", T.ArrayType(T.StringType())),
             *HEADER_FIELDS,
             *row_fields(table),
             *ERROR_FIELDS,
@@ -111,16 +159,22 @@ def data_schema(table: Table) -> T.StructType:
     )
 
 
-def with_table_columns(rows: DataFrame, table: Table) -> DataFrame:
-    """Replace `version`, the place of a version in *table*, by what that version is called."""
+def with_table_columns(rows: DataFrame, table: Table, loaded_at: datetime | Column | None) -> DataFrame:
+    """Replace `version`, the place of a version in *table*, by what that version is called; fill in times."""
 
-    def of_version(values: Iterable[Any]) -> Column:
-        return F.element_at(F.array(*map(F.lit, values)), F.col("version") + 1)
+    def of_version(values: Iterable[Column]) -> Column:
+        return F.element_at(F.array(*values), F.col("version") + 1)
 
-    named = rows.withColumns(
+    def texts(names: Iterable[str]) -> Column:
+        return F.array(*map(F.lit, names)).cast("array<string>")
+
+    named = with_times(rows, loaded_at).withColumns(
         {
-            "schema_id": of_version(version.schema_id for version in table.versions),
-            "table_version": of_version(version.number for version in table.versions),
+            "schema_id": of_version(F.lit(version.schema_id) for version in table.versions),
+            "table_version": of_version(F.lit(version.number) for version in table.versions),
+            "key_columns": of_version(texts(version.keys) for version in table.versions),
+            "absent_columns": of_version(texts(table.absent(version)) for version in table.versions),
+            "server": F.lit(table.server),
             "task": F.lit(table.task),
             "schema": F.lit(table.schema),
             "table": F.lit(table.name),
@@ -143,7 +197,7 @@ def _may_be_of(table: Table) -> Column:
 
 def _worker_schema(table: Table) -> T.StructType:
     version = T.StructField("version", T.IntegerType())
-    return T.StructType([*WORKER_FIELDS, version, *HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
+    return T.StructType([*WORKER_FIELDS, version, *WORKER_HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
 
 
 def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:
@@ -155,6 +209,7 @@ def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iter
         is_data = _flags(pc.equal(opened.type, DATA)) & _flags(pc.equal(opened.form, "avro")) & usable
         for place, version in enumerate(table.versions):
             chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
+            chosen &= _in_time(batch.column("timestamp"), version)
             if chosen.any():
                 which = pa.array(chosen)
                 for columns in _rows_of_version(
@@ -200,6 +255,13 @@ def _columns(
         yield from _columns(table, place, avro.Decoded(values, errors), records[part])
 
 
+def _in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
+    """Which records came while the schema id meant this *version*; one without a time is of the last."""
+    micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
+    begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
+    return begun if version.until is None else begun & (micros < version.until)
+
+
 class _Rows:
     """Decoded messages of one table version."""
 
@@ -211,7 +273,10 @@ class _Rows:
         self.findings: Findings = {}
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        instants, bad_instants = parse_instants(self.headers["timestamp"])
+        says_no_time = self._says_no_time()
+        # An empty text among them would make each of the others be looked at by itself.
+        said = pc.if_else(pa.array(says_no_time), pa.scalar(None, pa.string()), self.headers["timestamp"])
+        instants, bad_instants = parse_instants(said)
         row, before, no_row = self._images()
         sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
         changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())
@@ -219,11 +284,11 @@ class _Rows:
         self._find(_flags(self.decoded.errors.is_valid()), Violation.MESSAGE_UNREADABLE, self.decoded.errors)
         known = pc.is_in(self.headers["operation"], pa.array(OPERATIONS))
         self._find(~_flags(known), Violation.UNKNOWN_OPERATION, self.headers["operation"])
+        timeless = says_no_time & _flags(batch.column("timestamp").is_null())
+        bad_instants = bad_instants & ~says_no_time | timeless
         self._find(bad_instants, Violation.TIMESTAMP_INVALID, self.headers["timestamp"])
         self._find(no_row, Violation.NO_ROW)
         self._find(sent.stray | changed.stray, Violation.MASK_INVALID)
-        for name in self.table.keys:
-            self._find(~is_sent[name], Violation.KEY_NOT_SENT, f"It is {name}.")
         codes, descriptions = error_columns(self.findings, self.count)
         return [
             *record_columns(batch, codes),
@@ -242,6 +307,10 @@ class _Rows:
             codes,
             descriptions,
         ]
+
+    def _says_no_time(self) -> Bools:
+        """Full loads, and some other messages, have no time of their own: see `with_times`."""
+        return _flags(pc.equal(pc.fill_null(self.headers["timestamp"], ""), ""))
 
     def _header(self, name: str, kind: pa.DataType) -> pa.Array:
         headers = self.decoded.values.type.field("headers").type

@@ -18,13 +18,15 @@ HEADER_TYPES = {
     "transactionEventCounter": pa.int64(),
     "transactionLastEvent": pa.bool_(),
 }
-"""The headers that are read, by the producer's names; it may send more, and leave out any but the first
-and the timestamp."""
+"""The headers that are read, by the producer's names; it may send more, and leave out any but the first."""
+
+TIME_TAKEN_FROM = T.StructField("time_taken_from", T.StringType())
 
 HEADER_FIELDS = [
     T.StructField("operation", T.StringType()),
     T.StructField("change_sequence", T.StringType()),
     T.StructField("change_timestamp", T.TimestampType()),
+    TIME_TAKEN_FROM,
     T.StructField("stream_position", T.StringType()),
     T.StructField("transaction_id", T.StringType()),
     T.StructField("transaction_event_counter", T.LongType()),
@@ -32,10 +34,13 @@ HEADER_FIELDS = [
 ]
 """The same in a row: instants typed, masks decoded elsewhere (`sent`, `changed`)."""
 
+WORKER_HEADER_FIELDS = [field for field in HEADER_FIELDS if field is not TIME_TAKEN_FROM]
+"""The headers as they come from the workers: `change_timestamp` is null where the message has none."""
+
 
 def misfit_headers(found: pa.StructType) -> str:
     """What is wrong with the headers of a data schema, or nothing."""
-    misfits = [name for name in ("operation", "timestamp") if found.get_field_index(name) < 0]
+    misfits = ["operation"] if found.get_field_index("operation") < 0 else []
     for name, needed in HEADER_TYPES.items():
         index = found.get_field_index(name)
         if index >= 0 and not _readable(found.field(index).type, needed):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -93,16 +95,25 @@ def _images(table: Table, header: dict[str, Column]) -> list[Column]:
         *(_marked(header["changeMask"], table, name).alias(name) for name in fields.fieldNames())
     )
     return [
-        _row(F.col("new"), fields),
-        _row(F.col("old"), fields),
+        _row(F.col("new"), table, fields),
+        _row(F.col("old"), table, fields),
         F.struct(*(_sent(table, header, name).alias(name) for name in fields.fieldNames())),
         F.when(header["changeMask"].isNotNull(), changed),
     ]
 
 
-def _row(texts: Column, fields: T.StructType) -> Column:
-    typed = [_typed(texts.getItem(field.name), field.dataType).alias(field.name) for field in fields]
+def _row(texts: Column, table: Table, fields: T.StructType) -> Column:
+    typed = [_typed(_text(texts, table, field.name), field.dataType).alias(field.name) for field in fields]
     return F.when(texts.isNotNull(), F.struct(*typed))
+
+
+def _text(texts: Column, table: Table, name: str) -> Column:
+    """The text of a column, under the name that the source or the data schema has for it."""
+    return F.coalesce(*(texts.getItem(each) for each in _names(table, name)))
+
+
+def _names(table: Table, name: str) -> list[str]:
+    return list(dict.fromkeys([table.versions[-1].source_names.get(name, name), name]))
 
 
 def _typed(text: Column, kind: T.DataType) -> Column:
@@ -126,7 +137,8 @@ def _instant(text: Column) -> Column:
 
 
 def _sent(table: Table, header: dict[str, Column], name: str) -> Column:
-    named = F.coalesce(F.map_contains_key("new", name), F.lit(False))
+    has_name = [F.map_contains_key("new", each) for each in _names(table, name)]
+    named = F.coalesce(reduce(or_, has_name), F.lit(False))
     if name not in table.versions[-1].ordinals:
         return named
     mask = header["columnMask"]
@@ -172,20 +184,18 @@ def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation
     nothing = F.lit("")
     unread = F.col("m.headers").isNull()
     known = F.coalesce(header["operation"].isin(*OPERATIONS), F.lit(False))
+    says_no_time = (F.coalesce(header["timestamp"], F.lit("")) == "") & F.col("timestamp").isNotNull()
     stray = _stray(header["columnMask"], table) | _stray(header["changeMask"], table)
     found = [
         (Violation.MESSAGE_UNREADABLE, unread, F.lit(" The message has no headers.")),
         (Violation.UNKNOWN_OPERATION, ~known, says(header["operation"])),
-        (Violation.TIMESTAMP_INVALID, F.col("instant").isNull(), says(header["timestamp"])),
+        (Violation.TIMESTAMP_INVALID, F.col("instant").isNull() & ~says_no_time, says(header["timestamp"])),
         (Violation.NO_ROW, F.col("new").isNull(), nothing),
         (Violation.MASK_INVALID, stray, nothing),
     ]
     for field in row_type(table):
         for texts in ("new", "old"):
-            text = F.col(texts).getItem(field.name)
+            text = _text(F.col(texts), table, field.name)
             bad = text.isNotNull() & _typed(text, field.dataType).isNull()
             found.append((Violation.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
-    for name in table.keys:
-        not_sent = ~_sent(table, header, name)
-        found.append((Violation.KEY_NOT_SENT, not_sent, F.lit(f" It is {name}.")))
     return found

@@ -1,4 +1,4 @@
-"""The schema zone: which table, version and columns a schema id stands for."""
+"""The schema zone: which table, version and columns a schema id stands for, and since when."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.replicate.envelope import ENVELOPE_SCHEMA, METADATA, SCHEMA_ID_BYTES, error_columns
 from cdckit.replicate.headers import misfit_headers
+from cdckit.replicate.layout import layout, match_columns
 from cdckit.replicate.violations import Violation
 from cdckit.schemas import require_types
 from cdckit.workers import Made
@@ -44,22 +45,31 @@ _TABLE_FIELDS = [
     T.StructField("lineage_timestamp", T.StringType()),
     T.StructField("columns", T.ArrayType(COLUMN_TYPE)),
     T.StructField("data_schema", T.StringType()),
+    T.StructField("layout", T.ArrayType(T.StringType())),
 ]
 METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_TABLE_FIELDS, *ERROR_FIELDS])
 """One row is one metadata message: its record, and the table version that it describes."""
+
+_PLACE = ("timestamp", "topic", "partition", "offset")
+_PLACE_TYPE = T.StructType([RECORD_SCHEMA[name] for name in _PLACE])
 
 ZONE_SCHEMA = T.StructType(
     [
         *_TABLE_FIELDS,
         *(RECORD_SCHEMA[name] for name in ("topic", "partition", "offset", "timestamp")),
+        T.StructField("latest", _PLACE_TYPE),
+        T.StructField("other_tables", T.ArrayType(T.StringType())),
     ]
 )
-"""One row is one schema id, what it stands for, and where and when that was first said."""
+"""One row is one statement about a schema id: what it stands for, from where and when on that was said,
+and the place of the latest message that said so (`latest`) before another one about the same id and table
+said something else.  `other_tables` are those that the same id stands for as well."""
 
-_PLACE = ("timestamp", "topic", "partition", "offset")
+LINEAGE = ("server", "task", "schema", "table")
+"""What names a table: a task of one name may run on two servers, and is another one then."""
 
-# What must not change under one id.  The version may: a task that reloads counts on with the same schema.
-_MEANING = ("task", "schema", "table", "columns", "data_schema")
+# What a statement says, beside the id and the lineage.  Where it was said again it is no new statement.
+_SAID = ("table_version", "columns", "data_schema")
 
 MAX_ORDINAL = 10_000
 """The greatest ordinal of a column that is taken: what a mask takes in memory hangs on it."""
@@ -76,9 +86,11 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
     Returns:
         One row per metadata message (`METADATA_SCHEMA`): the record's columns, `schema_id`, the
         lineage (`server`, `task`, `schema`, `table`, `table_version`, `lineage_timestamp`),
-        `columns`, `data_schema` (Avro, as JSON text), `error_code` and `error_description`.  Where
-        two messages give one id another table or schema, the first to arrive stands and the others
-        are in error; said again unchanged it is no error.
+        `columns`, `data_schema` (Avro, as JSON text), `layout` (the fields of a data message in the
+        order of their bytes), `error_code` and `error_description`.  Two messages contradict each
+        other only if data messages of one id would decode differently: then the first to arrive
+        stands, and the others are in error and say what differs.  Another length of a column,
+        another key, version or table under one id is none: see `schema_zone`.
 
     Raises:
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returns.
@@ -96,48 +108,75 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
 
 def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
     """
-    What each schema id stands for: the first word on it.
+    What each schema id stands for, as it was said over time.
+
+    Nothing that was said is lost: a data message is read by what was said last about its id before it
+    came, and a table is now as its latest metadata message says, whatever number its version has.  So
+    a DDL that was taken back, or a table that was made anew, is as the source has it.
 
     Args:
         metadata: What `metadata` returned (with the same *known*).
-        known: The zone as it was before; its entries stay as they are.  A zone is a small table:
-            save and load it like any other.
+        known: The zone as it was before.  A zone is a small table: save and load it like any other.
 
     Returns:
-        One row per schema id (`ZONE_SCHEMA`).
+        One row per statement (`ZONE_SCHEMA`): what one id stands for in one table, from the first
+        message that said so on.  The same said again is the same statement, unless something else was
+        said about the id and table in between.
 
     Raises:
         MissingColumns, WrongColumnType: *metadata* or *known* has other columns.
 
-    Cost: one small shuffle by schema id.
+    Cost: two small shuffles by schema id.
 
     Source:
-        Replicate, "save the data schemas … in a customer defined zone".
+        Replicate, "save the data schemas … in a customer defined zone"; nothing says that an id is that
+        of one version of a table alone.
     """
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
-    columns = ZONE_SCHEMA.fieldNames()
-    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*columns, F.lit(True).alias("is_new"))
+    names = [field.name for field in _TABLE_FIELDS]
+    place = F.struct(*_PLACE).alias("place")
+    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*names, place)
     if known is not None:
         require_types(known, ZONE_SCHEMA, function="schema_zone")
-        evidence = evidence.unionByName(known.select(*columns, F.lit(False).alias("is_new")))
-    first = F.min_by(F.struct(*columns), F.struct("is_new", *_PLACE)).alias("first")
-    return evidence.groupBy("schema_id").agg(first).select("first.*")
+        places = F.array_distinct(F.array(F.struct(*_PLACE), F.col("latest")))
+        said = said.unionByName(known.select(*names, F.explode(places).alias("place")))
+    about = ("schema_id", *LINEAGE)
+    in_order = Window.partitionBy(*about).orderBy("place")
+    what = F.struct(*_SAID)
+    is_new = ~what.eqNullSafe(F.lag(what).over(in_order))
+    said_first = [name for name in names if name not in about] + [f"place.{name}" for name in _PLACE]
+    statements = (
+        said.withColumn("number", F.sum(is_new.cast("int")).over(in_order))
+        .groupBy(*about, "number")
+        .agg(
+            F.min_by(F.struct(*said_first), "place").alias("first"),
+            F.max("place").alias("latest"),
+        )
+        .select(*about, "first.*", "latest")
+    )
+    tables = F.collect_set(_table_text()).over(Window.partitionBy("schema_id"))
+    others = F.array_sort(F.array_except(tables, F.array(_table_text())))
+    return statements.withColumn("other_tables", others).select(*ZONE_SCHEMA.fieldNames())
+
+
+def _table_text() -> Column:
+    return F.concat(F.concat_ws("/", "server", "task"), F.lit(" "), F.concat_ws(".", "schema", "table"))
 
 
 def _with_conflicts(read: DataFrame, known: DataFrame | None) -> DataFrame:
-    """Put an error on every message that contradicts the first word on its schema id."""
+    """Put an error on every message by whose schema the data messages of its id would decode differently."""
     usable = F.col(ERROR_CODE).isNull()
-    said = F.when(usable, F.struct(*_MEANING))
+    what = F.struct("layout", *LINEAGE)
     in_order = Window.partitionBy("schema_id").orderBy(*_PLACE)
-    first = F.first(said, ignorenulls=True).over(
+    first = F.first(F.when(usable, what), ignorenulls=True).over(
         in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     )
     if known is not None:
         require_types(known, ZONE_SCHEMA, function="metadata")
-        earlier = known.select(F.col("schema_id"), F.struct(*_MEANING).alias("known"))
+        earlier = known.groupBy("schema_id").agg(F.min_by(what, F.struct(*_PLACE)).alias("known"))
         read = read.join(F.broadcast(earlier), on="schema_id", how="left")
         first = F.coalesce(F.col("known"), first)
-    contradicts = usable & ~said.eqNullSafe(F.col("first_word"))
+    contradicts = usable & ~F.col("layout").eqNullSafe(F.col("first_word.layout"))
     return (
         read.withColumn("first_word", first)
         .withColumn(
@@ -151,13 +190,22 @@ def _with_conflicts(read: DataFrame, known: DataFrame | None) -> DataFrame:
 
 
 def _conflict_text() -> Column:
+    """What differs: the fields that only one of the two schemas has."""
+
     def table(prefix: str) -> list[Column]:
-        return [F.coalesce(F.col(f"{prefix}{name}"), F.lit("?")) for name in ("task", "schema", "table")]
+        return [F.coalesce(F.col(f"{prefix}{name}"), F.lit("?")) for name in LINEAGE]
+
+    def only(these: str, those: str) -> Column:
+        lines = F.array_join(F.array_except(these, those), "; ")
+        return F.substring(F.when(lines != "", lines).otherwise("the same in another order"), 1, 90)
 
     return F.format_string(
-        f"{Violation.SCHEMA_CONFLICT.sentence} Here it is %s %s.%s, before it was %s %s.%s.",
+        f"{Violation.SCHEMA_CONFLICT.sentence}"
+        " Here, for %s/%s %s.%s, it has %s; before, for %s/%s %s.%s, it had %s.",
         *table(""),
+        only("layout", "first_word.layout"),
         *table("first_word."),
+        only("first_word.layout", "layout"),
     )
 
 
@@ -230,14 +278,15 @@ def _table(message: Any) -> dict[str, Any]:
     _check_columns(columns)
     if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
         raise _Unusable(Violation.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
-    names = {name.lower() for name in _data_fields(table["data_schema"])}
-    in_key = [column["name"] for column in columns if column["key_position"] > 0]
-    strangers = [name for name in in_key if name.lower() not in names]
+    places = match_columns(
+        [(column["name"], column["ordinal"]) for column in columns], _data_fields(table["data_schema"])
+    )
+    strangers = [each["name"] for each in columns if each["key_position"] > 0 and each["name"] not in places]
     if strangers:
         raise _Unusable(
             Violation.METADATA_INCOMPLETE, f"The data schema lacks the key {', '.join(strangers)}."
         )
-    return table
+    return {**table, "layout": layout(avro.parse_schema(table["data_schema"]).root)}
 
 
 def _column(entry: tuple[str, Any]) -> dict[str, Any]:

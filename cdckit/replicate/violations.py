@@ -28,7 +28,6 @@ class Violation(StrEnum):
     NO_ROW = "NO_ROW"
     MASK_INVALID = "MASK_INVALID"
     VALUE_INVALID = "VALUE_INVALID"
-    KEY_NOT_SENT = "KEY_NOT_SENT"
     METADATA_MISSING = "METADATA_MISSING"
 
     @property
@@ -55,13 +54,12 @@ _SENTENCES = {
     Violation.METADATA_UNREADABLE: "The metadata message does not decode with the schema that it carries.",
     Violation.METADATA_INCOMPLETE: "The metadata message lacks what describes a table.",
     Violation.DATA_SCHEMA_INVALID: "The data schema in the metadata message cannot be used.",
-    Violation.SCHEMA_CONFLICT: "An earlier message gave this schema id another meaning, which stands.",
+    Violation.SCHEMA_CONFLICT: "An earlier message gave this schema id another layout, which stands.",
     Violation.MESSAGE_UNREADABLE: "The data message does not decode with the schema of its id.",
     Violation.UNKNOWN_OPERATION: "The operation must be INSERT, UPDATE, DELETE or REFRESH.",
-    Violation.TIMESTAMP_INVALID: "The header timestamp is not an instant in ISO 8601 form.",
+    Violation.TIMESTAMP_INVALID: "The header timestamp is not an instant in ISO 8601 form, or there is none.",
     Violation.NO_ROW: "Neither data nor beforeData holds a row.",
     Violation.MASK_INVALID: "A mask is not hex text, or marks a column that the table does not have.",
     Violation.VALUE_INVALID: "A value does not convert to the type of its column.",
-    Violation.KEY_NOT_SENT: "A key column was not sent, so it is not known which row the message is about.",
     Violation.METADATA_MISSING: "No metadata message with this schema id came within the time allowed.",
 }

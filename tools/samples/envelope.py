@@ -164,12 +164,13 @@ def data_datum(version: Version, committed: Committed) -> dict[str, Any]:
     row = {name: change.row.get(name) for name in version.names}
     sent = tuple(change.row)
     loaded = change.operation == "REFRESH"
+    # Sequence, time, position and transaction apply to changes: a row of a full load has none of them.
     headers: dict[str, Any] = {
         "operation": change.operation,
-        "changeSequence": committed.sequence,
-        "timestamp": instant_text(change.at),
-        "streamPosition": committed.position,
-        "transactionId": committed.transaction,
+        "changeSequence": "" if loaded else committed.sequence,
+        "timestamp": "" if loaded else instant_text(change.at),
+        "streamPosition": "" if loaded else committed.position,
+        "transactionId": "" if loaded else committed.transaction,
         "changeMask": None if loaded else version.mask(change.changed),
         "columnMask": None if loaded else version.mask(sent),
         "transactionEventCounter": committed.event,

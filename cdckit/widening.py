@@ -1,0 +1,130 @@
+"""
+The type of a column about which two tables disagree: numbers stay numbers where that loses nothing.
+
+This rule is used wherever two types of one column meet: two versions of a source's table, and two tables
+of changes.  Decision: no specification says what a consumer should do here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.values import as_text
+
+MAX_DIGITS = 38
+"""The most digits of a decimal, in Spark and in Arrow's decimal128."""
+
+_DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_EXACT_BITS_OF_FLOAT = {32: 24, 64: 53}
+
+
+class Number(NamedTuple):
+    """A type of numbers: an integer or a float of *size* bits, or a decimal of *size* digits."""
+
+    kind: Literal["integer", "decimal", "float"]
+    size: int
+    scale: int = 0
+
+
+DOUBLE = Number("float", 64)
+
+
+def wider(left: Number, right: Number) -> Number | None:
+    """
+    The narrowest type that holds every number of both, or nothing where none does.
+
+    >>> wider(Number("integer", 32), Number("decimal", 7, 2))
+    Number(kind='decimal', size=12, scale=2)
+    >>> wider(Number("integer", 64), Number("float", 64)) is None
+    True
+    """
+    if left.kind == right.kind != "decimal":
+        return max(left, right)
+    if "float" in (left.kind, right.kind):
+        return _wider_float(*((left, right) if right.kind == "float" else (right, left)))
+    one, other = _as_decimal(left), _as_decimal(right)
+    scale = max(one.scale, other.scale)
+    digits = max(one.size - one.scale, other.size - other.scale) + scale
+    return Number("decimal", digits, scale) if digits <= MAX_DIGITS else None
+
+
+def _wider_float(other: Number, floating: Number) -> Number | None:
+    """Every integer of few enough bits is a float; a decimal with a fraction hardly ever is."""
+    if other.kind == "integer":
+        for size, exact in _EXACT_BITS_OF_FLOAT.items():
+            if size >= floating.size and other.size < exact:
+                return Number("float", size)
+    return None
+
+
+def _as_decimal(number: Number) -> Number:
+    return number if number.kind == "decimal" else Number("decimal", _DIGITS_OF_BITS[number.size])
+
+
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+_INTEGERS: dict[int, T.DataType] = {8: T.ByteType(), 16: T.ShortType(), 32: T.IntegerType(), 64: T.LongType()}
+_FLOATS: dict[int, T.DataType] = {32: T.FloatType(), 64: T.DoubleType()}
+
+
+def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = False) -> T.DataType | None:
+    """
+    The type that holds what *left* and *right* hold: equal ones as they are, numbers by `wider`, else text.
+
+    Args:
+        as_double: Whether numbers that no exact type holds become doubles, which may cost them digits.
+
+    Returns:
+        Nothing where one of two types that differ is nested: its text would not be its value.
+
+    >>> common_spark_type(T.LongType(), T.DecimalType(7, 2))
+    DecimalType(21,2)
+    >>> common_spark_type(T.LongType(), T.DoubleType()), common_spark_type(T.DateType(), T.LongType())
+    (StringType(), StringType())
+    >>> common_spark_type(T.LongType(), T.DoubleType(), as_double=True)
+    DoubleType()
+    """
+    if left.simpleString() == right.simpleString() or isinstance(right, T.NullType):
+        return left
+    if isinstance(left, T.NullType):
+        return right
+    if isinstance(left, _NESTED) or isinstance(right, _NESTED):
+        return None
+    one, other = _number(left), _number(right)
+    if one is None or other is None:
+        return T.StringType()
+    found = wider(one, other) or (DOUBLE if as_double else None)
+    return T.StringType() if found is None else _spark_type(found)
+
+
+def as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
+    """A *value* of type *kind* in the *common* type that `common_spark_type` found for it."""
+    if kind.simpleString() == common.simpleString():
+        return value
+    if isinstance(common, T.StringType):
+        # A whole number has one text, whatever type it was of.
+        text = as_text(value, kind)
+        is_float = isinstance(kind, T.FloatType | T.DoubleType)
+        return F.regexp_replace(text, r"\.0$", "") if is_float else text
+    return value.cast(common)
+
+
+def _number(kind: T.DataType) -> Number | None:
+    if isinstance(kind, T.DecimalType):
+        return Number("decimal", kind.precision, kind.scale)
+    for size, integer in _INTEGERS.items():
+        if kind == integer:
+            return Number("integer", size)
+    for size, floating in _FLOATS.items():
+        if kind == floating:
+            return Number("float", size)
+    return None
+
+
+def _spark_type(number: Number) -> T.DataType:
+    if number.kind == "decimal":
+        return T.DecimalType(number.size, number.scale)
+    return (_INTEGERS if number.kind == "integer" else _FLOATS)[number.size]
