@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hub_programs import rows_of
@@ -52,6 +52,23 @@ def test_tables_grow_by_parts_and_are_replaced(spark: SparkSession, tmp_path: Pa
     assert before is not None
     assert held(tables.replace("a", before.where("n > 1"))) == [2, 3]
     assert held(tables.read("a")) == [2, 3]
+
+
+def test_a_run_that_has_ended_is_under_way_no_more_where_its_file_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows deletes no file that somebody has open, such as whoever asks for the statuses just then."""
+    tables = Tables(cast(SparkSession, None), tmp_path)
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        with tables.marked({"messages": "due", "now": 0}):
+            assert tables.under_way() == {"messages": "due", "now": 0}
+    monkeypatch.setattr("cdckit.datahub.tables._is_locked", lambda file: True)
+    assert tables.under_way() is None
 
 
 def test_what_is_not_committed_is_forgotten_by_a_rollback(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -130,7 +130,10 @@ class Tables:
             try:
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                # Windows deletes no file that is open, be it for a reader: an empty one says nothing.
+                file.truncate(0)
+        with suppress(PermissionError):
+            path.unlink(missing_ok=True)
 
     def under_way(self) -> dict[str, Any] | None:
         """The run that is under way in this program or another one; None if there is none."""
@@ -218,7 +221,11 @@ def _lock(file: IO[str]) -> None:
 
 
 def _is_locked(file: IO[str]) -> bool:
-    """Whether the program that has written the file still holds it: a lock ends with its program."""
+    """
+    Whether the program that has written the file still holds it: a lock ends with its program.
+
+    On Windows nobody can tell, and what a killed program has left there counts until the next run ends.
+    """
     if sys.platform == "win32":
         return True
     try:
