@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdckit.values import EXACT_JSON
+from cdckit.values import EXACT_JSON, decimal_text
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "cdckit")
 
@@ -65,24 +65,9 @@ def _json_part(name: str, column: Column) -> Column:
     """The column as a member of a JSON object, null where it is null."""
     whole = F.to_json(F.struct(column.alias(name)), EXACT_JSON)
     member = F.nullif(F.substring(whole, F.lit(2), F.length(whole) - 2), F.lit(""))
-    # Digits are all that stands behind the point of a decimal; Spark decides this once, by the type.
-    text = _without_end_zeros(_without_exponent(column.cast("string")))
-    plain = F.concat(F.lit(_quoted(name) + ":"), text)
+    # Spark decides this once, by the type.
+    plain = F.concat(F.lit(_quoted(name) + ":"), decimal_text(column))
     return F.when(F.typeof(column).startswith("decimal"), plain).otherwise(member)
-
-
-def _without_exponent(number: Column) -> Column:
-    """A decimal's text in digits alone: a session that is not ANSI writes small ones as 1.5E-7."""
-    small = r"^(-?)([0-9])(?:\.([0-9]+))?E-([0-9]+)$"
-    sign, first, rest, exponent = (F.regexp_extract(number, small, part) for part in (1, 2, 3, 4))
-    zeros = F.repeat(F.lit("0"), F.coalesce(exponent.try_cast("int"), F.lit(1)) - 1)
-    plain = F.concat(sign, F.lit("0."), zeros, first, rest)
-    return F.when(number.rlike(small), plain).otherwise(number)
-
-
-def _without_end_zeros(number: Column) -> Column:
-    """Of a number's text with a point, without the zeros at its end and a point that is left there."""
-    return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
@@ -132,11 +117,12 @@ def _json_text(kind: pa.DataType) -> Callable[[Any], str]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted
     if pa.types.is_decimal(kind):
-        return _decimal
+        return decimal_digits
     return _boolean if pa.types.is_boolean(kind) else str
 
 
-def _decimal(value: Decimal) -> str:
+def decimal_digits(value: Decimal) -> str:
+    """What `cdckit.values.decimal_text` gives, of a Python decimal."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

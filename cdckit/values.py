@@ -47,6 +47,25 @@ def as_text(value: Column, kind: T.DataType) -> Column:
     return _in_order(value, kind).cast("string")
 
 
+def decimal_text(number: Column) -> Column:
+    """A decimal in digits alone, without zeros at its end: one text for 1, 1.0 and 1.00."""
+    return _without_end_zeros(_without_exponent(number.cast("string")))
+
+
+def _without_exponent(number: Column) -> Column:
+    """A decimal's text in digits alone: a session that is not ANSI writes small ones as 1.5E-7."""
+    small = r"^(-?)([0-9])(?:\.([0-9]+))?E-([0-9]+)$"
+    sign, first, rest, exponent = (F.regexp_extract(number, small, part) for part in (1, 2, 3, 4))
+    zeros = F.repeat(F.lit("0"), F.coalesce(exponent.try_cast("int"), F.lit(1)) - 1)
+    plain = F.concat(sign, F.lit("0."), zeros, first, rest)
+    return F.when(number.rlike(small), plain).otherwise(number)
+
+
+def _without_end_zeros(number: Column) -> Column:
+    """Of a number's text with a point, without the zeros at its end and a point that is left there."""
+    return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
+
+
 def _utc(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
     whole = F.unix_seconds(instant)

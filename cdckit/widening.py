@@ -7,13 +7,17 @@ of changes.  Decision: no specification says what a consumer should do here.
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.values import as_text
+from cdckit.identifiers import decimal_digits
+from cdckit.values import as_text, decimal_text
 
 MAX_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow's decimal128."""
@@ -105,11 +109,59 @@ def as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(common, T.StringType):
-        # A whole number has one text, whatever type it was of.
-        text = as_text(value, kind)
-        is_float = isinstance(kind, T.FloatType | T.DoubleType)
-        return F.regexp_replace(text, r"\.0$", "") if is_float else text
+        return _as_text(value, kind)
     return value.cast(common)
+
+
+def _as_text(value: Column, kind: T.DataType) -> Column:
+    """As `cdckit.values.as_text`; but a whole number has one text, whatever type it was of."""
+    if isinstance(kind, T.DecimalType):
+        return decimal_text(value)
+    text = as_text(value, kind)
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        is_whole = (F.rint(value) == value) & (F.abs(value) < F.lit(_WHOLE_BELOW))
+        return F.when(is_whole, value.cast("bigint").cast("string")).otherwise(text)
+    return text
+
+
+_WHOLE_BELOW = 2.0**63
+
+
+def number_texts(numbers: pa.Array) -> pa.Array:
+    """
+    Numbers as the texts that `as_type` makes of them, for workers that have them in Arrow.
+
+    Arrow's own texts are others than Spark's: of 1.5e-5, and of small decimals.
+
+    >>> number_texts(pa.array([1.0, 1e7, 1.5e-5, float("nan"), None])).to_pylist()
+    ['1', '10000000', '1.5E-5', 'NaN', None]
+    """
+    if pa.types.is_decimal(numbers.type):
+        texts = [None if each is None else decimal_digits(each) for each in numbers.to_pylist()]
+        return pa.array(texts, pa.string())
+    if pa.types.is_floating(numbers.type):
+        shortest = numbers.cast(pa.string()).to_pylist()
+        pairs = zip(numbers.to_pylist(), shortest, strict=True)
+        return pa.array(
+            [None if each is None else _float_text(each, text) for each, text in pairs], pa.string()
+        )
+    return numbers.cast(pa.string())
+
+
+def _float_text(number: float, shortest: str) -> str:
+    """As Java writes it, unless it is whole; *shortest* has the digits that tell it from other floats."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number.is_integer() and abs(number) < _WHOLE_BELOW:
+        return str(int(number))
+    exact = Decimal(shortest)
+    if 1e-3 <= abs(number) < 1e7:
+        return f"{exact:f}"
+    sign, digits, _ = exact.normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exact.adjusted()}"
 
 
 def _number(kind: T.DataType) -> Number | None:

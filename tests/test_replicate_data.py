@@ -273,7 +273,7 @@ def test_columns_whose_type_changed_become_text_where_no_number_holds_both(spark
         "map": '[["a", null]]',
         "number": "-7",
         "date": "2024-01-02",
-        "decimal": "1.50",
+        "decimal": "1.5",
         "nothing": None,
         "truth": "true",
     }

@@ -20,7 +20,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.replicate.layout import match_columns
 from cdckit.replicate.metadata import LINEAGE, ZONE_SCHEMA
 from cdckit.schemas import require_types
-from cdckit.widening import DOUBLE, Number, wider
+from cdckit.widening import DOUBLE, Number, number_texts, wider
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def to_common_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     The *values* of one version in the type that `common_type` found for all versions.
 
     Bytes become hex text, as in JSON form; nested values become JSON text; instants are in UTC, written
-    as `cdckit.values.as_text` does.
+    as `cdckit.values.as_text` does; numbers are written as `union_changes` does.
 
     >>> to_common_type(pa.array([b"\\xff", None]), pa.string()).to_pylist()
     ['ff', None]
@@ -306,4 +306,4 @@ def to_common_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
         texts = values.cast(pa.timestamp("us")).cast(kind)
         whole = pc.replace_substring_regex(texts, r"\.0+$", "")
         return pc.replace_substring_regex(whole, r"(\.[0-9]*[1-9])0+$", r"\1")
-    return values.cast(kind)
+    return number_texts(values) if _number(values.type) else values.cast(kind)
