@@ -254,7 +254,7 @@ def test_table_changes_need_a_table_that_is_known_and_has_a_key(spark: SparkSess
 def test_keys_that_are_no_columns_are_refused_at_the_call(rows: DataFrame, keys: Any) -> None:
     with pytest.raises(
         InvalidArgument,
-        match=r"changes\(\) needs keys to be a list of columns among a, b, price, note; it is",
+        match=r"changes\(\) needs keys to be a list of distinct fields among a, b, price, note; it is",
     ):
         replicate.changes(rows, keys=keys)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from replicate_messages import (
     NO_TIME,
     Record,
@@ -20,7 +21,7 @@ from replicate_messages import (
 )
 from replicate_readings import read, settled
 
-from cdckit import MissingColumns, replicate
+from cdckit import MissingColumns, WrongColumnType, replicate
 
 TEXT = ["null", "string"]
 TABLES = [
@@ -59,7 +60,7 @@ def test_each_record_says_whose_it_is_and_each_table_reads_its_own_part(
     reading = read(spark, feed())
     sorted_out = replicate.with_table(reading.records, reading.zone)
     sorted_out.write.partitionBy("server", "task", "schema", "table").parquet(str(tmp_path / "parts"))
-    saved = spark.read.parquet(str(tmp_path / "parts"))
+    saved = spark.read.schema(sorted_out.schema).parquet(str(tmp_path / "parts"))
     assert saved.count() == reading.records.count()
     counted = saved.groupBy("server", "table").count().collect()
     assert {(row["server"], row["table"]): row["count"] for row in counted} == {
@@ -95,6 +96,14 @@ def test_many_tables_are_a_matter_of_one_collect(spark: SparkSession) -> None:
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert len(every) == 60
     assert len(jobs) < 5
+
+
+def test_names_that_were_read_back_as_numbers_are_refused(spark: SparkSession) -> None:
+    """Spark reads the folder `table=007` as the number 7, which no table is called."""
+    reading = read(spark, numbered([TABLES[0].md()]))
+    routed = replicate.with_table(reading.records, reading.zone).withColumn("table", F.lit(7))
+    with pytest.raises(WrongColumnType, match="needs the column table as string; it is int"):
+        replicate.tables_changes(routed, reading.zone)
 
 
 def test_what_is_no_zone_is_refused(spark: SparkSession) -> None:

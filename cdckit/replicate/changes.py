@@ -10,6 +10,7 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdckit.arguments import require_keys
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.rejects import ERROR_CODE
@@ -101,9 +102,7 @@ def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
 
 def _require_rows(rows: DataFrame, keys: Sequence[str], *, function: str) -> None:
     require_columns(rows, [*_READ, ERROR_CODE], function=function)
-    names = require_struct(rows, "data", function=function).fieldNames()
-    if isinstance(keys, str) or not keys or set(keys) - set(names):
-        raise InvalidArgument(function, "keys", f"a list of columns among {', '.join(names)}", keys)
+    require_keys(keys, require_struct(rows, "data", function=function).fieldNames(), function=function)
 
 
 def _lacks_key(keys: Sequence[str]) -> Column:
@@ -147,7 +146,8 @@ def table_changes(
         What `changes` returns, under the keys of the metadata.
 
     Raises:
-        InvalidArgument: The metadata knows no such table, or several, or it has no key.
+        InvalidArgument: The metadata knows no such table, or several, or it has no key; or one of its
+            schema ids is that of another table too and no *topics* are given; or *loaded_at* is naive.
         MissingColumns, WrongColumnType: *records* are not records.
 
     Cost: one look at every envelope of *records* when it is called, to collect the schema zone of the
@@ -157,6 +157,8 @@ def table_changes(
     Source:
         Replicate, message envelope; metadata messages and data messages.
     """
+    if isinstance(topics, str):
+        raise InvalidArgument("table_changes", "topics", "a collection of names", topics)
     require_load_time(loaded_at, function="table_changes")
     zone = schema_zone(metadata(decode(records)))
     asked = {"server": server, "task": task, "schema": schema, "table": table}
@@ -167,7 +169,7 @@ def table_changes(
     known = tables.table_of_rows(rows, function="table_changes")
     if not known.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
-    made = rows_of_table(records, known, topics=topics, loaded_at=loaded_at)
+    made = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")
     return changes(made, keys=known.keys, source=source)
 
 

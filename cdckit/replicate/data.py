@@ -112,7 +112,9 @@ def data(
             raise InvalidArgument("data", name, "a collection of names", given)
     require_load_time(loaded_at, function="data")
     table = table_of(zone, function="data", as_double=as_double)
-    return rows_of_table(records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at)
+    return rows_of_table(
+        records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at, function="data"
+    )
 
 
 def rows_of_table(
@@ -122,12 +124,13 @@ def rows_of_table(
     json_topics: Collection[str] = (),
     topics: Collection[str] | None = None,
     loaded_at: datetime | Column | None = None,
+    function: str,
 ) -> DataFrame:
-    """What `data` returns, of a table whose zone has been read."""
+    """What `data` returns, of a table whose zone has been read; *function* is who asks, for errors."""
     if topics is None and table.shared:
         shared, others = next(iter(table.shared.items()))
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
-        raise InvalidArgument("data", "topics", needed, topics)
+        raise InvalidArgument(function, "topics", needed, topics)
     chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
     mine = for_workers(chosen.where(_may_be_of(table)))
     made = Made(mine, partial(_rows_of_batches, table=table), _worker_schema(table))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from cdckit.records import RECORD_COLUMNS
+from cdckit.records import RECORD_COLUMNS, require_records
 from cdckit.rejects import ERROR_CODE
 from cdckit.replicate import tables
 from cdckit.replicate.changes import changes
@@ -20,6 +21,8 @@ from cdckit.replicate.metadata import LINEAGE, ZONE_SCHEMA
 from cdckit.replicate.tables import Table
 from cdckit.replicate.times import require_load_time
 from cdckit.schemas import require_types
+
+_NAMES = T.StructType([ZONE_SCHEMA[name] for name in LINEAGE])
 
 
 class TableName(NamedTuple):
@@ -40,7 +43,10 @@ def with_table(records: DataFrame, zone: DataFrame) -> DataFrame:
 
         sorted_out = replicate.with_table(records, zone)
         sorted_out.write.partitionBy("server", "task", "schema", "table").parquet(folder)
-        every = replicate.tables_changes(spark.read.parquet(folder), zone)
+        saved = spark.read.schema(sorted_out.schema).parquet(folder)
+        every = replicate.tables_changes(saved, zone)
+
+    The schema is given since Spark would take a folder's name for a number where it looks like one.
 
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
@@ -90,12 +96,15 @@ def tables_changes(
         whose schema ids are not theirs alone, are left out: take `data` and `changes` for them.
 
     Raises:
-        MissingColumns, WrongColumnType: *records* are not what `with_table` returns, or *zone* is no zone.
+        MissingColumns, WrongColumnType: *records* are not what `with_table` returns (the names of tables
+            and the like must be texts: see there how to read them back), or *zone* is no zone.
 
     Cost: *zone* is collected once, when this is called; each table is planned when it is asked for.
     """
     require_load_time(loaded_at, function="tables_changes")
     require_types(zone, ZONE_SCHEMA, function="tables_changes")
+    require_records(records, function="tables_changes")
+    require_types(records, _NAMES, function="tables_changes")
     found: dict[TableName, list[Row]] = {}
     for row in tables.collect_zone(zone):
         found.setdefault(TableName(*(row[name] for name in LINEAGE)), []).append(row)
@@ -111,7 +120,8 @@ def _changes(records: DataFrame, table: Table, *, loaded_at: datetime | Column |
     lineage = TableName(table.server, table.task, table.schema, table.name)
     is_of = [F.col(column) == value for column, value in zip(LINEAGE, lineage, strict=True)]
     part = records.where(is_of[0] & is_of[1] & is_of[2] & is_of[3])
-    return changes(rows_of_table(part, table, loaded_at=loaded_at), keys=table.keys)
+    rows = rows_of_table(part, table, loaded_at=loaded_at, function="tables_changes")
+    return changes(rows, keys=table.keys)
 
 
 class _Changes(Mapping[TableName, DataFrame]):

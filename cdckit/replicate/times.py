@@ -7,6 +7,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.arguments import require_instant
 from cdckit.errors import InvalidArgument
 from cdckit.rejects import ERROR_CODE
 
@@ -33,7 +34,11 @@ def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFram
     """
     said, good = F.col("change_timestamp"), F.col(ERROR_CODE).isNull()
     is_load = F.col("operation") == LOAD
-    given = F.lit(None).cast("timestamp") if loaded_at is None else F.lit(loaded_at).cast("timestamp")
+    given = (
+        require_instant(loaded_at, "loaded_at", function="data")
+        if isinstance(loaded_at, datetime)
+        else F.lit(loaded_at).cast("timestamp")
+    )
     in_sequence = _time_of_sequence(F.col("change_sequence"))
     choice = (
         F.when(said.isNotNull(), CHANGE)
