@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -149,7 +150,32 @@ def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
 
 def batch_of(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """A batch of *schema*; a column whose texts are large or not in another way is given that of *schema*."""
-    return pa.RecordBatch.from_arrays([columns[one.name].cast(one.type) for one in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([_cast(columns[one.name], one.type) for one in schema], schema=schema)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """As Arrow's own cast, which forgets elements where those of a list are all null by their type."""
+    if values.type == kind:
+        return values
+    if not _holds_nulls_alone(kind):
+        return values.cast(kind)
+    if pa.types.is_struct(kind):
+        parts = [_cast(values.field(place), part.type) for place, part in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    # With a mask, Arrow wants offsets that are no slice.
+    offsets, mask = pa.array(np.asarray(values.offsets)), values.is_null()
+    if pa.types.is_map(kind):
+        keys, items = _cast(values.keys, kind.key_type), _cast(values.items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    return pa.ListArray.from_arrays(offsets, _cast(values.values, kind.value_type), type=kind, mask=mask)
+
+
+def _holds_nulls_alone(kind: pa.DataType) -> bool:
+    """Whether a part of the type is that of nulls alone."""
+    return any(
+        pa.types.is_null(kind.field(place).type) or _holds_nulls_alone(kind.field(place).type)
+        for place in range(kind.num_fields)
+    )
 
 
 def _field(column: T.StructField) -> pa.Field:

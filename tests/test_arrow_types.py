@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -121,6 +122,39 @@ def test_texts_are_large_or_not_wherever_they_stand() -> None:
     there = values.cast(with_texts(values.type, large=True))
     assert str(there.type) == "struct<t: list<element: large_string>, m: map<large_string, large_binary>>"
     assert there.cast(values.type) == values
+
+
+NOTHINGS: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.list_(pa.null()), [[None, None], None, [], [None] * 3]),
+    (pa.map_(pa.string(), pa.null()), [[("a", None)], None, [("b", None), ("c", None)], []]),
+    (
+        pa.struct([("x", pa.list_(pa.null())), ("y", pa.string())]),
+        [{"x": [None, None], "y": "a"}, None, {"x": None, "y": None}, {"x": [None] * 3, "y": "b"}],
+    ),
+    (
+        pa.list_(pa.struct([("n", pa.null()), ("t", pa.string())])),
+        [[{"n": None, "t": "a"}, None], [], None, [{"n": None, "t": "b"}] * 3],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), NOTHINGS, ids=[str(kind) for kind, _ in NOTHINGS])
+def test_lists_of_nothing_but_nulls_keep_their_elements(kind: pa.DataType, values: list[Any]) -> None:
+    """Arrow's own cast forgets some, and the batch is not valid."""
+    array = pa.array(values, kind)
+    large = with_texts(kind, large=True)
+    for places in ([0, 1, 2, 3], [3, 0], [3], [1]):
+        expected = [values[place] for place in places]
+        for some in (
+            array.take(pa.array(places)),
+            pa.concat_arrays([array[place : place + 1] for place in places]),
+        ):
+            made = batch_of({"a": some}, pa.schema([("a", large)]))
+            made.validate(full=True)
+            assert made.column("a").to_pylist() == expected
+    made = batch_of({"a": array[2:]}, pa.schema([("a", large)]))
+    made.validate(full=True)
+    assert made.column("a").to_pylist() == values[2:]
 
 
 def test_a_batch_takes_the_texts_of_its_schema() -> None:
