@@ -128,6 +128,16 @@ def test_a_row_is_read_by_what_was_said_of_its_id_before_it(spark: SparkSession)
     assert replicate.keys(reading.zone) == ["id"]
 
 
+def test_metadata_without_times_counts_by_its_places(spark: SparkSession) -> None:
+    """Each row is there once, by what was said last."""
+    first = Version({"id": "int", "code": "string"})
+    rekeyed = replace(first, keys=("code",), number=2)
+    said = [record(version.md(), n, timestamp=None) for n, version in enumerate((first, rekeyed))]
+    told = record(first.dt("INSERT", {"id": 1, "code": "c"}), 2, timestamp=at(0))
+    rows = read(spark, [*said, told]).rows().collect()
+    assert [(row["offset"], row["key_columns"]) for row in rows] == [(2, ["code"])]
+
+
 def at(seconds: int) -> Any:
     return NOON + timedelta(seconds=seconds)
 

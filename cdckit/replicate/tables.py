@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -69,10 +69,19 @@ def table_of(zone: DataFrame, *, function: str, as_double: Collection[str] = ())
 
 
 def collect_zone(zone: DataFrame) -> list[Row]:
-    """The rows of *zone*, their instants as microseconds, which the local zone cannot make ambiguous."""
-    instant = F.unix_micros("latest.timestamp").alias("timestamp")
-    latest = F.struct(instant, "latest.topic", "latest.partition", "latest.offset")
-    return zone.withColumns({"timestamp": F.unix_micros("timestamp"), "latest": latest}).collect()
+    """
+    The rows of *zone*, their instants as microseconds, which the local zone cannot make ambiguous.
+
+    What came without an instant came first, as Spark sorts it.
+    """
+
+    def instant(column: str) -> Column:
+        return F.coalesce(F.unix_micros(column), F.lit(0))
+
+    latest = F.struct(
+        instant("latest.timestamp").alias("timestamp"), "latest.topic", "latest.partition", "latest.offset"
+    )
+    return zone.withColumns({"timestamp": instant("timestamp"), "latest": latest}).collect()
 
 
 def table_of_rows(rows: Iterable[Row], *, function: str, as_double: Collection[str] = ()) -> Table:
