@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Integral
 
@@ -52,8 +52,12 @@ def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *
 
 
 def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) -> list[str]:
-    """The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known."""
-    listed = list(keys) if isinstance(keys, Collection) and not isinstance(keys, str) else []
+    """
+    The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known.
+
+    Also for a set: a guid is made of the key fields in their order.
+    """
+    listed = list(keys) if isinstance(keys, Sequence) and not isinstance(keys, str) else []
     if not listed or [name for name in listed if name not in known] or len(set(listed)) != len(listed):
         needed = f"a list of distinct fields among {', '.join(known)}"
         raise InvalidArgument(function, "keys", needed, keys)

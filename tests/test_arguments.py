@@ -83,7 +83,9 @@ def test_an_entity_has_a_name(changes: DataFrame, entity: Any) -> None:
             asked()
 
 
-@pytest.mark.parametrize("keys", ["number", None, [], ["nr"], ["number", "number"], 1, [["number"]]])
+@pytest.mark.parametrize(
+    "keys", ["number", None, [], ["nr"], ["number", "number"], 1, [["number"]], {"number"}]
+)
 def test_keys_are_fields(changes: DataFrame, keys: Any) -> None:
     for asked in (
         lambda: cdckit.merge(changes, entity="product", keys=keys),
