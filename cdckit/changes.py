@@ -124,8 +124,8 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     Args:
         changes: One row per change.
         priorities: By `source`.  A source that is not named keeps what its changes say already.  A name
-            that no change has changes nothing, be it misspelt; as only the data can tell, it is asked
-            for with `find_unused_priorities`.
+            that no change has, such as a misspelt one, has no effect: only the data can tell, and
+            `find_unused_priorities` asks it.
 
     Returns:
         The same rows; the two columns replaced (`field_priorities` added where it was missing).

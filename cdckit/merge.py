@@ -56,7 +56,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     - an upsert sets each field it carries if the field was never set, or if the change's priority
       for that field is at least the one that the field has; an equal value (`cdckit.values` says what
       is equal) at an equal priority changes nothing, its provenance included; an equal value of a key
-      field never changes its message, only the priority, on a return from a delete neither;
+      field never changes its message, only its priority, also when it brings a deleted entity back;
     - a delete takes effect if its priority is at least the row's (greater, if the row is deleted
       already): every other field than the keys that was ever set becomes null;
     - an upsert of a deleted entity brings it back if its priority is at least the row's; fields

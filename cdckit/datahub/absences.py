@@ -128,8 +128,8 @@ def absences(
     Of each entity, the ends of complete lists that did not name it.
 
     Args:
-        statements: Those of one target, applied or not: whom a list names is seen, though it waits or is
-            in error.
+        statements: Those of one target, applied or not: an entity that a list names is seen, though the
+            record waits or is in error.
         events: Ends of lists (`scope`, `message_id`, `priority`, `source`, `effective_timestamp`,
             `arrival`), each table with the field that `scope` is a value of; None for lists of all entities.
 

@@ -58,8 +58,8 @@ def waiting_statements(
 
     Cost: two aggregations over the guids and links of all statements.  Where something waits, a further
     round for each link of the longest chain of records that wait for each other, up to three; what is left
-    of longer chains is found in one task (see `falling`), which is given the statements that need what nobody
-    makes but statements that need something themselves.
+    of longer chains is found in one task (see `falling`).  It is given the statements that need what only
+    statements with needs of their own make.
     """
     if not any(needed_columns(schema, entity) for entity in entities):
         return None

@@ -315,7 +315,7 @@ class Hub:
             another schema or link changed comes again, with its new document.  So whoever asks each time
             for what is *after* the greatest position that it has taken gets all there is, each at least
             once; a run is taken whole.  Rows have no order but by `version` and `arrival`, and a later
-            position may hold an earlier version.  That a record is no longer applied nobody is told.
+            position may hold an earlier version.  A record that is no longer applied is not taken back.
 
         Raises:
             InvalidArgument: *entity* is no export target, or *after* no position.

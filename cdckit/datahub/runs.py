@@ -291,7 +291,7 @@ class Run:
                 touched = {**touched, **some}
 
     def _merge_one(self, entity: str, moved: _Moved | None, touched: _Touched) -> _Touched:
-        """Merge a target; whom of it that touched."""
+        """Merge a target; the entities of it that this run touches."""
         before = self._history_of(entity)
         keys = self._schema.targets[entity].keys
         if moved is None or before is None or entity in self._refreshed:

@@ -1,4 +1,4 @@
-"""What records wait for, by its key: a guid says nothing to whoever has to send it."""
+"""What records wait for, by its key: from a guid, the sender could not tell what is missing."""
 
 from __future__ import annotations
 

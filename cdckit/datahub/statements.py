@@ -47,7 +47,7 @@ def statement_schema(target: Target) -> T.StructType:
     (`operation`): "upsert" and "delete"; "autocreate", that the entity is to be made if it is missing;
     "list", that the records of one parent end here, and "refresh", that those of the message do;
     "dropped" by a filter; "unreadable", the data of a whole message.  `sought` says of its links what they
-    lead to, by its key: nobody could tell from a guid.
+    lead to, by its key: a guid does not tell.
     """
     flags = [T.StructField(name, T.BooleanType()) for name in target.fields]
     # No file can hold a struct without fields.

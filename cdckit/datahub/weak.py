@@ -2,26 +2,26 @@
 Weak keys: which entity a record means, where any of several keys finds it.
 
 An entity *holds* a key at some time if its key fields have those values then, by the rules of the merge:
-what a record carries is taken by priorities, and a delete keeps key fields.  The records of a target are gone
-through in the merge's order, which is effective time, then arrival as the message carries it, then the number
-of the record.  A record means whoever holds one of its keys at its place in that order:
+what a record carries is taken by priorities, and a delete keeps key fields.  The records of a target are
+read in the merge's order, which is effective time, then arrival as the message carries it, then the number
+of the record.  A record means the entities that hold one of its keys at its place in that order:
 
-- nobody: an upsert begins a new entity, a delete means nobody;
-- one entity: that one, and what the record says may change which keys it holds from there on;
+- none: an upsert begins a new entity, a delete means none;
+- one: that entity, and what the record says may change which keys it holds from there on;
 - several: the record is in error, KEY_AMBIGUOUS, and leaves no trace.
 
-So a key that was corrected finds nobody any more, and nothing depends on what was received first, or
+So a key that was corrected finds its entity no more, and nothing depends on what was received first, or
 together: where a message arrives late, everything is as if it had arrived in time.
 
 The guid of a new entity is that of the record's first key.  If an earlier entity has it (it held that key
 once), the guid is made of the key, the message, and the record in it.
 
 A record in error only looks: a refresh has seen its entity.  A record that waits, or whose link is
-ambiguous, counts as if it were applied: who is meant does not depend on where links lead.  A refresh deletes
-whom it does not name, which decides by priority whether later keys are heard.
+ambiguous, counts as if it were applied: which entity it means does not depend on where links lead.  A refresh
+deletes the entities that it does not name; with its priority, it decides whether later keys are taken.
 
-A link leads to whoever holds its key at the end of the linking record's instant, as the history would show
-it.  If nobody does, to whoever holds it ever; if there are several, the link is ambiguous.
+A link leads to the entity that holds its key at the end of the linking record's instant, as the history would
+show it.  If there is none, to the one that holds it at any time; if there are several, the link is ambiguous.
 
 Source:
     Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
@@ -75,7 +75,7 @@ _AT = "@"
 
 def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFrame:
     """
-    Find the entity of every record of a target with weak keys, and who holds the keys that links ask for.
+    Find the entity of every record of a target with weak keys, and those that hold the keys of links.
 
     Args:
         statements: All of the target.
@@ -84,9 +84,9 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
 
     Returns:
         Two kinds of rows.  One per record that has a key: `message_id`, `number` and `place`, which tell it
-        from others, `guid`, null where it means nobody, and `several`, whether it means several entities.
-        And one for each instant at the end of which a key that links look up is held by somebody else than
-        before: its marked `text`, `at`, and who holds it: `guid`, null for nobody, or `several`.
+        from others, `guid`, null where it means none, and `several`, whether it means several entities.
+        And one for each instant at the end of which a key that links look up is held by another entity than
+        before: its marked `text`, `at`, and the holder: `guid`, null for none, or `several`.
 
     Cost: all records of the target that were ever received are sorted in each run, as their keys alone, and
     gone through in one task: ten to twenty microseconds a record, one or two kilobytes an entity.  That
@@ -123,7 +123,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
 
 def with_weak_guids(statements: DataFrame, held: DataFrame) -> DataFrame:
     """The statements with `guid` and `several`, as `held_keys` has found them."""
-    # Claims are null where nobody can say whom the record means: it finds nothing.
+    # Claims are null where a key cannot be read: the record finds nothing.
     means = held.where(F.col("message_id").isNotNull()).select(*_RECORD, "guid", "several")
     named = statements.withColumn("number", F.col("arrival.record_number")).drop("guid")
     return named.join(means, [*_RECORD], "left").drop("number")
@@ -141,7 +141,7 @@ def marked(text: Column, starts: Iterable[str]) -> Column:
 
 
 def with_instant(text: Column) -> Column:
-    """A marked text with the instant of the record in which it stands: who holds a key depends on it."""
+    """A marked text with the instant of the record in which it stands: what holds a key depends on it."""
     return F.concat(text, F.lit(_AT), F.unix_micros("effective_timestamp").cast("string"))
 
 
@@ -152,7 +152,7 @@ def without_instant(text: Column) -> Column:
 
 def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
     """
-    Who holds the keys that links ask for.
+    The entities that hold the keys of links.
 
     Args:
         held: As `held_keys` gives it.
@@ -283,7 +283,7 @@ class _Walk:
         self._refreshes: list[tuple[str, int]] = []
         self._instant: int | None = None
         self._before: dict[tuple[int, str], tuple[_Entity, ...]] = {}
-        """Of the keys that changed hands within the instant, who held them before it."""
+        """Of the keys that other entities hold within the instant, the holders before it."""
         self.changes: list[tuple[str, int | None, str | None, bool]] = []
 
     def begin(self, instant: int | None) -> None:
@@ -305,7 +305,7 @@ class _Walk:
         self._refreshes.append((message, priority))
 
     def record(self, said: _Said) -> tuple[str | None, bool]:
-        """The guid of whom a record means, and whether it means several."""
+        """The guid of the entity that a record means, if it means one, and whether it means several."""
         found = self._found(said.values)
         if len(found) > 1:
             return None, True
