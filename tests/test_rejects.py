@@ -51,6 +51,9 @@ ONE_OF_EACH: dict[Violation, bytes | None] = {
     Violation.MESSAGE_UNREADABLE: envelope("DT", b"\x05", schema_id=ID),
     Violation.UNKNOWN_OPERATION: ITEMS.dt("TRUNCATE", ROW),
     Violation.TIMESTAMP_INVALID: ITEMS.dt("INSERT", ROW, timestamp="noon"),
+    Violation.COLUMN_UNKNOWN: json_envelope(
+        "DT", {"data": {**ROW, "x": ""}, "headers": header_values("INSERT")}
+    ),
     Violation.NO_ROW: ITEMS.dt("DELETE", None),
     Violation.MASK_INVALID: ITEMS.dt("UPDATE", ROW, columnMask=b"\x07"),
     Violation.VALUE_INVALID: json_envelope("DT", {"data": {"id": "one"}, "headers": header_values("INSERT")}),

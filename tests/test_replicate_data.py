@@ -655,9 +655,9 @@ JSON_ROWS: dict[str, tuple[bytes, Row]] = {
         json_dt(None, {"id": "7"}, "DELETE"),
         {"data": NOTHING | {"id": 7}, "sent": ["id"], "before": NOTHING | {"id": 7}},
     ),
-    "a field that is not known": (
-        json_dt({"id": "7", "later": {"a": [1]}}),
-        {"data": NOTHING | {"id": 7}, "sent": ["id"]},
+    "names in other letters": (
+        json_dt({"ID": "7", "Note": "x"}, {"Id": "6"}),
+        {"data": NOTHING | {"id": 7, "note": "x"}, "sent": ["id", "note"], "before": NOTHING | {"id": 6}},
     ),
     "headers that are text": (
         json_dt({"id": "7"}, transactionEventCounter="3", transactionLastEvent="false"),
@@ -724,6 +724,17 @@ JSON_WRONG: dict[str, tuple[bytes, str, str]] = {
         "TIMESTAMP_INVALID",
         "It says: 0000",
     ),
+    "a field that is not known": (
+        json_dt({"id": "7", "later": {"a": [1]}}),
+        "COLUMN_UNKNOWN",
+        "It says: later",
+    ),
+    "a field of the row before that is not known": (
+        json_dt({"id": "7"}, {"id": "7", "b": "", "a": "1"}),
+        "COLUMN_UNKNOWN",
+        "It says: b, a",
+    ),
+    "a column twice, in other letters": (json_dt({"id": "7", "ID": "8"}), "COLUMN_UNKNOWN", "It says: id"),
     "no row": (json_dt(None), "NO_ROW", "Neither data nor beforeData"),
     "an update with nothing but the row before": (json_dt(None, {"id": "7"}), "NO_ROW", "Neither data"),
     "a row that is a list": (json_dt(["7"]), "NO_ROW", "Neither data nor beforeData"),

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from replicate_messages import NOON, Record, Version, by_offset, numbered, record, sequence, to_dataframe
+from replicate_messages import (
+    NOON,
+    Record,
+    Version,
+    by_offset,
+    header_values,
+    json_envelope,
+    numbered,
+    record,
+    sequence,
+    to_dataframe,
+)
 from replicate_readings import read, rows_of
 
 from cdckit import InvalidArgument, current, merge, rejects, replicate, union_changes
@@ -247,6 +258,40 @@ def test_of_names_that_differ_in_case_alone_the_later_has_its_position_behind_it
     assert found["error_code"] is None
     assert found["data"] == {"name": "a", "Name_2": "b", "größe": 3}
     assert found["sent"] == {"name": True, "Name_2": False, "größe": True}
+
+
+def test_in_json_form_a_column_goes_by_the_sources_name_or_the_data_schemas_in_any_case(
+    spark: SparkSession,
+) -> None:
+    old = Version({"CUST_NAME": "string", "OLD_NOTE": TEXT}, keys=("CUST_NAME",))
+    new = Version(
+        {"CUST_NAME": "string", "CUST_NAME_2": TEXT, "name": TEXT, "Name": TEXT},
+        keys=("CUST_NAME",),
+        number=2,
+    )
+    known = [
+        old.md(tableStructure=named(old, CUST_NAME="CUST NAME", OLD_NOTE="OLD NOTE")),
+        new.md(tableStructure=named(new, CUST_NAME="CUST NAME", CUST_NAME_2="CUST_NAME")),
+    ]
+    both = {"CUST_NAME": "a", "CUST_NAME_2": "b"}
+    expected: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({"CUST NAME": "a", "CUST_NAME": "b"}, both),
+        ({"cust name": "a", "cust_name_2": "b"}, both),
+        ({"CUST NAME": "a", "OLD NOTE": "n"}, {"CUST_NAME": "a", "OLD_NOTE": "n"}),
+        ({"CUST NAME": "a", "old_note": "n"}, {"CUST_NAME": "a", "OLD_NOTE": "n"}),
+        ({"name": "x", "Name": "y"}, {"name": "x", "Name_4": "y"}),
+    ]
+    in_doubt = {"NAME": "NAME", "CUST_NAME,CUST_NAME_2": "CUST_NAME_2"}
+    told = [row for row, _ in expected] + [dict.fromkeys(names.split(","), "x") for names in in_doubt]
+    messages = [json_envelope("DT", {"data": row, "headers": header_values("INSERT")}) for row in told]
+    found = rows_of(spark, known, messages, json_topics=["items"])
+    for (_, columns), row in zip(expected, found, strict=False):
+        assert row["error_code"] is None
+        assert {name: text for name, text in row["data"].items() if text is not None} == columns
+        assert {name for name, sent in row["sent"].items() if sent} == set(columns)
+    for shown, row in zip(in_doubt.values(), found[len(expected) :], strict=True):
+        assert row["error_code"] == "COLUMN_UNKNOWN"
+        assert row["error_description"].endswith(f" It says: {shown}")
 
 
 # --- servers ------------------------------------------------------------------------------------------------

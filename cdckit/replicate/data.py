@@ -59,7 +59,9 @@ def data(
             `zone.where("server = 'ny1' and task = 'orders' and table = 'ITEMS'")`.
         json_topics:
             The topics whose messages in JSON form are of this table: unlike those in Avro form,
-            they do not say so themselves.
+            they do not say so themselves.  Columns may go by the source's names or the data schema's, in
+            letters of any case where that leaves one column; a message that names what no version of the
+            table has is a reject.
         topics:
             The topics whose messages in Avro form are looked at; all without it.  Needed where a schema
             id of the table is that of another table too, such as the same table on another server.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -41,17 +40,22 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
 
     A message names no version: it is read as one of the newest, whose columns and ordinals hold
     those of the older ones.  A column was sent if its mask says so or, without a mask, if the
-    object has it.
+    object has it.  A column may go by any of its names (`_names`), in letters of any case where that
+    leaves one column: `id` for `ID`.
     """
     opened = decode(records.where(F.col("topic").isin(list(topics))), skip_metadata=True)
     of_table = opened.where((F.col("form") == "json") & (F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
     read = of_table.withColumn("m", F.from_json(F.decode("message", "UTF-8"), _MESSAGE))
+    read = read.withColumns(
+        {"entries": _entries("m.data", table), "entries_before": _entries("m.beforeData", table)}
+    )
+    data, before = _texts_of("entries"), _texts_of("entries_before")
     header = {name: F.col("m.headers").getField(name) for name in HEADER_TYPES}
     is_delete = header["operation"] == "DELETE"
     rows = read.withColumns(
         {
-            "old": F.col("m.beforeData"),
-            "new": F.when(is_delete, F.coalesce("m.data", "m.beforeData")).otherwise(F.col("m.data")),
+            "old": before,
+            "new": F.when(is_delete, F.coalesce(data, before)).otherwise(data),
             "instant": _instant(header["timestamp"]),
         }
     )
@@ -82,6 +86,55 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
     )
 
 
+def _entries(texts: str, table: Table) -> Column:
+    """The entries of a row as it was sent, under the table's own names."""
+    names = _names(table)
+    columns = defaultdict(set)
+    for name, column in names.items():
+        columns[name.lower()].add(column)
+    in_doubt = [small for small, meant in columns.items() if len(meant) > 1]
+    known = {small: min(meant) for small, meant in columns.items() if len(meant) == 1}
+    known |= {name: column for name, column in names.items() if name.lower() in in_doubt}
+    by_name = F.create_map(*(F.lit(text) for pair in known.items() for text in pair))
+    as_is = [name for name, column in names.items() if name == column]
+
+    def own(name: Column) -> Column:
+        written = F.when(F.lower(name).isin(in_doubt), name).otherwise(F.lower(name))
+        # A map is searched from its beginning, but for the names that most rows have Spark makes a set.
+        return F.when(name.isin(as_is), name).otherwise(F.coalesce(F.try_element_at(by_name, written), name))
+
+    return F.transform(
+        F.map_entries(texts),
+        lambda entry: F.struct(own(entry["key"]).alias("key"), entry["value"].alias("value")),
+    )
+
+
+def _names(table: Table) -> dict[str, str]:
+    """
+    The column that each name stands for: what the source calls it, and what the data schema does.
+
+    Where a name is in both for different columns it is the source's, since JSON can hold any name; and
+    newer versions go before older ones.
+    """
+    found: dict[str, str] = {}
+    for version in reversed(table.versions):
+        for column, name in version.source_names.items():
+            found.setdefault(name, column)
+        for column in version.places:
+            found.setdefault(column, column)
+    return found
+
+
+def _texts_of(entries: str) -> Column:
+    """The entries as a map; null where a name is there twice, which Spark would end the job for."""
+    return F.when(_twice(entries) == 0, F.map_from_entries(entries))
+
+
+def _twice(entries: str) -> Column:
+    names = F.col(entries)["key"]
+    return F.size(names) - F.size(F.array_distinct(names))
+
+
 def _kept(name: str) -> Column:
     if name in ("key", "value", "headers"):
         return F.when(F.col(ERROR_CODE).isNotNull(), F.col(name)).alias(name)
@@ -95,25 +148,16 @@ def _images(table: Table, header: dict[str, Column]) -> list[Column]:
         *(_marked(header["changeMask"], table, name).alias(name) for name in fields.fieldNames())
     )
     return [
-        _row(F.col("new"), table, fields),
-        _row(F.col("old"), table, fields),
+        _row(F.col("new"), fields),
+        _row(F.col("old"), fields),
         F.struct(*(_sent(table, header, name).alias(name) for name in fields.fieldNames())),
         F.when(header["changeMask"].isNotNull(), changed),
     ]
 
 
-def _row(texts: Column, table: Table, fields: T.StructType) -> Column:
-    typed = [_typed(_text(texts, table, field.name), field.dataType).alias(field.name) for field in fields]
+def _row(texts: Column, fields: T.StructType) -> Column:
+    typed = [_typed(texts.getItem(field.name), field.dataType).alias(field.name) for field in fields]
     return F.when(texts.isNotNull(), F.struct(*typed))
-
-
-def _text(texts: Column, table: Table, name: str) -> Column:
-    """The text of a column, under the name that the source or the data schema has for it."""
-    return F.coalesce(*(texts.getItem(each) for each in _names(table, name)))
-
-
-def _names(table: Table, name: str) -> list[str]:
-    return list(dict.fromkeys([table.versions[-1].source_names.get(name, name), name]))
 
 
 def _typed(text: Column, kind: T.DataType) -> Column:
@@ -137,8 +181,7 @@ def _instant(text: Column) -> Column:
 
 
 def _sent(table: Table, header: dict[str, Column], name: str) -> Column:
-    has_name = [F.map_contains_key("new", each) for each in _names(table, name)]
-    named = F.coalesce(reduce(or_, has_name), F.lit(False))
+    named = F.coalesce(F.map_contains_key("new", name), F.lit(False))
     if name not in table.versions[-1].ordinals:
         return named
     mask = header["columnMask"]
@@ -175,6 +218,22 @@ def _stray(mask: Column, table: Table) -> Column:
     return F.coalesce(misshapen | beyond | F.coalesce(stray, F.lit(False)), F.lit(False))
 
 
+def _unknown(table: Table, entries: str) -> tuple[Violation, Column, Column]:
+    """Names that are none of the table's, or of one column twice."""
+    names = F.col(entries)["key"]
+    strangers = F.array_except(names, F.array(*(F.lit(field.name) for field in table.fields)))
+    # Equal names are neighbours once sorted: each against each would take hours of a hostile message.
+    in_order = F.sort_array(names)
+    doubles = F.zip_with(
+        in_order,
+        F.slice(in_order, 2, F.size(in_order)),
+        lambda name, following: F.when(name == following, name),
+    )
+    shown = F.substring(F.array_join(F.array_union(strangers, F.array_compact(doubles)), ", "), 1, 200)
+    found = F.coalesce((F.size(strangers) > 0) | (_twice(entries) > 0), F.lit(False))
+    return Violation.COLUMN_UNKNOWN, found, F.concat(F.lit(" It says: "), shown)
+
+
 def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation, Column, Column]]:
     """What may be wrong with a message, in the order of looking: the code, when, and what to show."""
 
@@ -190,12 +249,13 @@ def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation
         (Violation.MESSAGE_UNREADABLE, unread, F.lit(" The message has no headers.")),
         (Violation.UNKNOWN_OPERATION, ~known, says(header["operation"])),
         (Violation.TIMESTAMP_INVALID, F.col("instant").isNull() & ~says_no_time, says(header["timestamp"])),
+        *(_unknown(table, entries) for entries in ("entries", "entries_before")),
         (Violation.NO_ROW, F.col("new").isNull(), nothing),
         (Violation.MASK_INVALID, stray, nothing),
     ]
     for field in row_type(table):
         for texts in ("new", "old"):
-            text = _text(F.col(texts), table, field.name)
+            text = F.col(texts).getItem(field.name)
             bad = text.isNotNull() & _typed(text, field.dataType).isNull()
             found.append((Violation.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
     return found

@@ -25,6 +25,7 @@ class Violation(StrEnum):
     MESSAGE_UNREADABLE = "MESSAGE_UNREADABLE"
     UNKNOWN_OPERATION = "UNKNOWN_OPERATION"
     TIMESTAMP_INVALID = "TIMESTAMP_INVALID"
+    COLUMN_UNKNOWN = "COLUMN_UNKNOWN"
     NO_ROW = "NO_ROW"
     MASK_INVALID = "MASK_INVALID"
     VALUE_INVALID = "VALUE_INVALID"
@@ -58,6 +59,7 @@ _SENTENCES = {
     Violation.MESSAGE_UNREADABLE: "The data message does not decode with the schema of its id.",
     Violation.UNKNOWN_OPERATION: "The operation must be INSERT, UPDATE, DELETE or REFRESH.",
     Violation.TIMESTAMP_INVALID: "The header timestamp is not an instant in ISO 8601 form, or there is none.",
+    Violation.COLUMN_UNKNOWN: "A row names what no known version of the table has, or a column twice.",
     Violation.NO_ROW: "Neither data nor beforeData holds a row.",
     Violation.MASK_INVALID: "A mask is not hex text, or marks a column that the table does not have.",
     Violation.VALUE_INVALID: "A value does not convert to the type of its column.",
