@@ -122,6 +122,28 @@ def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSess
     assert not (tmp_path / "run.json").exists()
 
 
+def test_two_hubs_on_one_folder_go_on_from_what_the_other_has_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One after the other: what one has received or processed, the other does not write over."""
+    shop = schema(system(product=PRODUCT))
+    one, other = Hub(spark, shop, tmp_path), Hub(spark, shop, tmp_path)
+
+    def product(number: str) -> list[Row]:
+        return [{"entity": "product", "guid": f"m{number}", "data": {"no": number}}]
+
+    one.receive(product("1"), at=AT)
+    other.receive(product("2"), at=AT + MINUTE)
+    assert [row["status"] for row in rows_of(other.receive(product("1"), at=AT))] == [5]
+    one.process(now=AT)
+    other.receive(product("3"), at=AT + MINUTE)
+    other.process(now=AT + MINUTE)
+    for hub in (one, other):
+        found = {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
+        assert found == {"m1": 10, "m2": 10, "m3": 10}
+        assert {row["no"] for row in history(hub, "product")} == {"1", "2", "3"}
+
+
 def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: Path) -> None:
     """A field and a target that the schema gains are filled from the messages that were there."""
     first = system(product={**PRODUCT, "fields": PRODUCT["fields"][:1]})

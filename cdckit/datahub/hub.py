@@ -206,6 +206,7 @@ class Hub:
             InvalidArgument: One of them is not in the store (status 21, message not found).
         """
         run = self._run(now, "reprocess")
+        self._see_others()
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
         chosen = self._spark.createDataFrame([(each,) for each in listed], "message_identifier string")
         stored = self._messages_of(RECEIVED)
@@ -247,8 +248,7 @@ class Hub:
         messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
         """
         run = self._tables.under_way()
-        if not self._writes:
-            self._tables.refresh()
+        self._see_others()
         stored = self._received().where(F.col("status") == int(Status.NOT_PROCESSED))
         found = with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
         return found if run is None else with_being_processed(found, run["messages"], run["now"])
@@ -396,6 +396,11 @@ class Hub:
             parts.append(message_log(known, parts[0].columns))
         return reduce(DataFrame.unionByName, parts)
 
+    def _see_others(self) -> None:
+        """See what other hubs on the folder have committed, unless this one is writing."""
+        if not self._writes:
+            self._tables.refresh()
+
     def _target(self, entity: str, *, export: bool, function: str) -> str:
         known = [name for name, target in self.schema.targets.items() if target.export == export]
         if entity not in known:
@@ -416,7 +421,8 @@ class Hub:
 
     @contextmanager
     def _atomic(self) -> Iterator[None]:
-        """What happens inside is seen when it has ended well, or never."""
+        """What happens inside goes on from what others did, and is seen when it has ended well, or never."""
+        self._see_others()
         self._writes = True
         try:
             yield
