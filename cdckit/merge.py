@@ -70,7 +70,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     Args:
         changes: One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The same `source`, `message_id`
             and `arrival.record_number` twice for one entity is one change: the one that comes first
-            counts, whatever the other says (see `find_contradictions`).
+            counts, whatever the other says (see `find_contradictions`).  If the two differ
+            and stand at one place in that order, nothing says which of them counts.
         entity: The name of the kind of entity, part of the guid.
         keys: The fields of `data` that are its key.  Null is a value like any other here.  Where
             *changes* have the column `guid`, that is the identity instead, and key fields may

@@ -13,7 +13,6 @@ from replicate_messages import (
     NO_TIME,
     Record,
     Version,
-    by_offset,
     json_envelope,
     numbered,
     record,
@@ -111,4 +110,3 @@ def test_what_is_no_zone_is_refused(spark: SparkSession) -> None:
     for function in (replicate.with_table, replicate.tables_changes):
         with pytest.raises(MissingColumns, match=r"needs the columns schema_id, server"):
             function(records, records)
-    assert by_offset(records)
