@@ -122,18 +122,20 @@ class Tables:
     def marked(self, run: Mapping[str, Any]) -> Iterator[None]:
         """Let readers see that *run* is under way, until it has ended, or its program has."""
         path = self._folder / _RUN
-        with path.open("a+") as file:
-            _lock(file)
-            file.truncate(0)
-            json.dump(run, file)
-            file.flush()
-            try:
-                yield
-            finally:
-                # Windows deletes no file that is open, be it for a reader: an empty one says nothing.
+        try:
+            with path.open("a+") as file:
+                _lock(file)
                 file.truncate(0)
-        with suppress(PermissionError):
-            path.unlink(missing_ok=True)
+                json.dump(run, file)
+                file.flush()
+                try:
+                    yield
+                finally:
+                    # Windows deletes no file that is open, be it for a reader: an empty one says nothing.
+                    file.truncate(0)
+        finally:
+            with suppress(PermissionError):
+                path.unlink(missing_ok=True)
 
     def under_way(self) -> dict[str, Any] | None:
         """The run that is under way in this program or another one; None if there is none."""
