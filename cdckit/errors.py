@@ -1,7 +1,9 @@
 """What a caller did wrong, as exceptions that carry the facts.
 
-Bad *data* never raises: it becomes a reject (see `cdckit.rejects`).  What raises is a call that
-cannot mean anything: a column that is not there, an argument that is not of the needed form.
+In a door bad *data* never raises: it becomes a reject (see `cdckit.rejects`).  What raises is a call that
+cannot mean anything: a column that is not there, an argument that is not of the needed form.  Behind the
+doors, data that break what a function needs of them end the job that reads them: changes without an
+instant in `merge`, versions that overlap in `as_of_join`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Hub:
     Args:
         spark: The session that does the work.
         schema: The source systems (see `schema` and `read_schema`).
-        tables: The folder of the hub's tables; made if it is not there.
+        tables: The folder of the hub's tables; made if it is not there.  On a cluster driver and workers must
+            all see it, under the same name.
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.
