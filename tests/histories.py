@@ -255,6 +255,7 @@ def draw_history(
             changes.append(change)
             continue
         namesake = pick(changes) if kind.startswith("namesake") and changes else None
+        others = [] if namesake is None else _other_sources(changes, namesake)
         another_record = kind == "record" and changes
         message = pick(changes)["message_id"] if another_record else f"h{number}m{position}"
         key = {"h": number, "k": pick(("x", "x", "y"))}
@@ -272,9 +273,9 @@ def draw_history(
             "data": data,
             "carried": {name: (name in key and keys_carried) or pick((True, True, False)) for name in fields},
         }
-        if namesake is not None:
+        if namesake is not None and others:
             change["message_id"] = namesake["message_id"]
-            change["source"] = pick([each for each in SOURCES if each != namesake["source"]])
+            change["source"] = pick(others)
             change["arrival"] = draw_arrival(pick, namesake["arrival"]["record_number"])
             if kind == "namesake in its place":
                 same = ("arrival", "effective_timestamp", "sequence")
@@ -283,6 +284,18 @@ def draw_history(
             change["guid"] = f"h{number}-{pick(('one', 'one', 'two'))}"
         changes.append(change)
     return changes
+
+
+def _other_sources(changes: Sequence[Row], change: Row) -> list[str | None]:
+    """The sources that have not used this message id and record number: none may say two things with it."""
+    message, record = change["message_id"], change["arrival"]["record_number"]
+    same = (
+        each
+        for each in changes
+        if each["message_id"] == message and each["arrival"]["record_number"] == record
+    )
+    used = {each["source"] for each in same}
+    return [each for each in SOURCES if each not in used]
 
 
 def draw_arrival(pick: Pick, record_number: int) -> Row:
