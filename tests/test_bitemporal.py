@@ -179,7 +179,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
 
 def test_neighbours_that_believe_the_same_are_one_row(spark: SparkSession) -> None:
     """No two rows of an entity say the same in intervals that touch (of messages that came once)."""
-    once = {change["message_id"]: change for change in with_arrivals(random_changes(25, 400, FIELDS), 26)}
+    once = {change["message_id"]: change for change in with_arrivals(random_changes(25, 500, FIELDS), 26)}
     table = bitemporal(to_dataframe(spark, list(once.values()), FIELDS), entity="thing", keys=KEYS)
     content = [name for name in table.columns if not name.startswith("system_")]
     twice = (
