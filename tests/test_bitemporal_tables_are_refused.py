@@ -26,7 +26,7 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
     "timeline": lambda table, changes: c.timeline(table, KEY),
     "with_operation": lambda table, changes: c.with_operation(table),
     "changes_between": lambda table, changes: c.changes_between(table, AT, LATER),
-    "diff": lambda table, changes: c.diff(c.known_at(table, AT), table),
+    "diff": lambda table, changes: c.diff(table, table),
     "coalesce": lambda table, changes: c.coalesce(table),
     "find_overlaps": lambda table, changes: c.find_overlaps(table),
     "find_gaps": lambda table, changes: c.find_gaps(table),
@@ -58,6 +58,12 @@ def test_a_question_about_a_history_refuses_a_bitemporal_table(changes: DataFram
         QUESTIONS[name](table, changes)
     if name not in ("validity_bars", "provenance_map"):  # These would run a job.
         QUESTIONS[name](c.known_at(table, AT), changes)
+
+
+def test_either_side_of_a_difference_is_refused(changes: DataFrame) -> None:
+    table = c.bitemporal(changes, entity="thing", keys=KEYS)
+    with pytest.raises(c.InvalidArgument, match=r"diff\(\) needs history"):
+        c.diff(c.known_at(table, AT), table)
 
 
 def test_half_of_the_interval_is_a_column_like_any_other(changes: DataFrame) -> None:
