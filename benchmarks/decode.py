@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
-from cdckit import avro, replicate
-from cdckit.arrow_types import spark_columns
+from cdckit import replicate
+from cdckit.parts import avro
+from cdckit.parts.arrow_types import spark_columns
 from cdckit.replicate.envelope import ENVELOPE_AVRO, open_envelopes
 
 MESSAGES = 800_000

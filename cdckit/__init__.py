@@ -18,7 +18,13 @@ In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widge
 """
 
 from cdckit import datahub, replicate
-from cdckit.bitemporal import as_known, bitemporal, known_at
+from cdckit.asking.as_of import as_of, current
+from cdckit.asking.between import between, timeline, with_operation
+from cdckit.asking.bitemporal import as_known, bitemporal, known_at
+from cdckit.asking.differences import changes_between, diff
+from cdckit.asking.joins import Lookup, as_of_join
+from cdckit.asking.provenance import blame, by_message, revoke, sources_of, with_messages
+from cdckit.asking.why import why
 from cdckit.changes import (
     Priority,
     find_unused_priorities,
@@ -26,25 +32,20 @@ from cdckit.changes import (
     with_priorities,
     with_sequence,
 )
-from cdckit.contradictions import find_contradictions
-from cdckit.differences import changes_between, diff
+from cdckit.display import show
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.files import expectations, samples
-from cdckit.history import as_of, between, current, timeline, with_operation
-from cdckit.joins import Lookup, as_of_join
-from cdckit.merge import merge
-from cdckit.periods import (
+from cdckit.merging import merge
+from cdckit.quality.contradictions import find_contradictions
+from cdckit.quality.periods import (
     coalesce,
     find_empty_periods,
     find_gaps,
     find_overlaps,
     find_several_current,
 )
-from cdckit.provenance import blame, by_message, revoke, sources_of, with_messages
-from cdckit.rejects import drop_rejects, rejects
+from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
-from cdckit.tables import show
-from cdckit.why import why
 
 __all__ = [
     "CdcError",

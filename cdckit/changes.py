@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_int
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.schemas import quoted, require_columns, require_struct, require_types
-from cdckit.widening import as_type, common_spark_type
+from cdckit.parts.arguments import require_int
+from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
+from cdckit.parts.widening import as_type, common_spark_type
 
 _DIGITS = 38
 """As many as a number of Spark's can have."""
@@ -259,7 +259,7 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
         first: One row per change.
         more: Further tables of changes.  Their `data` may have other fields.  A field that two of them
             have in different types gets one that holds both: numbers stay numbers where that loses
-            nothing, anything else becomes text (`cdckit.widening`, which the Replicate door goes by too).
+            nothing, anything else becomes text (`cdckit.parts.widening`, as in the Replicate door).
         as_double: Fields that are to be doubles, which may cost digits, where no exact type holds the
             numbers of all tables.
 

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.schemas import require_types
+from cdckit.parts.schemas import require_types
 
 RECORD_SCHEMA = T.StructType(
     [

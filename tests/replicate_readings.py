@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import Record, by_offset, numbered, to_dataframe
 
 from cdckit import replicate
-from cdckit.replicate.metadata import ZONE_SCHEMA
+from cdckit.replicate.schema_messages import ZONE_SCHEMA
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
-from cdckit.arrow_types import arrow_schema
-from cdckit.identifiers import NAMESPACE
 from cdckit.kernel.entities import ROWS_AT_ONCE
 from cdckit.kernel.layout import Layout
 from cdckit.kernel.versions import versions
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.identifiers import NAMESPACE
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]

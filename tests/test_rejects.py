@@ -24,8 +24,8 @@ from replicate_readings import Reading, read, settled
 
 from cdckit import MissingColumns, drop_rejects, rejects, replicate
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.rejects import REJECT_SCHEMA
-from cdckit.replicate import Violation
+from cdckit.rejected import REJECT_SCHEMA
+from cdckit.replicate import ReplicateFault
 
 ITEMS = Version({"id": "int", "name": ["null", "string"]}, headers=HEADERS | {"operation": "string"})
 ID, NOWHERE = ITEMS.schema_id, "0" * 32
@@ -33,31 +33,33 @@ ROW = {"id": 1, "name": "x"}
 SCHEMA = json.dumps(METADATA_SCHEMA)
 
 # One message for each violation, in the order in which the door looks for them.
-ONE_OF_EACH: dict[Violation, bytes | None] = {
-    Violation.NO_VALUE: None,
-    Violation.WRONG_MAGIC: b"atMSX",
-    Violation.ENVELOPE_UNREADABLE: ITEMS.dt("INSERT", ROW)[:-1],
-    Violation.UNKNOWN_TYPE: envelope("HB", b"", schema_id=ID),
-    Violation.BOTH_SCHEMA_FIELDS: envelope("DT", b"", schema_id=ID, schema=SCHEMA),
-    Violation.NO_SCHEMA_FIELD: envelope("DT", b""),
-    Violation.METADATA_BY_REFERENCE: envelope("MD", b"", schema_id=ID),
-    Violation.DATA_SELF_DESCRIBING: envelope("DT", b"", schema=SCHEMA),
-    Violation.SCHEMA_ID_LENGTH: envelope("DT", b"", schema_id=ID + "0"),
-    Violation.METADATA_SCHEMA_INVALID: envelope("MD", b"", schema="{"),
-    Violation.METADATA_UNREADABLE: envelope("MD", b"\x05", schema=SCHEMA),
-    Violation.METADATA_INCOMPLETE: envelope("MD", b"\x00", schema='"int"'),
-    Violation.DATA_SCHEMA_INVALID: ITEMS.md(dataSchema="{"),
-    Violation.SCHEMA_CONFLICT: Version({"id": "int"}).md(schemaId=ID),
-    Violation.MESSAGE_UNREADABLE: envelope("DT", b"\x05", schema_id=ID),
-    Violation.UNKNOWN_OPERATION: ITEMS.dt("TRUNCATE", ROW),
-    Violation.TIMESTAMP_INVALID: ITEMS.dt("INSERT", ROW, timestamp="noon"),
-    Violation.COLUMN_UNKNOWN: json_envelope(
+ONE_OF_EACH: dict[ReplicateFault, bytes | None] = {
+    ReplicateFault.NO_VALUE: None,
+    ReplicateFault.WRONG_MAGIC: b"atMSX",
+    ReplicateFault.ENVELOPE_UNREADABLE: ITEMS.dt("INSERT", ROW)[:-1],
+    ReplicateFault.UNKNOWN_TYPE: envelope("HB", b"", schema_id=ID),
+    ReplicateFault.BOTH_SCHEMA_FIELDS: envelope("DT", b"", schema_id=ID, schema=SCHEMA),
+    ReplicateFault.NO_SCHEMA_FIELD: envelope("DT", b""),
+    ReplicateFault.METADATA_BY_REFERENCE: envelope("MD", b"", schema_id=ID),
+    ReplicateFault.DATA_SELF_DESCRIBING: envelope("DT", b"", schema=SCHEMA),
+    ReplicateFault.SCHEMA_ID_LENGTH: envelope("DT", b"", schema_id=ID + "0"),
+    ReplicateFault.METADATA_SCHEMA_INVALID: envelope("MD", b"", schema="{"),
+    ReplicateFault.METADATA_UNREADABLE: envelope("MD", b"\x05", schema=SCHEMA),
+    ReplicateFault.METADATA_INCOMPLETE: envelope("MD", b"\x00", schema='"int"'),
+    ReplicateFault.DATA_SCHEMA_INVALID: ITEMS.md(dataSchema="{"),
+    ReplicateFault.SCHEMA_CONFLICT: Version({"id": "int"}).md(schemaId=ID),
+    ReplicateFault.MESSAGE_UNREADABLE: envelope("DT", b"\x05", schema_id=ID),
+    ReplicateFault.UNKNOWN_OPERATION: ITEMS.dt("TRUNCATE", ROW),
+    ReplicateFault.TIMESTAMP_INVALID: ITEMS.dt("INSERT", ROW, timestamp="noon"),
+    ReplicateFault.COLUMN_UNKNOWN: json_envelope(
         "DT", {"data": {**ROW, "x": ""}, "headers": header_values("INSERT")}
     ),
-    Violation.NO_ROW: ITEMS.dt("DELETE", None),
-    Violation.MASK_INVALID: ITEMS.dt("UPDATE", ROW, columnMask=b"\x07"),
-    Violation.VALUE_INVALID: json_envelope("DT", {"data": {"id": "one"}, "headers": header_values("INSERT")}),
-    Violation.METADATA_MISSING: envelope("DT", b"", schema_id=NOWHERE),
+    ReplicateFault.NO_ROW: ITEMS.dt("DELETE", None),
+    ReplicateFault.MASK_INVALID: ITEMS.dt("UPDATE", ROW, columnMask=b"\x07"),
+    ReplicateFault.VALUE_INVALID: json_envelope(
+        "DT", {"data": {"id": "one"}, "headers": header_values("INSERT")}
+    ),
+    ReplicateFault.METADATA_MISSING: envelope("DT", b"", schema_id=NOWHERE),
 }
 # The last does not say its key: it waits, and is no reject.
 SOUND = [ITEMS.md(), ITEMS.dt("INSERT", ROW), ITEMS.md(), ITEMS.dt("UPDATE", ROW, columnMask=b"\x02")]
@@ -84,7 +86,7 @@ def reading(spark: SparkSession) -> Reading:
 @pytest.fixture(scope="module")
 def rejected(reading: Reading) -> dict[int, dict[str, Any]]:
     """The rejects of all of the door's tables: an offset that were in two of them would fail."""
-    late = replicate.delayed(
+    late = replicate.waiting(
         reading.decoded, reading.zone, now=NOON + timedelta(days=1), overdue="reject", json_topics=["in json"]
     )
     tables = [reading.decoded, reading.said, reading.rows(json_topics=["in json"]), late]
@@ -95,16 +97,16 @@ def rejected(reading: Reading) -> dict[int, dict[str, Any]]:
 
 
 def test_there_is_a_message_for_each_violation() -> None:
-    assert list(ONE_OF_EACH) == list(Violation)
+    assert list(ONE_OF_EACH) == list(ReplicateFault)
 
 
 def test_nothing_else_is_rejected(rejected: dict[int, dict[str, Any]]) -> None:
     assert sorted(rejected) == [100 + place for place in range(len(ONE_OF_EACH))]
 
 
-@pytest.mark.parametrize("violation", list(Violation))
+@pytest.mark.parametrize("violation", list(ReplicateFault))
 def test_each_violation_has_its_own_code_and_keeps_the_record(
-    rejected: dict[int, dict[str, Any]], violation: Violation
+    rejected: dict[int, dict[str, Any]], violation: ReplicateFault
 ) -> None:
     place = 100 + list(ONE_OF_EACH).index(violation)
     row = rejected[place]
@@ -123,11 +125,11 @@ def test_each_violation_has_its_own_code_and_keeps_the_record(
 
 
 def test_every_violation_says_something_of_its_own() -> None:
-    sentences = [violation.sentence for violation in Violation]
+    sentences = [violation.sentence for violation in ReplicateFault]
     assert len(set(sentences)) == len(sentences)
     assert all(sentence.endswith(".") and len(sentence) > 25 for sentence in sentences)
-    assert Violation.NO_ROW.describe() == "Neither data nor beforeData holds a row."
-    assert Violation.NO_ROW.describe("Or so.") == "Neither data nor beforeData holds a row. Or so."
+    assert ReplicateFault.NO_ROW.describe() == "Neither data nor beforeData holds a row."
+    assert ReplicateFault.NO_ROW.describe("Or so.") == "Neither data nor beforeData holds a row. Or so."
 
 
 def test_rejects_can_be_fed_to_the_door_again(spark: SparkSession, reading: Reading) -> None:
@@ -140,7 +142,7 @@ def test_a_reject_without_its_metadata_is_used_when_it_is_fed_again_with_it(spar
     came = record(ITEMS.dt("INSERT", ROW), 7, headers=ODD_HEADERS)
     wrong = record(ITEMS.dt("TRUNCATE", ROW), 8, headers=ODD_HEADERS)
     alone = read(spark, [came, wrong])
-    late = replicate.delayed(alone.decoded, alone.zone, now=NOON + timedelta(days=1), overdue="reject")
+    late = replicate.waiting(alone.decoded, alone.zone, now=NOON + timedelta(days=1), overdue="reject")
     found = rejects(late).drop("error_code", "error_description")
     assert by_offset(found) == by_offset(alone.records)
 

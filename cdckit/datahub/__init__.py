@@ -14,21 +14,22 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 
 from cdckit.datahub.documents import InvalidSchema
 from cdckit.datahub.exports import Sink, bulk_lines
+from cdckit.datahub.faults import HubFault
 from cdckit.datahub.hub import Hub
+from cdckit.datahub.message_store import decode, files, records
 from cdckit.datahub.outcomes import Retry
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
-from cdckit.datahub.schema import Schema, read_schema, schema
-from cdckit.datahub.statuses import Outcome, Problem, Status
-from cdckit.datahub.store import decode, files, records
+from cdckit.datahub.source_systems import Schema, read_schema, schema
+from cdckit.datahub.statuses import Outcome, Status
 
 __all__ = [
     "Context",
     "Filter",
     "Hub",
+    "HubFault",
     "InvalidSchema",
     "Outcome",
-    "Problem",
     "Reader",
     "Retry",
     "Schema",

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
     DELETE,
@@ -23,7 +23,7 @@ from cdckit.datahub.statements import (
 )
 from cdckit.datahub.targets import Place
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
-from cdckit.schemas import quoted
+from cdckit.parts.schemas import quoted
 
 ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.plans import KeyPlan
-from cdckit.datahub.schema import Schema
-from cdckit.datahub.statuses import Problem
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.walk import Fault, Nodes
-from cdckit.identifiers import names, uuid5
+from cdckit.parts.identifiers import names, uuid5
 
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
@@ -195,7 +195,7 @@ class _Reading:
         if not self.target.strict:
             return pa.nulls(self.count, pa.string()), self._weak_claims(fields, keys)
         present = _any_valid(list(keys[0].values()))
-        self._note(pc.invert(present), Problem.KEY_MISSING, ", ".join(keys[0]))
+        self._note(pc.invert(present), HubFault.KEY_MISSING, ", ".join(keys[0]))
         looked_up = self.schema.looked_up.get(entity, ())
         if looked_up:
             parts = [self._claim(fields, each, some=True) for each in sorted(looked_up)]
@@ -216,7 +216,7 @@ class _Reading:
         for key in own:
             complete = pc.or_(complete, _all_valid(list(key.values())))
         stated = " or ".join(", ".join(key) for key in own)
-        self._note(pc.invert(complete), Problem.KEY_MISSING, stated)
+        self._note(pc.invert(complete), HubFault.KEY_MISSING, stated)
         alternatives = self.target.alternatives
         partial = sorted(self.schema.looked_up.get(self.target.entity, set()) - set(alternatives))
         parts = [
@@ -245,7 +245,7 @@ class _Reading:
             self.unkeyed.update(column.errors)
         for at, text in column.errors.items():
             if at not in self.nodes.dropped:
-                self.faults.setdefault(at, Fault(Problem.VALUE_INVALID, f"{source}: {text}"))
+                self.faults.setdefault(at, Fault(HubFault.VALUE_INVALID, f"{source}: {text}"))
         return Values(column.values, carried)
 
     def _link(self, each: FieldMapping) -> Values:
@@ -283,7 +283,7 @@ class _Reading:
         guid = pc.if_else(_any_valid(values), found, None)
         return guid, key, _any_carried(carried)
 
-    def _note(self, where: pa.Array, problem: Problem, text: str) -> None:
+    def _note(self, where: pa.Array, problem: HubFault, text: str) -> None:
         for at in np.flatnonzero(np.asarray(where)):
             if int(at) not in self.nodes.dropped:
                 self.faults.setdefault(int(at), Fault(problem, text))
@@ -305,7 +305,7 @@ def named(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
 
 
 def _guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
-    """What `cdckit.identifiers.guids` gives, each made once a worker."""
+    """What `cdckit.parts.identifiers.guids` gives, each made once a worker."""
     if sum(map(len, _known_guids.values())) > _GUIDS_KEPT:
         _known_guids.clear()
     kinds = tuple(values.type for values in key.values())

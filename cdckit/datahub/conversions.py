@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.arguments import EPOCH
 from cdckit.datahub.mappings import DECIMAL, LINK, TEXT, FieldType
 
 TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
@@ -258,12 +257,6 @@ def instant(value: Any) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return found
-
-
-def microseconds(at: datetime) -> int:
-    """An instant as Arrow and Spark keep it."""
-    since = at - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def _unfit(value: Any, needed: str) -> _Unfit:

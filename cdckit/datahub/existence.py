@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.falling import falling
 from cdckit.datahub.resolution import Resolution, needed_columns, needed_links
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
 from cdckit.datahub.tables import Tables
 

@@ -7,12 +7,12 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, UPSERT, place_numbers
 from cdckit.datahub.targets import Target
 from cdckit.errors import InvalidArgument
-from cdckit.schemas import require_columns
-from cdckit.values import EXACT_JSON
+from cdckit.parts.schemas import require_columns
+from cdckit.parts.values import EXACT_JSON
 
 
 class Sink(Protocol):

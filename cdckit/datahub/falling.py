@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.workers import Made
+from cdckit.parts.workers import Made
 
 
 def falling(statements: DataFrame) -> DataFrame:

@@ -13,10 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_instant
-from cdckit.datahub.conversions import microseconds
 from cdckit.datahub.exports import Sink
 from cdckit.datahub.mappings import EntityMapping
+from cdckit.datahub.message_store import (
+    DECODED_SCHEMA,
+    MESSAGE_SCHEMA,
+    Document,
+    decode,
+    identity,
+    records_of,
+    with_statuses,
+)
 from cdckit.datahub.outcomes import (
     DUE,
     EVERYTHING,
@@ -30,20 +37,13 @@ from cdckit.datahub.outcomes import (
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.store import (
-    DECODED_SCHEMA,
-    MESSAGE_SCHEMA,
-    Document,
-    decode,
-    identity,
-    records_of,
-    with_statuses,
-)
 from cdckit.datahub.tables import Tables
 from cdckit.errors import InvalidArgument
-from cdckit.merge import history_schema
+from cdckit.merging import history_schema
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.instants import microseconds
 from cdckit.records import require_records
 
 _FINGERPRINT = "schema"
@@ -260,7 +260,7 @@ class Hub:
 
         Returns:
             One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
-            for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`Problem`),
+            for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`HubFault`),
             `error_description`, `guid`.  What a record in error holds is not looked at, and has no row.
         """
         return self._log().drop("raw", "number")

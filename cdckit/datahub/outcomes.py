@@ -10,14 +10,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_instant
 from cdckit.datahub.existence import STATEMENT_KEY, with_statement_key
+from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.message_store import whole_value
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
-from cdckit.datahub.statuses import Outcome, Problem, Status
-from cdckit.datahub.store import whole_value
+from cdckit.datahub.statuses import Outcome, Status
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_instant
 from cdckit.records import RECORD_COLUMNS
 
 STATUS_COLUMNS = ("message_identifier", "status", "error_message", "attempts", "next_attempt_timestamp")
@@ -80,13 +81,13 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     outcome = (
         F.when(invalid, str(Outcome.ERROR)).when(waits, str(Outcome.WAITING)).otherwise(F.col("operation"))
     )
-    text = _described(Problem.LINK_MISSING, F.col("missing"))
+    text = _described(HubFault.LINK_MISSING, F.col("missing"))
     return joined.select(
         F.col("message_id").alias("message_identifier"),
         "record",
         F.when(F.col("operation") != UNREADABLE, entity).alias("entity"),
         outcome.alias("outcome"),
-        F.coalesce("error_code", F.when(waits, str(Problem.LINK_MISSING))).alias("error_code"),
+        F.coalesce("error_code", F.when(waits, str(HubFault.LINK_MISSING))).alias("error_code"),
         F.coalesce("error_description", F.when(waits, text)).alias("error_description"),
         "guid",
         "raw",
@@ -120,7 +121,7 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
                 "number",
                 F.lit(1).alias("rank"),
                 "record",
-                _error(Problem.LINK_MISSING, F.col("missing")).alias("error"),
+                _error(HubFault.LINK_MISSING, F.col("missing")).alias("error"),
             )
         )
     if not found:
@@ -154,8 +155,8 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
         known = known | ((system == reference) & entity.isin(list(each.mappings)))
     no_default = F.lit("the message names none, and there is none by default, *")
     wanted = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(system)
-    no_system = _error(Problem.SYSTEM_NOT_FOUND, wanted)
-    no_entity = _error(Problem.ENTITY_NOT_FOUND, F.concat(system, F.lit(" has no "), entity))
+    no_system = _error(HubFault.SYSTEM_NOT_FOUND, wanted)
+    no_entity = _error(HubFault.ENTITY_NOT_FOUND, F.concat(system, F.lit(" has no "), entity))
     return messages.withColumns(
         {
             "refused": F.when(~known_system, int(Status.SYSTEM_NOT_FOUND)).when(
@@ -166,12 +167,12 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
     )
 
 
-def _described(problem: Problem, finding: Column) -> Column:
-    """What `Problem.describe` gives."""
+def _described(problem: HubFault, finding: Column) -> Column:
+    """What `HubFault.describe` gives."""
     return F.concat(F.lit(f"{problem.sentence.removesuffix('.')}: "), finding)
 
 
-def _error(problem: Problem, finding: Column) -> Column:
+def _error(problem: HubFault, finding: Column) -> Column:
     """The code and what it means, as the error of a message."""
     return F.concat(F.lit(f"{problem}: "), _described(problem, finding))
 

@@ -15,10 +15,10 @@ from cdckit.datahub.conversions import NATURAL, Converted, of_natural
 from cdckit.datahub.mappings import LINK, FieldType
 from cdckit.datahub.plans import KeyPlan
 from cdckit.datahub.readers import Reader, read_json
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Nodes
-from cdckit.running import Ints
+from cdckit.parts.running import Ints
 
 _WORD = re.compile(r"\w+", re.ASCII)
 _NULL = "null"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdckit.datahub.columns import Columns, read_columns
 from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Path, Walk
 

@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.columns import LOOKED_UP
+from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import LINK
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
-from cdckit.datahub.statuses import Problem
 from cdckit.datahub.targets import Place, Target
 from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
-from cdckit.identifiers import guid
-from cdckit.schemas import quoted
+from cdckit.parts.identifiers import guid
+from cdckit.parts.schemas import quoted
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""
@@ -25,7 +25,7 @@ UNPROCESSED = "UNPROCESSED"
 HELD, ANSWERS = "held", "answers"
 """The kinds of tables that hold what weak keys and links have found."""
 
-BY_LOOKING = (str(Problem.KEY_AMBIGUOUS), str(Problem.LINK_AMBIGUOUS))
+BY_LOOKING = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
 
 
@@ -131,7 +131,7 @@ class Resolution:
             held = self._kept(HELD, target.entity, held_keys(rows, self._schema, target))
             self._held[target.entity] = held
             rows = with_weak_guids(rows, held)
-            rows = _with_error(rows, F.col("several"), Problem.KEY_AMBIGUOUS, "")
+            rows = _with_error(rows, F.col("several"), HubFault.KEY_AMBIGUOUS, "")
             return rows.drop("several")
         in_key = [name for name in target.links if name in target.keys]
         looked_up = [name for name in in_key if self._plans_of(target, name) - {None}]
@@ -155,7 +155,7 @@ class Resolution:
             rows = rows.join(answers, _data(name) == F.col("_text"), "left")
             value = F.when(F.col("found").isNotNull(), F.col("found")).otherwise(_data(name))
             rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
-            rows = _with_error(rows, F.col("several"), Problem.LINK_AMBIGUOUS, name)
+            rows = _with_error(rows, F.col("several"), HubFault.LINK_AMBIGUOUS, name)
             rows = rows.drop("_text", "found", "several")
         return rows
 
@@ -282,7 +282,7 @@ def _is_marked(text: Column) -> Column:
     return F.coalesce(text.startswith(LOOKED_UP), F.lit(False))
 
 
-def _with_error(rows: DataFrame, condition: Column, problem: Problem, finding: str) -> DataFrame:
+def _with_error(rows: DataFrame, condition: Column, problem: HubFault, finding: str) -> DataFrame:
     text = problem.describe(finding)
     wrong = F.col("error_code").isNull() & F.coalesce(condition, F.lit(False))
     return rows.withColumns(

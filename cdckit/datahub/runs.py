@@ -11,24 +11,24 @@ from urllib.parse import quote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_instant
 from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
 from cdckit.datahub.changes import absence_changes, record_changes
 from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key, without_waiting
 from cdckit.datahub.exports import export_rows, newly_exported, with_positions
+from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, Resolution
-from cdckit.datahub.schema import Schema
 from cdckit.datahub.sought import with_sought
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema, statements
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.store import MESSAGE_SCHEMA
 from cdckit.datahub.tables import Tables
 from cdckit.datahub.threads import at_once
 from cdckit.datahub.weak import without_instant
-from cdckit.merge import versions_by_guid
-from cdckit.schemas import quoted
+from cdckit.merging import versions_by_guid
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.schemas import quoted
 
 INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
 

@@ -15,16 +15,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arrow_types import arrow_schema
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns
-from cdckit.datahub.members import as_json, storable
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.reading import Found, Reading
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.targets import Place, Target
 from cdckit.datahub.walk import Fault, Listing, Nodes, Walk
-from cdckit.workers import Made
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.json_text import as_json, storable
+from cdckit.parts.workers import Made
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""

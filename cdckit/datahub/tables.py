@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.files import put
-from cdckit.workers import Made
+from cdckit.parts.workers import Made
 
 if sys.platform != "win32":
     import fcntl

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from cdckit.datahub.conversions import Converted, converted
+from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import EntityMapping, FieldType
 from cdckit.datahub.readers import Context, Filter, Reader, Record, parsed_options
-from cdckit.datahub.schema import Schema
-from cdckit.datahub.statuses import Problem
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.targets import Place
-from cdckit.running import Ints
+from cdckit.parts.running import Ints
 
 _Count = TypeVar("_Count", int, Ints)
 
@@ -38,7 +38,7 @@ class Message(NamedTuple):
 class Fault(NamedTuple):
     """Why a record, or the data of a message, is not applied."""
 
-    problem: Problem
+    problem: HubFault
     text: str
 
 
@@ -153,7 +153,7 @@ class Walk:
             for each in self._read_otherwise:
                 self._read(message, each)
         except Exception as error:  # readers may be anybody's, and data may be anything
-            self.unreadable[message.row] = Fault(Problem.DATA_INVALID, f"{type(error).__name__}: {error}")
+            self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
             return
         root: Path = ((None, self.root),)
         here = self._nodes(root, None)
@@ -199,20 +199,20 @@ class Walk:
         nodes.records[at] = record if isinstance(record, dict) else {}
         if not isinstance(record, dict):
             nodes.originals[at] = record
-            nodes.faults[at] = Fault(Problem.RECORD_INVALID, f"it is {_json_kind(record)}")
+            nodes.faults[at] = Fault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
         for each in mapping.filters:
             try:
                 record = self.filters[each.name](record, self._context(message, each.config))
             except Exception as error:  # filters may be anybody's
                 text = f"{each.name}: {type(error).__name__}: {error}"
-                nodes.faults[at] = Fault(Problem.FILTER_FAILED, text)
+                nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)
                 return False
             if record is None:
                 nodes.dropped.add(at)
                 return False
         if not isinstance(record, dict):
-            nodes.faults[at] = Fault(Problem.FILTER_FAILED, "a filter must return a dictionary, or None")
+            nodes.faults[at] = Fault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
             return False
         nodes.records[at] = record
         return True
@@ -226,7 +226,7 @@ class Walk:
                 text = f"{held} is {_json_kind(children)}"
                 if children is None:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
-                nodes.children_faults[at] = Fault(Problem.CHILDREN_INVALID, text)
+                nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
                 return count
         for child_field, child in self.schema.children(path[-1][1]):
             if child_field.source not in record:

@@ -41,13 +41,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arrow_types import arrow_schema
 from cdckit.datahub.columns import LOOKED_UP, as_text
-from cdckit.datahub.schema import Schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place, place_numbers
 from cdckit.datahub.targets import Target
-from cdckit.identifiers import names, uuid5
-from cdckit.workers import Made
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.identifiers import names, uuid5
+from cdckit.parts.workers import Made
 
 _LOOKS, _UPSERTS, _DELETES, _REFRESHES = range(4)
 

@@ -1,4 +1,4 @@
-"""From Arrow to NumPy, and the one equality of values (`cdckit.values`) on Arrow."""
+"""From Arrow to NumPy, and the one equality of values (`cdckit.parts.values`) on Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import VariantVal
 
-from cdckit.running import NOWHERE, Bools, Ints
+from cdckit.parts.running import NOWHERE, Bools, Ints
 
 
 def bools(array: pa.Array) -> Bools:
@@ -34,7 +34,7 @@ def positions(stands: Ints) -> pa.Array:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Pair by pair, whether two arrays hold the same, by the one equality (`cdckit.values`)."""
+    """Pair by pair, whether two arrays hold the same, by the one equality (`cdckit.parts.values`)."""
     if pa.types.is_nested(left.type):
         numbers = numbered(pa.concat_arrays([left, right]))
         same: Bools = numbers[: len(left)] == numbers[len(left) :]
@@ -49,7 +49,7 @@ def same_values(left: pa.Array, right: pa.Array) -> Bools:
 
 def numbered(values: pa.Array) -> Ints:
     """
-    The values as numbers: equal numbers, equal values, by the one equality (`cdckit.values`).
+    The values as numbers: equal numbers, equal values, by the one equality (`cdckit.parts.values`).
 
     Nested values are numbered from within: those of a struct by the numbers of its parts, those of a
     list by the numbers of its elements.  No value is ever made in Python, which has no years beyond

@@ -20,7 +20,7 @@ from cdckit.kernel.entities import first_of_entity, whole_entities
 from cdckit.kernel.layout import ARRIVED, Layout
 from cdckit.kernel.states import States, states
 from cdckit.kernel.written import following, portions, written
-from cdckit.running import NOWHERE, Bools, Ints
+from cdckit.parts.running import NOWHERE, Bools, Ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18
 EPOCH_BYTES_AT_ONCE = 1 << 27

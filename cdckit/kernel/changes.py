@@ -22,7 +22,7 @@ from cdckit.kernel.layout import (
     priority_column,
     value_column,
 )
-from cdckit.running import NOWHERE, Bools, Ints
+from cdckit.parts.running import NOWHERE, Bools, Ints
 
 _NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record_number")
 

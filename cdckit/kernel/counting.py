@@ -6,7 +6,7 @@ import numpy as np
 
 from cdckit.kernel.changes import Changes
 from cdckit.kernel.states import steps
-from cdckit.running import NOWHERE, Bools, Ints, last_where, row_before, segments
+from cdckit.parts.running import NOWHERE, Bools, Ints, last_where, row_before, segments
 
 
 def counting(changes: Changes, entity: Ints) -> Bools:

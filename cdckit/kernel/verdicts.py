@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.arrow_types import batch_of
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.changes import Changes
@@ -18,7 +17,8 @@ from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import OPERATIONS, Layout
 from cdckit.kernel.states import Field, Steps, field, steps
-from cdckit.running import NOWHERE, Bools, Ints, row_before
+from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.running import NOWHERE, Bools, Ints, row_before
 
 
 class Verdict(StrEnum):

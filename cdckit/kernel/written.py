@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from cdckit.arrow_types import batch_of
 from cdckit.history import FIELD_PROVENANCE
-from cdckit.identifiers import guids
 from cdckit.kernel.arrays import positions
 from cdckit.kernel.changes import Changes
 from cdckit.kernel.entities import BYTES_AT_ONCE, ROWS_AT_ONCE
 from cdckit.kernel.layout import GUID, value_column
 from cdckit.kernel.states import States
-from cdckit.running import NOWHERE, Ints
+from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.identifiers import guids
+from cdckit.parts.running import NOWHERE, Ints
 
 
 def following(states: States) -> Ints:

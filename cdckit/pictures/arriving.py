@@ -11,12 +11,12 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_fields
 from cdckit.changes import require_changes
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.schemas import require_struct
 from cdckit.pictures.asked import first_rows, require_limit
 from cdckit.pictures.look import INK, draw_key, new_figure, only_words, source_looks, time_axis, write_beside
 from cdckit.pictures.words import days, duration_text, source_name, with_number
-from cdckit.schemas import require_struct
 
 _DURATIONS = {
     1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3_600: "1 h", 6 * 3_600: "6 h", 86_400: "1 d",

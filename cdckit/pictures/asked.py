@@ -9,16 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.asking.provenance import with_messages
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
-    SYSTEM_FROM,
-    SYSTEM_TO,
-    business_fields,
-)
-from cdckit.keys import of_entity
-from cdckit.provenance import with_messages
-from cdckit.schemas import require_columns
-from cdckit.values import as_text
+from cdckit.history import SYSTEM_FROM, SYSTEM_TO, business_fields
+from cdckit.parts.keys import of_entity
+from cdckit.parts.schemas import require_columns
+from cdckit.parts.values import as_text
 
 
 def of_one_entity(

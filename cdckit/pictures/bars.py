@@ -10,23 +10,16 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_fields
+from cdckit.asking.between import with_operation
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
-    DELETED,
-    SOURCE_MESSAGE,
-    VALID_FROM,
-    VALID_TO,
-    business_fields,
-    require_history,
-    with_operation,
-)
+from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.schemas import quoted
+from cdckit.parts.values import as_text
 from cdckit.pictures.asked import first_rows, require_limit, with_sources
 from cdckit.pictures.look import PALETTE, ROWS, draw_key, new_figure, only_words, source_looks
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, one_line, source_name, with_number
-from cdckit.schemas import quoted
-from cdckit.values import as_text
 
 _OPERATIONS = ("insert", "update", "delete", "recreate")
 

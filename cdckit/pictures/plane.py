@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_fields
 from cdckit.history import (
     DELETED,
     SYSTEM_FROM,
@@ -25,6 +24,8 @@ from cdckit.history import (
     VALID_TO,
     standard_columns,
 )
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.schemas import quoted, require_types
 from cdckit.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
 from cdckit.pictures.look import (
     HATCH,
@@ -40,7 +41,6 @@ from cdckit.pictures.look import (
     write_in,
 )
 from cdckit.pictures.words import days, duration_text, entity_text, forms_of, with_number
-from cdckit.schemas import quoted, require_types
 
 _VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
 

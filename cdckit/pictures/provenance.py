@@ -11,19 +11,13 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_fields
-from cdckit.history import (
-    DELETED,
-    FIELD_PROVENANCE,
-    VALID_FROM,
-    VALID_TO,
-    require_history,
-)
+from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, require_history
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.schemas import quoted, require_columns, require_struct
 from cdckit.pictures.asked import exact_text, first_rows, of_one_entity, require_limit, with_sources
 from cdckit.pictures.look import draw_key, new_figure, only_words, source_looks, write_in
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, entity_text, forms_of, source_name, with_number
-from cdckit.schemas import quoted, require_columns, require_struct
 
 
 def provenance_map(

@@ -9,8 +9,8 @@ from typing import Any
 from matplotlib.dates import date2num
 from pyspark.sql import types as T
 
-from cdckit.arguments import EPOCH
-from cdckit.provenance import MESSAGE_SOURCE
+from cdckit.asking.provenance import MESSAGE_SOURCE
+from cdckit.parts.instants import EPOCH
 
 
 def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:

@@ -7,7 +7,7 @@ The Replicate door: Qlik Replicate's message envelope.
     flights = zone.where("task = 'schedule' and table = 'FLIGHTS'")
     rows = replicate.data(records, flights)                that table's messages, typed
     changes = replicate.changes(rows, keys=replicate.keys(flights))
-    waiting = replicate.delayed(decoded, zone, now=...)    data that came before its metadata
+    waiting = replicate.waiting(decoded, zone, now=...)    data that came before its metadata
 
 Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
 error; a data message in the rows of its table, good or in error; or it is waiting.
@@ -16,27 +16,27 @@ is no change of any entity: `find_without_key` gives such rows.  Who wants nothi
 table has them in one step with `table_changes`, and those of many with `with_table` and `tables_changes`.
 """
 
-from cdckit.replicate.changes import changes, find_without_key, table_changes
-from cdckit.replicate.data import data
-from cdckit.replicate.delayed import delayed
 from cdckit.replicate.envelope import decode
-from cdckit.replicate.many import TableName, tables_changes, with_table
-from cdckit.replicate.metadata import metadata, schema_zone
-from cdckit.replicate.tables import keys
-from cdckit.replicate.violations import Violation
+from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.many_tables import TableName, tables_changes, with_table
+from cdckit.replicate.row_changes import changes, find_without_key, table_changes
+from cdckit.replicate.schema_messages import metadata, schema_zone
+from cdckit.replicate.table_rows import data
+from cdckit.replicate.table_versions import keys
+from cdckit.replicate.waiting_rows import waiting
 
 __all__ = [
+    "ReplicateFault",
     "TableName",
-    "Violation",
     "changes",
     "data",
     "decode",
-    "delayed",
     "find_without_key",
     "keys",
     "metadata",
     "schema_zone",
     "table_changes",
     "tables_changes",
+    "waiting",
     "with_table",
 ]

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit import avro
+from cdckit.parts import avro
+from cdckit.parts.running import Ints
+from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
-from cdckit.rejects import ERROR_FIELDS
+from cdckit.rejected import ERROR_FIELDS
+from cdckit.replicate.faults import ReplicateFault
 from cdckit.replicate.plain import open_plain
-from cdckit.replicate.violations import Violation
-from cdckit.running import Ints
-from cdckit.workers import Made
 
 MAGIC = b"atMSG"
 METADATA = "MD"
@@ -127,7 +127,7 @@ class Envelopes:
     schema_id: pa.Array
     message_schema: pa.Array
     message: pa.Array
-    findings: dict[int, tuple[Violation, str]]
+    findings: dict[int, tuple[ReplicateFault, str]]
 
     def columns(self) -> list[pa.Array]:
         """The columns of `ENVELOPE_SCHEMA` behind those of the record."""
@@ -144,12 +144,12 @@ class Envelopes:
         ]
 
 
-def error_columns(findings: dict[int, tuple[Violation, str]], rows: int) -> tuple[pa.Array, pa.Array]:
+def error_columns(findings: dict[int, tuple[ReplicateFault, str]], rows: int) -> tuple[pa.Array, pa.Array]:
     """`error_code` and `error_description` of *rows* rows, null but for the findings."""
     codes: list[str | None] = [None] * rows
     descriptions: list[str | None] = [None] * rows
-    for row, (violation, finding) in findings.items():
-        codes[row], descriptions[row] = violation.value, violation.describe(finding)
+    for row, (fault, finding) in findings.items():
+        codes[row], descriptions[row] = fault.value, fault.describe(finding)
     return pa.array(codes, pa.string()), pa.array(descriptions, pa.string())
 
 
@@ -197,7 +197,7 @@ def _open_avro(values: pa.Array) -> Envelopes:
     decoded = avro.decode(values, avro.parse_schema(ENVELOPE_AVRO))
     field = {name: pc.struct_field(decoded.values, name) for name in decoded.values.type.names}
     findings = {
-        row: (Violation.ENVELOPE_UNREADABLE, decoded.errors[row].as_py())
+        row: (ReplicateFault.ENVELOPE_UNREADABLE, decoded.errors[row].as_py())
         for row in _rows(pc.is_valid(decoded.errors))
     }
     opened = Envelopes(
@@ -209,11 +209,11 @@ def _open_avro(values: pa.Array) -> Envelopes:
         message=field["message"],
         findings=findings,
     )
-    _find_violations(opened)
+    _find_faults(opened)
     return opened
 
 
-def _find_violations(opened: Envelopes) -> None:
+def _find_faults(opened: Envelopes) -> None:
     """Look for everything that an envelope which reads back can still have wrong, in either form."""
     known = pc.is_in(opened.type, pa.array([METADATA, DATA]))
     by_id, embedded = opened.schema_id.is_valid(), opened.message_schema.is_valid()
@@ -221,25 +221,25 @@ def _find_violations(opened: Envelopes) -> None:
     neither = pc.invert(pc.or_(by_id, embedded))
     short = pc.not_equal(pc.binary_length(opened.schema_id), SCHEMA_ID_BYTES)
     suspects = [
-        (Violation.UNKNOWN_TYPE, pc.and_(opened.type.is_valid(), pc.invert(known)), opened.type),
-        (Violation.BOTH_SCHEMA_FIELDS, pc.and_(by_id, embedded), None),
-        (Violation.NO_SCHEMA_FIELD, pc.and_(is_avro, pc.and_(known, neither)), None),
+        (ReplicateFault.UNKNOWN_TYPE, pc.and_(opened.type.is_valid(), pc.invert(known)), opened.type),
+        (ReplicateFault.BOTH_SCHEMA_FIELDS, pc.and_(by_id, embedded), None),
+        (ReplicateFault.NO_SCHEMA_FIELD, pc.and_(is_avro, pc.and_(known, neither)), None),
         (
-            Violation.METADATA_BY_REFERENCE,
+            ReplicateFault.METADATA_BY_REFERENCE,
             pc.and_(by_id, pc.and_(known, pc.invert(is_data))),
             opened.schema_id,
         ),
-        (Violation.DATA_SELF_DESCRIBING, pc.and_(embedded, is_data), None),
-        (Violation.SCHEMA_ID_LENGTH, short, opened.schema_id),
+        (ReplicateFault.DATA_SELF_DESCRIBING, pc.and_(embedded, is_data), None),
+        (ReplicateFault.SCHEMA_ID_LENGTH, short, opened.schema_id),
     ]
-    for violation, found, shown in suspects:
+    for fault, found, shown in suspects:
         for row in _rows(found):
             finding = f"It is {shown[row].as_py()!r:.80}." if shown is not None else ""
-            opened.findings.setdefault(row, (violation, finding))
+            opened.findings.setdefault(row, (fault, finding))
 
 
 def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]) -> Envelopes:
-    """Fill in the rows that do not begin with the magic: JSON form, or a violation."""
+    """Fill in the rows that do not begin with the magic: JSON form, or a fault."""
     columns = {
         name: getattr(opened, name).to_pylist()
         for name in ("form", "type", "schema_id", "message_schema", "message")
@@ -250,7 +250,7 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
         try:
             envelope = _json_envelope(value)
         except _NotAnEnvelope as refused:
-            opened.findings[row] = (refused.violation, refused.finding)
+            opened.findings[row] = (refused.fault, refused.finding)
             continue
         opened.findings.pop(row, None)
         headers[row] = envelope.pop("headers")
@@ -265,41 +265,41 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
         message=pa.array(columns["message"], pa.binary()),
         findings=opened.findings,
     )
-    _find_violations(filled)
+    _find_faults(filled)
     return filled
 
 
 class _NotAnEnvelope(Exception):
-    def __init__(self, violation: Violation, finding: str = "") -> None:
-        self.violation, self.finding = violation, finding
-        super().__init__(violation, finding)
+    def __init__(self, fault: ReplicateFault, finding: str = "") -> None:
+        self.fault, self.finding = fault, finding
+        super().__init__(fault, finding)
 
 
 def _json_envelope(value: bytes | None) -> dict[str, Any]:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
     if value is None:
-        raise _NotAnEnvelope(Violation.NO_VALUE)
+        raise _NotAnEnvelope(ReplicateFault.NO_VALUE)
     if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
-        raise _NotAnEnvelope(Violation.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
+        raise _NotAnEnvelope(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
         # A fraction stays the text that it is: as a float it could lose digits.
         envelope = json.loads(value.decode("utf-8-sig"), parse_float=str)
         # An escape can spell half a character: text that no column can hold.
         json.dumps(envelope, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
+        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
     if envelope.get("magic") != MAGIC.decode():
-        raise _NotAnEnvelope(Violation.WRONG_MAGIC, f"magic is {envelope.get('magic')!r:.80}.")
+        raise _NotAnEnvelope(ReplicateFault.WRONG_MAGIC, f"magic is {envelope.get('magic')!r:.80}.")
     if envelope.get("type") not in (METADATA, DATA):
-        raise _NotAnEnvelope(Violation.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
+        raise _NotAnEnvelope(ReplicateFault.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
     schema_id, message_schema = envelope.get("messageSchemaId"), envelope.get("messageSchema")
     for name, text in (("messageSchemaId", schema_id), ("messageSchema", message_schema)):
         if text is not None and not isinstance(text, str):
-            raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, f"{name} is not text.")
+            raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not text.")
     if not isinstance(envelope.get("headers"), dict | None):
-        raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
+        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
     if not isinstance(envelope.get("message"), dict):
-        raise _NotAnEnvelope(Violation.ENVELOPE_UNREADABLE, "message is not a JSON object.")
+        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "message is not a JSON object.")
     return {
         "form": "json",
         "type": envelope["type"],

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.records import RECORD_COLUMNS
-from cdckit.rejects import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.replicate.envelope import DATA, decode
+from cdckit.replicate.faults import ReplicateFault
 from cdckit.replicate.headers import HEADER_TYPES, OPERATIONS
-from cdckit.replicate.tables import Table, row_fields, row_type
-from cdckit.replicate.violations import Violation
+from cdckit.replicate.table_versions import Table, row_fields, row_type
 
 # Date, hour and minute, second, zone; all but the date may be missing.
 _ISO_8601 = (
@@ -59,13 +59,10 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
             "instant": _instant(header["timestamp"]),
         }
     )
-    found = _violations(table, header)
-    wrong = F.coalesce(*(F.when(condition, F.lit(violation.value)) for violation, condition, _ in found))
+    found = _faults(table, header)
+    wrong = F.coalesce(*(F.when(condition, F.lit(fault.value)) for fault, condition, _ in found))
     described = F.coalesce(
-        *(
-            F.when(condition, F.concat(F.lit(violation.sentence), shown))
-            for violation, condition, shown in found
-        )
+        *(F.when(condition, F.concat(F.lit(fault.sentence), shown)) for fault, condition, shown in found)
     )
     return rows.withColumns({ERROR_CODE: wrong, ERROR_DESCRIPTION: described}).select(
         *(_kept(name) for name in RECORD_COLUMNS),
@@ -218,7 +215,7 @@ def _stray(mask: Column, table: Table) -> Column:
     return F.coalesce(misshapen | beyond | F.coalesce(stray, F.lit(False)), F.lit(False))
 
 
-def _unknown(table: Table, entries: str) -> tuple[Violation, Column, Column]:
+def _unknown(table: Table, entries: str) -> tuple[ReplicateFault, Column, Column]:
     """Names that are none of the table's, or of one column twice."""
     names = F.col(entries)["key"]
     strangers = F.array_except(names, F.array(*(F.lit(field.name) for field in table.fields)))
@@ -231,10 +228,10 @@ def _unknown(table: Table, entries: str) -> tuple[Violation, Column, Column]:
     )
     shown = F.substring(F.array_join(F.array_union(strangers, F.array_compact(doubles)), ", "), 1, 200)
     found = F.coalesce((F.size(strangers) > 0) | (_twice(entries) > 0), F.lit(False))
-    return Violation.COLUMN_UNKNOWN, found, F.concat(F.lit(" It says: "), shown)
+    return ReplicateFault.COLUMN_UNKNOWN, found, F.concat(F.lit(" It says: "), shown)
 
 
-def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation, Column, Column]]:
+def _faults(table: Table, header: dict[str, Column]) -> list[tuple[ReplicateFault, Column, Column]]:
     """What may be wrong with a message, in the order of looking: the code, when, and what to show."""
 
     def says(shown: Column) -> Column:
@@ -246,16 +243,20 @@ def _violations(table: Table, header: dict[str, Column]) -> list[tuple[Violation
     says_no_time = (F.coalesce(header["timestamp"], F.lit("")) == "") & F.col("timestamp").isNotNull()
     stray = _stray(header["columnMask"], table) | _stray(header["changeMask"], table)
     found = [
-        (Violation.MESSAGE_UNREADABLE, unread, F.lit(" The message has no headers.")),
-        (Violation.UNKNOWN_OPERATION, ~known, says(header["operation"])),
-        (Violation.TIMESTAMP_INVALID, F.col("instant").isNull() & ~says_no_time, says(header["timestamp"])),
+        (ReplicateFault.MESSAGE_UNREADABLE, unread, F.lit(" The message has no headers.")),
+        (ReplicateFault.UNKNOWN_OPERATION, ~known, says(header["operation"])),
+        (
+            ReplicateFault.TIMESTAMP_INVALID,
+            F.col("instant").isNull() & ~says_no_time,
+            says(header["timestamp"]),
+        ),
         *(_unknown(table, entries) for entries in ("entries", "entries_before")),
-        (Violation.NO_ROW, F.col("new").isNull(), nothing),
-        (Violation.MASK_INVALID, stray, nothing),
+        (ReplicateFault.NO_ROW, F.col("new").isNull(), nothing),
+        (ReplicateFault.MASK_INVALID, stray, nothing),
     ]
     for field in row_type(table):
         for texts in ("new", "old"):
             text = F.col(texts).getItem(field.name)
             bad = text.isNotNull() & _typed(text, field.dataType).isNull()
-            found.append((Violation.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
+            found.append((ReplicateFault.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
     return found

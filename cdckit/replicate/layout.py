@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from cdckit.avro.types import Node
+from cdckit.parts.avro.types import Node
 
 
 def layout(root: Node) -> list[str]:
@@ -14,7 +14,7 @@ def layout(root: Node) -> list[str]:
 
     Names of types, texts for readers, defaults and the spelling of the JSON are not in them.
 
-    >>> from cdckit.avro import parse_schema
+    >>> from cdckit.parts.avro import parse_schema
     >>> fields = '[{"name": "id", "type": "int"}, {"name": "note", "type": ["null", "string"]}]'
     >>> layout(parse_schema('{"type": "record", "name": "R", "fields": ' + fields + "}").root)
     ['id: int', 'note: null or string']

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdckit.running import Bools
+from cdckit.parts.running import Bools
 
 
 class Masks(NamedTuple):

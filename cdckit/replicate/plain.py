@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.running import Bools, Ints
+from cdckit.parts.running import Bools, Ints
 
 # The magic; type: text of 2 bytes; headers: null; messageSchemaId: text of 32 bytes, which follows.
 _START = b"atMSG\x04DT\x00\x02\x40"

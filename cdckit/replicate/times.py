@@ -7,9 +7,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_instant
 from cdckit.errors import InvalidArgument
-from cdckit.rejects import ERROR_CODE
+from cdckit.parts.arguments import require_instant
+from cdckit.rejected import ERROR_CODE
 
 LOAD = "REFRESH"
 

@@ -11,21 +11,17 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import require_instant
+from cdckit.asking.as_of import as_of, current
+from cdckit.asking.differences import diff
 from cdckit.changes import UPSERT
-from cdckit.differences import diff
+from cdckit.display import HistoryTable, show
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
-    VALID_FROM,
-    VALID_TO,
-    as_of,
-    current,
-)
-from cdckit.identifiers import guid
-from cdckit.merge import merge
-from cdckit.schemas import require_struct
-from cdckit.tables import HistoryTable, show
-from cdckit.values import as_text
+from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.merging import merge
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.identifiers import guid
+from cdckit.parts.schemas import require_struct
+from cdckit.parts.values import as_text
 from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
 
 _MOST_SOURCES = 50

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.arguments import EPOCH, require_fields
-from cdckit.history import (
-    VALID_FROM,
-    business_fields,
-    with_operation,
-)
-from cdckit.provenance import blame
-from cdckit.schemas import quoted, require_struct
-from cdckit.tables import show
-from cdckit.values import as_text
-from cdckit.why import why
+from cdckit.asking.between import with_operation
+from cdckit.asking.provenance import blame
+from cdckit.asking.why import why
+from cdckit.display import show
+from cdckit.history import VALID_FROM, business_fields
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.instants import EPOCH
+from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.values import as_text
 from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text
 
 _MOST_CHOICES = 300

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.tables import NULL, HistoryTable, short_instants
+from cdckit.display import NULL, HistoryTable, short_instants
 
 _LONGEST_ERROR = 400
 

@@ -10,15 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.arguments import require_fields, require_instant
+from cdckit.asking.as_of import as_of
+from cdckit.display import short_instants, show
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
-    STANDARD_COLUMNS,
-    as_of,
-    business_fields,
-)
-from cdckit.schemas import quoted
-from cdckit.tables import short_instants, show
+from cdckit.history import STANDARD_COLUMNS, business_fields
+from cdckit.parts.arguments import require_fields, require_instant
+from cdckit.parts.schemas import quoted
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 
 _MOST_INSTANTS = 10_000

@@ -1,0 +1,289 @@
+"""Differences: what changed in a history during a period, and where two histories disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    operation_of,
+    provenance_type,
+    require_history,
+)
+from cdckit.parts.arguments import require_period
+from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.values import as_text, comparable
+
+_PRESENCE = T.StructField(DELETED, T.BooleanType())
+
+
+def changes_between(history: DataFrame, start: datetime, end: datetime | None) -> DataFrame:
+    """
+    What changed in a period: from what, to what, and by which message.
+
+    The period is half-open: a version that begins at *start* is a change in it, one that begins at
+    *end* is not.
+
+    Args:
+        history: One row per version; intervals of one entity must not overlap, which is not checked
+            here (see `find_overlaps`).  Without `field_provenance` nobody is named.
+        start: Where the period begins: an aware datetime in any zone.
+        end: Where it ends, later than *start*; None for a period without an end.
+
+    Returns:
+        One row per entity, instant and field that then got another value:
+
+        - `guid`, and `changed_at_timestamp`, when the new value begins;
+        - `operation`: "insert", "update", "delete" or "recreate", as in `with_operation`;
+        - `field`: a business field, or `deleted_indicator` for the entity itself, which goes from null
+          to false (insert), from false to true (delete), from true to false (recreate);
+        - `from_value`, `to_value`: text, null for null; nested values as JSON, binary as hex digits.
+          Values are compared in their own types: `cdckit.parts.values` says what is equal;
+        - `message`, `priority`: which message set the new value, and with which priority; null where
+          no message did.
+
+        A value that stays the same while its provenance changes is no row.  After a gap in the
+        history (see `find_gaps`) the entity is inserted anew; that it went is no row.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks `guid` or one of the columns of an interval, or
+            has it in another type, or its `field_provenance` is no struct.
+        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*.
+
+    Cost: one filter, then one shuffle by guid and one sort of the versions that were in force in the
+    period or ended at *start*.
+
+    >>> from datetime import datetime, timezone
+    >>> start = datetime(2024, 1, 1, 10, 0, tzinfo=timezone.utc)
+    >>> changes_between(history, start, None).orderBy("changed_at_timestamp", "field").drop("guid").show()
+    +--------------------+---------+-----------------+----------+--------+-------+--------+
+    |changed_at_timestamp|operation|            field|from_value|to_value|message|priority|
+    +--------------------+---------+-----------------+----------+--------+-------+--------+
+    | 2024-01-01 10:00:00|   update|             name|    kettle|  teapot|     m2|       0|
+    | 2024-01-01 11:00:00|   delete|deleted_indicator|     false|    true|     m3|       0|
+    | 2024-01-01 11:00:00|   delete|             name|       mug|    NULL|     m3|       0|
+    +--------------------+---------+-----------------+----------+--------+-------+--------+
+    <BLANKLINE>
+    """
+    _require_versions(history, function="changes_between")
+    first, last = require_period(start, end, function="changes_between")
+    begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
+    begun = F.lit(True) if end is None else begins < last
+    # What ends at start is what the changes at start begin from.
+    needed = begun & (ends.isNull() | (ends >= first))
+    previous = F.lag("version").over(Window.partitionBy("guid").orderBy("begins"))
+    joined = (
+        _versions(history.where(needed))
+        .withColumn("before", previous)
+        .where(F.col("begins") >= first)
+        .withColumn("before", F.when(F.col("before.ends") == F.col("begins"), F.col("before")))
+    )
+    was, is_ = F.col("before"), F.col("version")
+    listed = [
+        F.when(
+            ~_same(was, is_, field),
+            F.struct(
+                F.lit(field.name).alias("field"),
+                as_text(_value(was, field), field.dataType).alias("from_value"),
+                as_text(_value(is_, field), field.dataType).alias("to_value"),
+                _said_by(is_, field).getField("m").alias("message"),
+                _said_by(is_, field).getField("p").alias("priority"),
+            ),
+        )
+        for field in [_PRESENCE, *business_fields(history)]
+    ]
+    operation = operation_of(_value(was, _PRESENCE), _value(is_, _PRESENCE))
+    return joined.select(
+        F.col("guid"),
+        F.col("begins").alias("changed_at_timestamp"),
+        operation.alias("operation"),
+        F.inline(F.array(*listed)),
+    ).where(F.col("field").isNotNull())
+
+
+def diff(a: DataFrame, b: DataFrame) -> DataFrame:
+    """
+    Where two histories of one kind of entity say different things.
+
+    For instance of the same changes under other priorities, or with and without some messages.
+
+    Args:
+        a: One row per version; intervals of one entity must not overlap, which is not checked here
+            (see `find_overlaps`).  Without `field_provenance` nobody is named.
+        b: Another one, of the same business fields in any order.
+
+    Returns:
+        One row per entity, field and interval in which the histories differ:
+
+        - `guid`, and `field`: a business field, or `deleted_indicator` for the entity itself;
+        - `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null while they differ still);
+        - `a_value`, `b_value`: text, null for null; nested values as JSON, binary as hex digits.  For
+          `deleted_indicator` null means that the history knows nothing of the entity then: it is
+          before its first version, or after the end of one that none follows;
+        - `a_message`, `b_message`: which message set the value; null where none did.
+
+        Values are compared in their own types (`cdckit.parts.values`).  The same value from
+        another message is no difference.  Neighbouring intervals with the same values and messages
+        are one row.
+
+    Raises:
+        MissingColumns, WrongColumnType: One of them lacks `guid` or one of the columns of an interval,
+            or has it in another type, or its `field_provenance` is no struct.
+        InvalidArgument: Their business fields have not the same names and types.
+
+    Cost: one shuffle of both by guid and one sort, with a small row more for each end of an interval;
+    one more sort of the differences.
+
+    >>> other = history.withColumn("name", F.regexp_replace("name", "pot", "cup"))
+    >>> diff(history, other).drop("guid", "valid_to_timestamp").show()
+    +-----+--------------------+-------+-------+---------+---------+
+    |field|valid_from_timestamp|a_value|b_value|a_message|b_message|
+    +-----+--------------------+-------+-------+---------+---------+
+    | name| 2024-01-01 10:00:00| teapot| teacup|       m2|       m2|
+    +-----+--------------------+-------+-------+---------+---------+
+    <BLANKLINE>
+    """
+    _require_versions(a, function="diff")
+    _require_versions(b, function="diff")
+    fields = business_fields(a).fields
+    _require_same_fields(a, b)
+    left, right = F.col("a"), F.col("b")
+    listed = [
+        F.when(
+            ~_same(left, right, field),
+            F.struct(
+                F.lit(field.name).alias("field"),
+                as_text(_value(left, field), field.dataType).alias("a_value"),
+                as_text(_value(right, field), field.dataType).alias("b_value"),
+                _said_by(left, field).getField("m").alias("a_message"),
+                _said_by(right, field).getField("m").alias("b_message"),
+            ),
+        )
+        for field in [_PRESENCE, *fields]
+    ]
+    differing = _side_by_side(a, b).select("guid", "begins", "ends", F.inline(F.array(*listed)))
+    return _folded(differing.where(F.col("field").isNotNull()))
+
+
+def _require_versions(history: DataFrame, *, function: str) -> None:
+    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    if FIELD_PROVENANCE in history.columns:
+        require_struct(history, FIELD_PROVENANCE, function=function)
+
+
+def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
+    known = {field.name: field.dataType.simpleString() for field in business_fields(a)}
+    found = {field.name: field.dataType.simpleString() for field in business_fields(b)}
+    differing = {name: found.get(name) for name in [*known, *found] if known.get(name) != found.get(name)}
+    if differing:
+        needed = [f"{name} {known[name]}" if name in known else f"no {name}" for name in differing]
+        raise InvalidArgument("diff", "b", f"of the fields of a, with {', '.join(needed)}", differing)
+
+
+def _versions(history: DataFrame) -> DataFrame:
+    """`guid`, `begins`, and the `version` in one struct: no field's name can be taken for another's."""
+    fields = business_fields(history).fieldNames()
+    entries: list[str] = []
+    if FIELD_PROVENANCE in history.columns:
+        entries = require_struct(history, FIELD_PROVENANCE, function="_versions").fieldNames()
+    said_by = [
+        (F.col(FIELD_PROVENANCE).getField(name) if name in entries else F.lit(None))
+        .cast(provenance_type())
+        .alias(name)
+        for name in ("guid", *fields)
+    ]
+    values = [F.col(DELETED), *(F.col(quoted(name)) for name in fields)]
+    return history.select(
+        F.col("guid"),
+        F.col(VALID_FROM).alias("begins"),
+        F.struct(
+            F.col(VALID_TO).alias("ends"),
+            F.struct(*values).alias("values"),
+            F.struct(*said_by).alias("said_by"),
+        ).alias("version"),
+    )
+
+
+def _value(version: Column, field: T.StructField) -> Column:
+    return version.getField("values").getField(field.name)
+
+
+def _said_by(version: Column, field: T.StructField) -> Column:
+    """The provenance of the field; of the row itself, if the field is whether the entity is deleted."""
+    return version.getField("said_by").getField("guid" if field == _PRESENCE else field.name)
+
+
+def _same(one: Column, other: Column, field: T.StructField) -> Column:
+    return comparable(_value(one, field), field.dataType).eqNullSafe(
+        comparable(_value(other, field), field.dataType)
+    )
+
+
+def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
+    """For each interval in which neither history changes, `a` and `b`: the version in force, if any."""
+    events = _events(a, "a").unionByName(_events(b, "b"), allowMissingColumns=True)
+    in_time = Window.partitionBy("guid").orderBy("begins")
+    # Rows of one instant are peers: a range frame shows the state after all of them to each.
+    so_far = in_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    states = events.select(
+        "guid",
+        "begins",
+        F.lead("begins").over(in_time).alias("ends"),
+        *(F.last(side, ignorenulls=True).over(so_far).alias(side) for side in ("a", "b")),
+    )
+    last_of_its_instant = F.col("ends").isNull() | (F.col("ends") > F.col("begins"))
+    return states.where(last_of_its_instant).withColumns({side: _not_ended(side) for side in ("a", "b")})
+
+
+def _events(history: DataFrame, side: str) -> DataFrame:
+    """Each version where it begins, and nothing where it ends: only there can a state change."""
+    versions = _versions(history)
+    version = F.col("version")
+    begun = F.struct(F.col("begins"), version.alias(side))
+    nothing = F.lit(None).cast(versions.schema["version"].dataType)
+    ended = F.struct(version.getField("ends").alias("begins"), nothing.alias(side))
+    # Both from one row: a union would compute the history twice.
+    events = versions.select("guid", F.inline(F.array(begun, ended)))
+    return events.where(F.col("begins").isNotNull())
+
+
+def _not_ended(side: str) -> Column:
+    end = F.col(side).getField("ends")
+    return F.when(end.isNull() | (end > F.col("begins")), F.col(side))
+
+
+def _folded(differing: DataFrame) -> DataFrame:
+    """The same intervals, those of one field that are neighbours and say the same as one."""
+    said: Sequence[str] = ("a_value", "b_value", "a_message", "b_message")
+    in_time = Window.partitionBy("guid", "field").orderBy("begins")
+    whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    before = F.lag(F.struct("ends", *said)).over(in_time)
+    continues = before.eqNullSafe(F.struct(F.col("begins").alias("ends"), *said))
+    marked = differing.select(
+        "guid",
+        "field",
+        "begins",
+        *said,
+        before.getField("ends").alias("ended_before"),
+        F.last("ends").over(whole).alias("final"),
+        continues.alias("continues"),
+    )
+    # Only the last interval of all can be open: a next one that begins has one before it that ended.
+    end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
+    return marked.where(~F.col("continues")).select(
+        F.col("guid"),
+        F.col("field"),
+        F.col("begins").alias(VALID_FROM),
+        end.alias(VALID_TO),
+        *said,
+    )

@@ -1,0 +1,422 @@
+"""Provenance: which message each value of a history comes from, and what it would be without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.asking.as_of import as_of, current
+from cdckit.changes import CHANGE_SCHEMA
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
+    SOURCE_MESSAGE,
+    VALID_FROM,
+    VALID_TO,
+    provenance_type,
+    require_history,
+)
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.keys import of_entity
+from cdckit.parts.schemas import quoted, require_columns, require_struct, require_type, require_types
+from cdckit.parts.values import as_text, comparable
+
+MESSAGE_SOURCE = "message_source"
+MESSAGE_ARRIVAL = "message_arrival_timestamp"
+
+_GUID = "guid"
+_SAID_WITH = (T.StructField("message", T.StringType()), T.StructField("priority", T.IntegerType()))
+_MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
+
+
+def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = None) -> DataFrame:
+    """
+    Who is responsible for each value of one entity, and since when.
+
+    Args:
+        history: One row per version; the versions of an entity do not overlap, which is not checked.
+        key: Value by field; `guid` may be one of them.  It is matched with the version in force at
+            *at*: an entity whose key changed answers to the key that it had then, with its whole past.
+            A part of the key speaks of every entity that has these values.
+        at: The instant to ask about, an aware datetime; None asks about the current version.
+
+    Returns:
+        One row per field, those of one entity in the order of the fields in the history: `guid`;
+        `field`; `value`, as text; `message` and `priority` that the value comes from;
+        `since_timestamp`, from when on this value has stood with this message and priority without
+        a break.  The row itself comes first, as the field `deleted_indicator`: who says that the
+        entity is there, or who deleted it.  A field that nobody ever set has a row too, with nulls:
+        that differs from a null that a message sent or a delete left.  A key field that no message
+        carried shows its value with neither message nor time.  No row at all for an unknown key, or
+        when nothing was known of the entity at *at*.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks a column that a history has, or a field of
+            `field_provenance`, or has it in another type.
+        InvalidArgument: *key* is empty, names no field or has a value of another type than its field, or
+            *at* is a naive datetime.
+
+    Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
+    workers.  Then one shuffle and sort of the versions of the entities asked for.
+
+    Source:
+        The data hub's `field_provenance`; the name is that of `git blame`.
+
+    >>> blame(history, {"number": 2}).drop("guid").show()
+    +-----------------+-----+-------+--------+-------------------+
+    |            field|value|message|priority|    since_timestamp|
+    +-----------------+-----+-------+--------+-------------------+
+    |deleted_indicator| true|     m3|       0|2024-01-01 11:00:00|
+    |           number|    2|     m1|       0|2024-01-01 09:00:00|
+    |             name| NULL|     m3|       0|2024-01-01 11:00:00|
+    +-----------------+-----+-------+--------+-------------------+
+    <BLANKLINE>
+    """
+    fields = _fields_with_provenance(history, function="blame")
+    identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
+    asked = of_entity(key, identity, function="blame")
+    if at is None:
+        in_force, known = current(history, deletes=True), history
+    else:
+        known = history.where(F.col(VALID_FROM) <= require_instant(at, "at", function="blame"))
+        in_force = as_of(history, at, deletes=True)
+    # Without the hint the whole history would be shuffled to meet a handful of guids.
+    entities = F.broadcast(in_force.where(asked).select(_GUID))
+    versions = _with_beginnings(_said(known.join(entities, _GUID, "left_semi"), fields), fields)
+    since = [
+        F.max(F.when(F.col("begins").getItem(index), F.col(VALID_FROM))) for index, _ in enumerate(fields)
+    ]
+    last = versions.groupBy(_GUID).agg(
+        F.max_by("said", VALID_FROM).alias("said"), F.array(*since).alias("since")
+    )
+    rows = [
+        F.struct(
+            *_told(index, field),
+            F.when(_message(index).isNotNull(), F.col("since").getItem(index)).alias("since_timestamp"),
+        )
+        for index, field in enumerate(fields)
+    ]
+    return last.select(_GUID, F.inline(F.array(*rows)))
+
+
+def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
+    """
+    Everything that one message, or several, are responsible for in a history.
+
+    Args:
+        history: One row per version; the versions of an entity do not overlap, which is not checked.
+            Some of them will do: `by_message(current(history), …)` is what the messages are
+            responsible for now.
+        messages: The id of a message, or several ids.  A history holds ids alone: where several sources
+            use one, this is what all their messages of that id are responsible for.
+
+    Returns:
+        One row per entity, field and unbroken stretch in which one value stood with one message and
+        priority, however many versions that spans: `guid`; `field` (`deleted_indicator` is the row
+        itself: that the entity is there, or is deleted); `value`, as text; `message`; `priority`;
+        `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null while it stands).  A message that
+        speaks of an entity in one record only has at most one row per field of it: what was replaced
+        does not come back.  (A key field keeps its message while others raise or lower its priority, and
+        has a row for each time.)  One that speaks in several records can say a value again after it was
+        replaced, and then has a row for each time.  Rows have no order.  Unknown messages have none.
+
+    Raises:
+        MissingColumns, WrongColumnType: As in `blame`.
+        InvalidArgument: *messages* are not texts.
+
+    Cost: one filter; then one shuffle by entity and a sort of the versions in which the messages have
+    a part, and a sort of the first and last version of each stretch.  Every id is part of the query
+    plan, several times per field: ask for some, not for many thousands.
+
+    >>> made = by_message(history, ["m2", "m3"]).orderBy("message", "field")
+    >>> made.select("field", "value", "message", "valid_from_timestamp", "valid_to_timestamp").show()
+    +-----------------+------+-------+--------------------+------------------+
+    |            field| value|message|valid_from_timestamp|valid_to_timestamp|
+    +-----------------+------+-------+--------------------+------------------+
+    |             name|teapot|     m2| 2024-01-01 10:00:00|              NULL|
+    |deleted_indicator|  true|     m3| 2024-01-01 11:00:00|              NULL|
+    |             name|  NULL|     m3| 2024-01-01 11:00:00|              NULL|
+    +-----------------+------+-------+--------------------+------------------+
+    <BLANKLINE>
+    """
+    fields = _fields_with_provenance(history, function="by_message")
+    wanted = _message_ids(messages, function="by_message")
+    said = _said(history, fields)
+    theirs = [_message(index).isin(wanted) for index, _ in enumerate(fields)]
+    # The version before is still there if it matters: a run that goes on has the same message in both.
+    begun = _with_beginnings(said.where(reduce(Column.__or__, theirs)), fields)
+    next_begins = F.lead("begins").over(Window.partitionBy(_GUID).orderBy(VALID_FROM))
+    versions = begun.withColumn("next_begins", next_begins)
+    rows = []
+    for index, field in enumerate(fields):
+        begins = F.col("begins").getItem(index)
+        ends = F.coalesce(F.col("next_begins").getItem(index), F.lit(True))
+        row = F.struct(*_told(index, field), begins.alias("begins"), ends.alias("ends"))
+        # What lies between the two ends of a run need not be sorted again: of long runs that is most.
+        rows.append(F.when(theirs[index] & (begins | ends), row))
+    edges = versions.select(_GUID, F.inline(F.array_compact(F.array(*rows))), VALID_FROM, VALID_TO)
+    last_end = F.lead(VALID_TO).over(Window.partitionBy(_GUID, "field").orderBy(VALID_FROM))
+    spans = edges.withColumn(VALID_TO, F.when(F.col("ends"), F.col(VALID_TO)).otherwise(last_end))
+    return spans.where("begins").drop("begins", "ends")
+
+
+def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
+    """
+    How many values of each field come from each source.
+
+    Every version counts, so the caller chooses which: `sources_of(current(history), changes)` is the
+    usual question.
+
+    Args:
+        history: One row per version.
+        changes: One row per change: `message_id`, `source`, `arrival`.
+
+    Returns:
+        One row per field and source: `field` (`deleted_indicator` is the row itself), `source` (null
+        where the changes know none, or messages of several sources bear the id: see `with_messages`),
+        `values`, how many values, nulls that were said among them, come from there, and `share`, their
+        part in the values of the field that anybody said, above 0 and at most 1.  A field that was never
+        set has no row.  Rows have no order.
+
+    Raises:
+        MissingColumns, WrongColumnType: As in `blame`; or *changes* lack one of the three columns, or
+            have it in another type.
+
+    Cost: the values are counted per field and message before anything is joined; then one shuffle of
+    these counts, one of the distinct messages, and small ones.
+
+    >>> sources_of(current(history), changes).orderBy("field").show()
+    +-----------------+------+------+-----+
+    |            field|source|values|share|
+    +-----------------+------+------+-----+
+    |deleted_indicator|  shop|     1|  1.0|
+    |             name|  shop|     1|  1.0|
+    |           number|  shop|     1|  1.0|
+    +-----------------+------+------+-----+
+    <BLANKLINE>
+    """
+    fields = _fields_with_provenance(history, function="sources_of")
+    require_types(changes, _MESSAGE, function="sources_of")
+    entries = [
+        F.when(
+            _message(index).isNotNull(),
+            F.struct(F.lit(field.name).alias("field"), _message(index).alias("message")),
+        )
+        for index, field in enumerate(fields)
+    ]
+    single = _said(history, fields).select(F.inline(F.array_compact(F.array(*entries))))
+    counted = single.groupBy("field", "message").agg(F.count("*").alias("values"))
+    known = with_messages(counted, changes, message="message")
+    by_source = known.groupBy("field", F.col(MESSAGE_SOURCE).alias("source")).agg(
+        F.sum("values").alias("values")
+    )
+    of_field = F.sum("values").over(Window.partitionBy("field"))
+    return by_source.withColumn("share", F.col("values") / of_field)
+
+
+def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE_MESSAGE) -> DataFrame:
+    """
+    Add what the changes know of a message: its source, and when it first arrived.
+
+    Args:
+        frame: Any table with a column of message ids: a history, or what `blame` returns.
+        changes: One row per change: `message_id`, `source`, `arrival`.
+        message: The column of *frame* with the ids.
+
+    Returns:
+        The same rows and columns, and after them `message_source` and `message_arrival_timestamp` (of a
+        message that arrived several times, the earliest); both null where the changes know no such
+        message, where the id is null, and where messages of several sources bear the id, so that it
+        does not say which is meant.  For sources that number their messages alike, make the ids
+        distinct before the merge: `F.concat_ws(":", "source", "message_id")`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *frame* has no column *message*, or not as text; or *changes*
+            lack one of the three columns, or have it in another type.
+        InvalidArgument: *frame* has one of the two new columns already: rename it first.
+
+    Cost: one shuffle of the distinct messages and a join; if the messages are too many to be sent to
+    all workers, the join shuffles *frame* by message.
+
+    >>> with_messages(history, changes).where("deleted_indicator").select(
+    ...     "number", "source_message", "message_source", "message_arrival_timestamp"
+    ... ).show()
+    +------+--------------+--------------+-------------------------+
+    |number|source_message|message_source|message_arrival_timestamp|
+    +------+--------------+--------------+-------------------------+
+    |     2|            m3|          shop|      2024-01-01 11:00:00|
+    +------+--------------+--------------+-------------------------+
+    <BLANKLINE>
+    """
+    require_columns(frame, [message], function="with_messages")
+    require_type(frame, message, T.StringType(), function="with_messages")
+    require_types(changes, _MESSAGE, function="with_messages")
+    taken = [name for name in frame.columns if name.lower() in (MESSAGE_SOURCE, MESSAGE_ARRIVAL)]
+    if taken:
+        needed = f"a table without columns {MESSAGE_SOURCE} and {MESSAGE_ARRIVAL}: rename these first"
+        raise InvalidArgument("with_messages", "frame", needed, taken)
+    # Two sources may use one id for two messages, and the id alone does not say which is meant.
+    sources = F.collect_set(F.struct("source"))
+    known = changes.groupBy(F.col("message_id").alias(message)).agg(
+        F.when(F.size(sources) == 1, F.min("source")).alias(MESSAGE_SOURCE),
+        F.when(F.size(sources) == 1, F.min("arrival.timestamp")).alias(MESSAGE_ARRIVAL),
+    )
+    joined = frame.join(known, [message], "left")
+    # A join by name puts that column first.
+    return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
+
+
+def revoke(
+    changes: DataFrame, messages: str | Iterable[str] | DataFrame, *, source: str | None = None
+) -> DataFrame:
+    """
+    The changes as if some messages had never come.
+
+    What that would mean is what merging them says: each value that a revoked message won goes back to
+    who had it before, or to a later message that it had outranked.
+
+    Args:
+        changes: One row per change.
+        messages: The id of a message, several ids, or a table with the column `message_id`; unknown
+            ones and none at all change nothing.  If that table has the column `source`, too, a row of it
+            means the message of that source alone, null being one.
+        source: The source whose messages are meant; without it, those of every source with such an id.
+
+    Returns:
+        The other rows, with the same columns.  A change without a message id stays: it is for the
+        merge to refuse.
+
+    Raises:
+        MissingColumns, WrongColumnType: *changes*, or the table of *messages*, have no `message_id`, or
+            not as text; or *changes* have no `source` though it is asked for.
+        InvalidArgument: *messages* are not texts, or *source* is not one.
+
+    Cost: one filter; for a table, a join with it.
+
+    >>> from cdckit import merge
+    >>> without = merge(revoke(changes, ["m2", "m3"]), entity="product", keys=["number"])
+    >>> without.orderBy("number").select("number", "name", "valid_to_timestamp", "source_message").show()
+    +------+------+------------------+--------------+
+    |number|  name|valid_to_timestamp|source_message|
+    +------+------+------------------+--------------+
+    |     1|kettle|              NULL|            m1|
+    |     2|   mug|              NULL|            m1|
+    +------+------+------------------+--------------+
+    <BLANKLINE>
+    """
+    if not (source is None or isinstance(source, str)):
+        raise InvalidArgument("revoke", "source", "the name of a source, or None", source)
+    by_source = isinstance(messages, DataFrame) and "source" in messages.columns
+    names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
+    require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    of_source = F.lit(True) if source is None else F.col("source").eqNullSafe(source)
+    if isinstance(messages, DataFrame):
+        return _without_messages(changes, messages, of_source, by_source=by_source)
+    listed = _message_ids(messages, function="revoke")
+    meant = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
+    return changes.where(~meant) if listed else changes
+
+
+def _without_messages(
+    changes: DataFrame, messages: DataFrame, of_source: Column, *, by_source: bool
+) -> DataFrame:
+    names = ["message_id", "source"] if by_source else ["message_id"]
+    require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
+    told = changes.select(F.struct(F.col("*")).alias("row"), of_source.alias("of_source"))
+    same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
+    left = told.join(wanted, reduce(Column.__and__, same, F.col("of_source")), "left_anti")
+    return left.select("row.*")
+
+
+def _message_ids(messages: str | Iterable[str], *, function: str) -> list[str]:
+    texts = [messages] if isinstance(messages, str) else messages
+    listed = list(texts) if isinstance(texts, Iterable) else [texts]
+    if not all(isinstance(message, str) for message in listed):
+        raise InvalidArgument(function, "messages", "the id of a message, or several", messages)
+    return listed
+
+
+def _fields_with_provenance(history: DataFrame, *, function: str) -> T.StructType:
+    """
+    The columns of whose values the history says where they come from, as they stand in it.
+
+    Taken from `field_provenance`: what somebody added to the history beside its fields is not one.
+    """
+    require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED, function=function)
+    provenance = require_struct(history, FIELD_PROVENANCE, function=function)
+    if _GUID not in provenance.fieldNames():
+        needed = f"a struct with the entry {_GUID}"
+        raise WrongColumnType(function, FIELD_PROVENANCE, needed, provenance.simpleString())
+    for entry in provenance:
+        needed, found = provenance_type().simpleString(), entry.dataType.simpleString()
+        if found != needed:
+            raise WrongColumnType(function, f"{FIELD_PROVENANCE}.{entry.name}", needed, found)
+    names = [name for name in provenance.fieldNames() if name != _GUID]
+    require_columns(history, names, function=function)
+    columns = history.schema
+    return T.StructType([columns[DELETED], *(columns[name] for name in names)])
+
+
+def _said(history: DataFrame, fields: T.StructType) -> DataFrame:
+    """
+    The versions as `guid`, the two timestamps, and `said`: value, message and priority of each field.
+
+    The parts of `said` are named by position, since a business field may have any name.
+    """
+    parts = []
+    for index, field in enumerate(fields):
+        value = F.col(quoted(field.name))
+        entry = F.col(FIELD_PROVENANCE).getField(_GUID if field.name == DELETED else field.name)
+        part = F.struct(
+            value.alias("value"),
+            entry.getField("m").alias("message"),
+            entry.getField("p").alias("priority"),
+        )
+        parts.append(part.alias(_place(index)))
+    return history.select(_GUID, VALID_FROM, VALID_TO, F.struct(*parts).alias("said"))
+
+
+def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
+    """Add `begins`, one flag per field: something else was said, or nothing known, until this version."""
+    by_time = Window.partitionBy(_GUID).orderBy(VALID_FROM)
+    before = versions.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
+    follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
+    begins = []
+    for index, field in enumerate(fields):
+        kind = T.StructType([T.StructField("value", field.dataType), *_SAID_WITH])
+        now, then = (
+            comparable(said.getField(_place(index)), kind)
+            for said in (F.col("said"), F.col("before").getField("said"))
+        )
+        same = now.eqNullSafe(then)
+        begins.append(~(follows & same))
+    return before.withColumn("begins", F.array(*begins)).drop("before")
+
+
+def _told(index: int, field: T.StructField) -> list[Column]:
+    """What is said of a field, as the columns that every answer shows."""
+    part = F.col("said").getField(_place(index))
+    value = part.getField("value")
+    return [
+        F.lit(field.name).alias("field"),
+        as_text(value, field.dataType).alias("value"),
+        part.getField("message").alias("message"),
+        part.getField("priority").alias("priority"),
+    ]
+
+
+def _message(index: int) -> Column:
+    return F.col("said").getField(_place(index)).getField("message")
+
+
+def _place(index: int) -> str:
+    return f"field_{index}"

@@ -1,0 +1,141 @@
+"""Why a value is what it is: every message that spoke of it, and what became of its word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import require_changes
+from cdckit.errors import InvalidArgument
+from cdckit.history import DELETED
+from cdckit.kernel.layout import GUID
+from cdckit.kernel.verdicts import Question, verdicts
+from cdckit.merging import sorted_by_entity
+from cdckit.parts.arguments import microseconds, require_fields, require_keys
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.keys import of_entity
+from cdckit.parts.schemas import require_struct
+from cdckit.parts.workers import Made
+
+
+def why(
+    changes: DataFrame,
+    key: Mapping[str, Any],
+    field: str,
+    *,
+    keys: Sequence[str],
+    at: datetime,
+    known_at: datetime | None = None,
+) -> DataFrame:
+    """
+    Every message that spoke of one value, in order, and what became of its word.
+
+    Args:
+        changes: One row per change.
+        key: The entity: the value of each of its key fields; or `{"guid": ...}`, and nothing else,
+            where the changes have that column.
+        field: The field that is asked about; `deleted_indicator` asks about the row itself: who says
+            that the entity is there, or that it is deleted.
+        at: The time that is asked about, aware: what the value was then.
+        known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
+            it everything that is known counts; with it, a message without a time of arrival never does.
+        keys: As for `merge`.
+
+    Returns:
+        One row per change that carried the field, or deleted the entity (about the row: per change that
+        speaks of the entity at all): `step` (1, 2, … in the order in
+        which they count), `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`,
+        `operation`, `value` (what it said; null if it deleted), `priority`, `verdict`, `reason` (the
+        verdict in words), `by_message`, `by_source` and `by_priority` (the message that overruled it, null
+        where none did).  Priorities are those of the field; where the row as a whole decided (a delete that
+        was too weak, a word about what was deleted), those of the row.  The verdicts are
+
+        - WON: it is the value that stands; at most one row, and none where the field was never set;
+        - SUPERSEDED: it stood until a later message, or a delete, took its place;
+        - OUTRANKED: a message of higher priority had spoken before;
+        - EQUAL: it said what stood already, at the same priority;
+        - CONFIRMED: of a key field, it said the value that stood: `by_message` stays its message, and
+          the field has this change's priority from there on;
+        - DELETED: the entity was deleted, and it had not the priority to change that;
+        - NOTHING_THERE: a delete of an entity that was not there;
+        - NEVER_SET: it deleted the entity, but there was no value to take;
+        - REPEATED: the same message of the same source, and record of it, once more;
+        - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
+        - ARRIVED_LATER: it arrived after *known_at*.
+
+        Ordered by `step`.  Nothing for a key that no change has.
+
+    Raises:
+        MissingColumns, WrongColumnType: As `merge`.
+        InvalidArgument: As `merge`; *key* does not name exactly the keys, or the guid where there is one,
+            or has a value of another type; *field* is not of the changes; *at* or *known_at* is naive.
+        PythonException: When the result is computed, as `merge`.
+
+    Cost: one scan with a filter; then the entity's changes, all in one partition and in memory.
+
+    Source:
+        Data hub, "message provenance" and priority; the contract of `merge`.
+
+    >>> from datetime import datetime, timezone
+    >>> noon = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)
+    >>> told = why(changes, {"number": 1}, "name", keys=["number"], at=noon)
+    >>> told.select("step", "message_id", "value", "verdict", "by_message").show()
+    +----+----------+------+----------+----------+
+    |step|message_id| value|   verdict|by_message|
+    +----+----------+------+----------+----------+
+    |   1|        m1|kettle|SUPERSEDED|        m2|
+    |   2|        m2|teapot|       WON|      NULL|
+    +----+----------+------+----------+----------+
+    <BLANKLINE>
+    """
+    require_changes(changes, function="why")
+    data = require_struct(changes, "data", function="why")
+    names = data.fieldNames()
+    (field,) = require_fields([field], [*names, DELETED], "field", function="why")
+    question = Question(
+        None if field == DELETED else names.index(field),
+        microseconds(at, "at", function="why"),
+        None if known_at is None else microseconds(known_at, "known_at", function="why"),
+    )
+    more = {"arrival_timestamp": F.col("arrival.timestamp")}
+    mine = changes.where(_of_key(changes, key, keys, data))
+    ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
+    schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
+    told = partial(
+        verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True)
+    )
+    return Made(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
+
+
+def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> Column:
+    listed = require_keys(keys, data.fieldNames(), function="why")
+    needed = [GUID] if GUID in changes.columns else listed
+    if not isinstance(key, Mapping) or set(key) != set(needed):
+        raise InvalidArgument("why", "key", f"a value for each of {', '.join(needed)}", key)
+    known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
+    return of_entity(key, known, within="data", function="why")
+
+
+def _verdict_schema(value: T.DataType) -> T.StructType:
+    return (
+        T.StructType()
+        .add("step", T.IntegerType())
+        .add("effective_timestamp", T.TimestampType())
+        .add("arrival_timestamp", T.TimestampType())
+        .add("message_id", T.StringType())
+        .add("source", T.StringType())
+        .add("operation", T.StringType())
+        .add("value", value)
+        .add("priority", T.IntegerType())
+        .add("verdict", T.StringType())
+        .add("reason", T.StringType())
+        .add("by_message", T.StringType())
+        .add("by_source", T.StringType())
+        .add("by_priority", T.IntegerType())
+    )

@@ -1,0 +1,377 @@
+"""The message store: messages as they came, each under an identifier of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.datahub.conversions import instant
+from cdckit.datahub.faults import HubFault
+from cdckit.datahub.mappings import DEFAULT_SYSTEM
+from cdckit.datahub.statuses import Status
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.identifiers import guid
+from cdckit.parts.instants import microseconds
+from cdckit.parts.json_text import as_json, members
+from cdckit.parts.workers import Made
+from cdckit.records import (
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+
+MESSAGE_SCHEMA = T.StructType(
+    [
+        T.StructField("message_identifier", T.StringType()),
+        T.StructField("source_system", T.StringType()),
+        T.StructField("source_entity", T.StringType()),
+        T.StructField("message_timestamp", T.TimestampType()),
+        T.StructField("effective_timestamp", T.TimestampType()),
+        T.StructField("user_name", T.StringType()),
+        T.StructField("refresh", T.BooleanType()),
+        T.StructField("options", T.StringType()),
+        T.StructField("data", T.StringType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+    ]
+)
+"""One row is one message of the store.  `data` and `options` are JSON text, null where the message has
+none; topic, partition and offset say where it came from, and with `message_timestamp` when in the order."""
+
+_TEXTS = {
+    "system": "source_system",
+    "entity": "source_entity",
+    "user": "user_name",
+    "guid": "message_identifier",
+}
+_FLAGS = ("refresh", "process")
+_PROPERTIES = (*_TEXTS, *_FLAGS, "timestamp", "options", "data")
+
+_ENVELOPE = T.StructType([T.StructField("before", T.StringType()), T.StructField("after", T.StringType())])
+_MESSAGE_FIELDS = [
+    *(each for each in MESSAGE_SCHEMA if each.name not in RECORD_COLUMNS),
+    T.StructField("envelope", _ENVELOPE),
+    *ERROR_FIELDS,
+]
+DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_MESSAGE_FIELDS])
+"""One row is one record, and the message that it holds; or why it holds none."""
+
+_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *_MESSAGE_FIELDS])
+
+
+def decode(records: DataFrame) -> DataFrame:
+    """
+    Every record as a message of the data hub.
+
+    Args:
+        records: One row per record; `value` is one JSON document in UTF-8: `entity` (needed), `system`
+            (default `*`), `timestamp` (ISO 8601; in UTC unless it says its zone), `user`, `refresh`,
+            `process` (false unless true), `options` (an object), `data`, `guid`.
+
+    Returns:
+        One row per record: its columns, then those of `MESSAGE_SCHEMA` that are not among them, `envelope`,
+        `error_code` and `error_description`.  A sound message has no `value`: it is what stands in
+        `envelope` before and after `data`, and that.  One in error (MESSAGE_INVALID; another property than
+        these is an error too) has its bytes, so that `cdckit.rejects` gives it as it came.
+        `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
+        `effective_timestamp` is `timestamp`, or when the record was stored.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* is not a table of records.
+
+    Cost: one pass through Python, no shuffle.
+
+    Source:
+        Data hub, sections on the message store and on received messages.
+
+    >>> from datetime import datetime, timezone
+    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> found = decode(records(session(), [{"entity": "product", "guid": "m1", "data": []}, {}], at=at))
+    >>> found.orderBy("offset").select("message_identifier", "source_entity", "error_code").show()
+    +------------------+-------------+---------------+
+    |message_identifier|source_entity|     error_code|
+    +------------------+-------------+---------------+
+    |                m1|      product|           NULL|
+    |              NULL|         NULL|MESSAGE_INVALID|
+    +------------------+-------------+---------------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode")
+    decoded = Made(for_workers(records), _decoded, _WORKER_SCHEMA).rows()
+    decoded = decoded.withColumn("headers", headers_from_workers())
+    place = {name: F.col(name) for name in ("topic", "partition", "offset")}
+    given = F.coalesce("message_identifier", guid("message", place))
+    sound = F.col(ERROR_CODE).isNull()
+    return decoded.withColumn("message_identifier", F.when(sound, given))
+
+
+def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(_WORKER_SCHEMA)
+    for batch in batches:
+        found = [_message(value) for value in batch.column("value").to_pylist()]
+        for at in _without_place(batch):
+            found[at] = {
+                ERROR_CODE: str(HubFault.MESSAGE_INVALID),
+                ERROR_DESCRIPTION: HubFault.MESSAGE_INVALID.describe(
+                    "the record has no timestamp, topic, partition or offset"
+                ),
+            }
+        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
+            pa.timestamp("us", tz="UTC")
+        )
+        columns: dict[str, pa.Array] = {
+            name: pa.array([each.get(name) for each in found], schema.field(name).type)
+            for name in (
+                *_TEXTS.values(),
+                "refresh",
+                "options",
+                "data",
+                "envelope",
+                ERROR_CODE,
+                ERROR_DESCRIPTION,
+            )
+        }
+        stored = batch.column("timestamp")
+        invalid = columns[ERROR_CODE].is_valid()
+        columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(said.type)))
+        columns["message_timestamp"] = stored
+        columns["value"] = pc.if_else(invalid, batch.column("value"), None)
+        for name in RECORD_COLUMNS:
+            columns.setdefault(name, batch.column(name))
+        yield pa.RecordBatch.from_arrays(
+            [columns[each.name].cast(each.type) for each in schema], schema=schema
+        )
+
+
+def _without_place(batch: pa.RecordBatch) -> list[int]:
+    """The records that do not say where and when they came: they would have no identifier, and no order."""
+    missing = np.zeros(batch.num_rows, bool)
+    for name in ("timestamp", "topic", "partition", "offset"):
+        missing |= np.asarray(batch.column(name).is_null())
+    return [int(at) for at in np.flatnonzero(missing)]
+
+
+def _message(value: bytes | None) -> dict[str, Any]:
+    """The columns that the document fills, or the error."""
+    try:
+        return _columns(_document(value))
+    except (ValueError, RecursionError) as error:
+        problem = HubFault.MESSAGE_INVALID
+        return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
+
+
+def _document(value: bytes | None) -> str:
+    if value is None:
+        raise ValueError("the record has no value")
+    return value.decode("utf-8")
+
+
+def _require_known(said: Mapping[str, Any]) -> None:
+    """A property that is ignored would be an instruction that silently does not hold."""
+    for name in said:
+        if name not in _PROPERTIES:
+            near = get_close_matches(name[:40].lower(), _PROPERTIES, 1)
+            hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(_PROPERTIES)}"
+            raise ValueError(f"{name!r:.80} is no property of a message; {hint}")
+
+
+def _columns(document: str) -> dict[str, Any]:
+    # The texts of data and options are handed on as they were written: numbers in them stay exact.
+    said, places = members(document)
+    _require_known(said)
+    found: dict[str, Any] = {}
+    for name, column in _TEXTS.items():
+        text = said.get(name)
+        if text is not None and (not isinstance(text, str) or not text):
+            raise ValueError(f"{name} must be a text that is not empty")
+        if text is not None:
+            text.encode()
+        found[column] = text
+    if found["source_entity"] is None:
+        raise ValueError("entity is missing")
+    found["source_system"] = found["source_system"] or DEFAULT_SYSTEM
+    for name in _FLAGS:
+        if not isinstance(said.get(name), bool | None):
+            raise ValueError(f"{name} must be true or false")
+    found["refresh"] = bool(said.get("refresh"))
+    if said.get("timestamp") is not None:
+        at = instant(said["timestamp"])
+        if at is None:
+            raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
+        found["timestamp"] = microseconds(at)
+    if said.get("options") is not None:
+        if not isinstance(said["options"], dict):
+            raise ValueError("options must be an object")
+        found["options"] = document[places["options"]]
+    end = len(document)
+    data = slice(end, end)
+    if said.get("data") is not None:
+        data = places["data"]
+        found["data"] = document[data]
+    found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
+    return found
+
+
+def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFrame:
+    """
+    Say of each message whether it is received: `status`.
+
+    Args:
+        decoded: One row per record, as `decode` returns them.
+        stored: The `identity` of what was received before.
+
+    Returns:
+        The same rows and `status`: 0, not processed; 5, previously received, for the second message with
+        an identifier in the order of arrival, which loses its data; 22, message invalid.  The same bytes
+        from the same place, as of a file that is read again, are received once too if they are no message.
+
+    Cost: one shuffle by identity.
+
+    Source:
+        Data hub, section on messages that are received twice.
+    """
+    decoded = decoded.withColumn("identity", identity())
+    order = Window.partitionBy("identity").orderBy("message_timestamp", "topic", "partition", "offset")
+    repeated = F.row_number().over(order) > 1
+    if stored is not None:
+        known = stored.select("identity").distinct().withColumn("known", F.lit(True))
+        decoded = decoded.join(known, "identity", "left")
+        repeated = repeated | F.coalesce("known", F.lit(False))
+    status = (
+        F.when(repeated, int(Status.PREVIOUSLY_RECEIVED))
+        .when(F.col(ERROR_CODE).isNotNull(), int(Status.MESSAGE_INVALID))
+        .otherwise(int(Status.NOT_PROCESSED))
+    )
+    is_new = F.col("status") == int(Status.NOT_PROCESSED)
+    kept = {name: F.when(is_new, F.col(name)) for name in ("data", "envelope")}
+    said = decoded.withColumn("status", status).withColumns(kept).select(*DECODED_SCHEMA.names, "status")
+    # A run reads the messages of one entity after the other: side by side they are found faster.
+    return said.sortWithinPartitions("source_system", "source_entity")
+
+
+def whole_value() -> Column:
+    """The bytes of a record that was received: those that were kept, or what its message was made of."""
+    parts = (F.col("envelope.before"), F.coalesce("data", F.lit("")), F.col("envelope.after"))
+    return F.coalesce("value", F.encode(F.concat(*parts), "utf-8"))
+
+
+def identity() -> Column:
+    """What the same message has each time that it comes; of what is no message its place and its bytes."""
+    place = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
+    digest = F.coalesce(F.sha2("value", 256), F.lit(""))
+    return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))
+
+
+Document = Mapping[str, Any] | str
+"""A message: a dictionary, or JSON text."""
+
+
+def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
+    """
+    Documents as records of a topic, as the web service would have passed them on at *at*.
+
+    Args:
+        spark: The session.
+        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts, which are
+            passed on as they are.
+        at: When they are stored: an aware datetime.  They stand in their order.
+
+    Returns:
+        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
+        offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
+        instant in two calls are the same messages.
+
+    Raises:
+        InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
+            value that JSON does not know, as an instant, which must be a text.
+
+    >>> from datetime import datetime, timezone
+    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> records(session(), [{"entity": "product"}], at=at).select("value", "topic").show(truncate=21)
+    +---------------------+-----+
+    |                value|topic|
+    +---------------------+-----+
+    |[7B 22 65 6E 74 69...|  web|
+    +---------------------+-----+
+    <BLANKLINE>
+    """
+    return records_of(spark, documents, at, argument="documents", function="records")
+
+
+def records_of(
+    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
+) -> DataFrame:
+    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
+    if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
+        raise InvalidArgument(function, argument, "a list of documents", documents)
+    stored = require_instant(at, "at", function=function)
+    listed = [
+        (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
+        for place, each in enumerate(documents)
+    ]
+    frame = spark.createDataFrame(
+        listed, "key binary, value binary, topic string, partition int, offset long"
+    )
+    return frame.select(
+        "*",
+        stored.alias("timestamp"),
+        F.lit(0).alias("timestampType"),
+        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
+    )
+
+
+def _as_bytes(document: Document, argument: str, function: str) -> bytes:
+    if not isinstance(document, Mapping | str):
+        raise InvalidArgument(function, argument, "a dictionary, or JSON text", document)
+    try:
+        return (document if isinstance(document, str) else as_json(document)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        needed = f"of values that JSON knows, instants as texts ({error})"
+        raise InvalidArgument(function, argument, needed, document) from None
+
+
+def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:
+    """
+    The files of a folder as records, one message each.
+
+    Args:
+        spark: The session.
+        path: The folder, anywhere that Spark can read.
+        pattern: The names to take.
+
+    Returns:
+        One row per file, in the columns of `cdckit.records.RECORD_SCHEMA`: `value` is what the file
+        holds, `key` and topic its name, `timestamp` and offset when it was changed last: the same file
+        read again is the same message, and one that was changed is another.
+
+    Cost: a file is read whole.
+    """
+    found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
+    name = F.element_at(F.split("path", "/"), -1)
+    return found.select(
+        F.encode(name, "utf-8").alias("key"),
+        F.col("content").alias("value"),
+        F.concat(F.lit("files/"), name).alias("topic"),
+        F.lit(0).alias("partition"),
+        F.unix_micros("modificationTime").alias("offset"),
+        F.col("modificationTime").alias("timestamp"),
+        F.lit(0).alias("timestampType"),
+        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
+    )

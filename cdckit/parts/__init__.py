@@ -1,0 +1,1 @@
+"""What several doors, the merge and the questions need, and no specification owns."""

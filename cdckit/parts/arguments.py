@@ -1,0 +1,95 @@
+"""What questions have in common: instants, fields, names and flags, checked when a function is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from numbers import Integral
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.parts import instants
+
+
+def require_instant(at: datetime, argument: str, *, function: str) -> Column:
+    """The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone."""
+    return F.timestamp_micros(F.lit(microseconds(at, argument, function=function)))
+
+
+def microseconds(at: datetime, argument: str, *, function: str) -> int:
+    """
+    The instant as microseconds since 1970.
+
+    Not by Spark's own literal, which counts instants before 1582 by another calendar.
+    """
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidArgument(function, argument, "an aware datetime (one with tzinfo)", at)
+    return instants.microseconds(at)
+
+
+def require_period(start: datetime, end: datetime | None, *, function: str) -> tuple[Column, Column]:
+    """Start and end of a half-open period as columns; an end of None is open, a null column."""
+    first = require_instant(start, "start", function=function)
+    if end is None:
+        return first, F.lit(None).cast("timestamp")
+    last = require_instant(end, "end", function=function)
+    # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
+    if end.astimezone(UTC) <= start.astimezone(UTC):
+        raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
+    return first, last
+
+
+def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *, function: str) -> list[str]:
+    """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
+    found = [fields] if isinstance(fields, str) else list(fields)
+    if not found or set(found) - set(known) or len(set(found)) != len(found):
+        raise InvalidArgument(function, argument, f"one or more fields among {', '.join(known)}", found)
+    return found
+
+
+def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) -> list[str]:
+    """
+    The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known.
+
+    Also for a set: a guid is made of the key fields in their order.
+    """
+    listed = list(keys) if isinstance(keys, Sequence) and not isinstance(keys, str) else []
+    if not listed or [name for name in listed if name not in known] or len(set(listed)) != len(listed):
+        needed = f"a list of distinct fields among {', '.join(known)}"
+        raise InvalidArgument(function, "keys", needed, keys)
+    return listed
+
+
+def require_name(name: str, argument: str, *, function: str) -> str:
+    """The name itself; raises `InvalidArgument` for what is no text, and for the empty one."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(function, argument, "a name: a text that is not empty", name)
+    return name
+
+
+def require_flag(flag: bool, argument: str, *, function: str) -> bool:
+    """The flag itself; raises `InvalidArgument` for all but True and False: "no" would count as yes."""
+    if not isinstance(flag, bool):
+        raise InvalidArgument(function, argument, "True or False", flag)
+    return flag
+
+
+def require_int(number: int, argument: str, *, function: str) -> int:
+    """The number itself; raises `InvalidArgument` for what a column of the type int cannot hold."""
+    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) not in _INTS:
+        raise InvalidArgument(function, argument, f"a whole number from {_INTS[0]} to {_INTS[-1]}", number)
+    return int(number)
+
+
+_INTS = range(-(2**31), 2**31)
+
+
+def require_instants(frame: DataFrame, at: Column, argument: str, *, function: str) -> Column:
+    """*at* itself; raises `WrongColumnType` unless it is a column of timestamps over *frame*."""
+    found = frame.select(at.alias("at")).schema["at"].dataType
+    if not isinstance(found, T.TimestampType):
+        raise WrongColumnType(function, argument, "timestamp", found.simpleString())
+    return at

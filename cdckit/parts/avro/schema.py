@@ -1,0 +1,327 @@
+"""Avro schemas from the wire, read with suspicion.
+
+A schema arrives inside a message, so it may be anything: a megabyte of brackets, a type that
+doubles at every level, a list whose items take no bytes and can therefore be claimed by the
+trillion.  What passes here is a finite tree of known size, and everything that decodes works on
+that tree: the text itself never reaches a library, and no name is ever looked up in a file or at
+an address.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+
+from cdckit.errors import CdcError
+from cdckit.parts.avro.size import most_made
+from cdckit.parts.avro.types import Node, arrow_type, least_bytes
+
+MAX_TEXT = 1 << 20
+"""The longest schema text that is read, in characters: 1 MiB."""
+
+MAX_NODES = 10_000
+"""The most types a schema may have after every name is replaced by what it stands for, unions aside."""
+
+MAX_DEPTH = 32
+"""The deepest that types may lie in one another."""
+
+MAX_BRANCHES = 128
+"""The most branches of a union: Arrow numbers them in a signed byte."""
+
+MAX_NAME = 255
+"""The longest name of a type, a field or a symbol."""
+
+MAX_AMPLIFICATION = 1024
+"""The most bytes that one byte of a datum may become inside an array or a map (`cdckit.parts.avro.size`)."""
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
+# Avro allows ASCII alone; producers whose tables have other letters send those as well.
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+class SchemaRefused(CdcError, ValueError):
+    """The text of an Avro schema cannot be used: it is not one, or it is hostile."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return f"The Avro schema is refused: {self.reason}."
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """An Avro schema that can be decoded with, and the Arrow type its values take.
+
+    Attributes:
+        text: The JSON text the schema was read from.
+        arrow_type: The type of the decoded values; see `cdckit.parts.avro` for the mapping.
+        root: The types of the schema as a tree, every name replaced by what it stands for.
+    """
+
+    text: str
+    arrow_type: pa.DataType = field(compare=False)
+    root: Node = field(compare=False, repr=False)
+
+
+def parse_schema(text: str) -> AvroSchema:
+    """
+    Read the text of an Avro schema, or refuse it.
+
+    Args:
+        text: The schema as JSON.
+
+    Returns:
+        The schema. The same text gives the same object again while it is among the last 512 read.
+
+    Raises:
+        SchemaRefused: *text* is not an Avro schema; or it is too long, too deep or too wide;
+            or it is recursive, names two fields of a record alike, or has items or values that
+            take no bytes, so that a datum could claim any number.
+
+    Spark tells no cases apart: of two fields of a record whose names differ in case alone, the later
+    one gets its position behind its name, so that `name, NAME` are called `name` and `NAME_2`.
+
+    >>> parse_schema('{"type": "array", "items": "long"}').arrow_type
+    ListType(list<item: int64>)
+    >>> parse_schema('{"type": "array", "items": "null"}')
+    Traceback (most recent call last):
+      ...
+    cdckit.parts.avro.schema.SchemaRefused: The Avro schema is refused: the items of an array take no bytes.
+    """
+    judged = _judged(text)
+    if isinstance(judged, str):
+        raise SchemaRefused(judged)
+    return judged
+
+
+@lru_cache(maxsize=512)
+def _judged(text: str) -> AvroSchema | str:
+    """The schema, or the reason why it is refused: refusals are remembered as well."""
+    try:
+        if len(text) > MAX_TEXT:
+            raise SchemaRefused(f"its text has {len(text):,} characters; at most {MAX_TEXT:,} are read")
+        root = _Reader().read(_json(text), namespace="")
+        if most_made(root).per_byte > MAX_AMPLIFICATION:
+            raise SchemaRefused(
+                "a few bytes of an array or map could become very many: "
+                f"more than {MAX_AMPLIFICATION} for each byte"
+            )
+        return AvroSchema(text, arrow_type(root), root)
+    except SchemaRefused as refusal:
+        return refusal.reason
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise SchemaRefused("its JSON is nested too deeply") from None
+    except ValueError as error:
+        raise SchemaRefused(f"it is not JSON ({str(error)[:200]})") from None
+
+
+class _Reader:
+    """Turns JSON values into nodes; remembers the names it has met (None: not finished yet)."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Node | None] = {}
+        self.level = 0
+
+    def read(self, value: object, namespace: str) -> Node:
+        self.level += 1
+        if self.level > 3 * MAX_DEPTH:  # {"type": {"type": ...}} nests without a type of its own
+            raise SchemaRefused(f"its types are nested more than {MAX_DEPTH} deep")
+        node = self._node(value, namespace)
+        self.level -= 1
+        if node.depth > MAX_DEPTH:
+            raise SchemaRefused(f"its types are nested more than {MAX_DEPTH} deep")
+        if node.weight > MAX_NODES:
+            raise SchemaRefused(f"it has more than {MAX_NODES:,} types once its names are expanded")
+        return node
+
+    def _node(self, value: object, namespace: str) -> Node:
+        if isinstance(value, str):
+            return self._by_name(value, namespace)
+        if isinstance(value, list):
+            return self._union(value, namespace)
+        if not isinstance(value, dict):
+            raise SchemaRefused(f"{_short(value)} is not a type")
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            return self.read(kind, namespace)
+        if kind in _PRIMITIVES:
+            return _with_logical(Node(kind, name=kind), value)
+        if kind in ("array", "map"):
+            return self._collection(kind, value, namespace)
+        if kind in _COMPLEX:
+            return self._named_type(kind, value, namespace)
+        return self._by_name(kind, namespace)
+
+    def _by_name(self, name: str, namespace: str) -> Node:
+        if name in _PRIMITIVES:
+            return Node(name, name=name)
+        for full in (name,) if "." in name else (f"{namespace}.{name}".lstrip("."), name):
+            if full in self.named:
+                node = self.named[full]
+                if node is None:
+                    raise SchemaRefused(f"the type {full} contains itself, which Spark cannot hold")
+                return node
+        raise SchemaRefused(f"the type {_short(name)} is not defined")
+
+    def _union(self, value: list[object], namespace: str) -> Node:
+        if not value:
+            raise SchemaRefused("a union has no branches")
+        if len(value) > MAX_BRANCHES:
+            raise SchemaRefused(f"a union has {len(value)} branches; at most {MAX_BRANCHES} can be held")
+        branches = tuple(self.read(branch, namespace) for branch in value)
+        if any(branch.kind == "union" for branch in branches):
+            raise SchemaRefused("a union stands directly in a union")
+        names = [branch.name for branch in branches]
+        if len(set(names)) < len(names):
+            raise SchemaRefused("a union has two branches of one type")
+        return Node("union", name="union", branches=branches)
+
+    def _collection(self, kind: str, value: Mapping[str, object], namespace: str) -> Node:
+        item = self.read(value.get("items" if kind == "array" else "values"), namespace)
+        if least_bytes(item) == 0:
+            raise SchemaRefused(
+                f"the {'items of an array' if kind == 'array' else 'values of a map'} take no bytes"
+            )
+        return Node(kind, name=kind, items=item)
+
+    def _named_type(self, kind: str, value: Mapping[str, object], namespace: str) -> Node:
+        name, space = _full_name(value, namespace)
+        if name in self.named or name in _PRIMITIVES:
+            raise SchemaRefused(f"the type {name} is defined twice")
+        self.named[name] = None
+        if kind == "enum":
+            node = Node("enum", name=name, symbols=_symbols(value, name))
+        elif kind == "fixed":
+            node = _with_logical(Node("fixed", name=name, size=_size(value, name)), value)
+        else:
+            node = self._record(value, name, space)
+        self.named[name] = node
+        return node
+
+    def _record(self, value: Mapping[str, object], name: str, namespace: str) -> Node:
+        members = value.get("fields")
+        if not isinstance(members, list) or not members:
+            raise SchemaRefused(f"the record {name} has no fields")
+        fields: list[tuple[str, Node]] = []
+        seen: set[str] = set()
+        weight = 0
+        for member in members:
+            if not isinstance(member, dict):
+                raise SchemaRefused(f"the record {name} has a field that is not an object")
+            field_name = _word(member.get("name"), f"the name of a field of {name}")
+            if field_name in seen:
+                raise SchemaRefused(f"the record {name} has two fields named {field_name}")
+            seen.add(field_name)
+            node = self.read(member.get("type"), namespace)
+            weight += node.weight
+            if weight > MAX_NODES:
+                raise SchemaRefused(f"it has more than {MAX_NODES:,} types once its names are expanded")
+            fields.append((field_name, node))
+        record = Node("record", name=name, fields=tuple(_told_apart(fields)))
+        if least_bytes(record) == 0:
+            raise SchemaRefused(f"the record {name} takes no bytes")
+        return record
+
+
+def _told_apart(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
+    """The same fields, of those whose names differ in case alone the later ones with their position."""
+    names = {name.lower() for name, _ in fields}
+    seen: set[str] = set()
+    for position, (name, node) in enumerate(fields, start=1):
+        told = name
+        if name.lower() in seen:
+            told = f"{name}_{position}"
+            while told.lower() in names:
+                told += "_"
+            names.add(told.lower())
+        seen.add(name.lower())
+        yield told, node
+
+
+def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:
+    """The full name of a named type and the namespace that holds inside it."""
+    name, space = value.get("name"), value.get("namespace", namespace)
+    if not isinstance(name, str) or len(name) > MAX_NAME:
+        raise SchemaRefused(f"{_short(name)} is not the name of a type")
+    if not isinstance(space, str) or len(space) > MAX_NAME:
+        raise SchemaRefused(f"{_short(space)} is not a namespace")
+    full = name if "." in name or not space else f"{space}.{name}"
+    for part in full.split("."):
+        _word(part, f"a part of the name {full}")
+    return full, full.rpartition(".")[0]
+
+
+def _word(value: object, what: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME or not _WORD.fullmatch(value):
+        raise SchemaRefused(f"{_short(value)} cannot be {what}")
+    return value
+
+
+def _symbols(value: Mapping[str, object], name: str) -> tuple[str, ...]:
+    symbols = value.get("symbols")
+    if not isinstance(symbols, list) or not symbols:
+        raise SchemaRefused(f"the enum {name} has no symbols")
+    words = tuple(_word(symbol, f"a symbol of {name}") for symbol in symbols)
+    if len(set(words)) < len(words):
+        raise SchemaRefused(f"the enum {name} has a symbol twice")
+    return words
+
+
+def _size(value: Mapping[str, object], name: str) -> int:
+    size = value.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_TEXT:
+        raise SchemaRefused(f"the size of the fixed {name} is {_short(size)}; it must be 1 to {MAX_TEXT:,}")
+    return size
+
+
+_LOGICAL = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "timestamp-nanos": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "local-timestamp-nanos": ("long",),
+    "decimal": ("bytes", "fixed"),
+    "uuid": ("fixed",),
+}
+
+
+def _with_logical(node: Node, value: Mapping[str, object]) -> Node:
+    """*node* with its logical type; one that does not fit its type is ignored, as Avro has it."""
+    logical = value.get("logicalType")
+    if not isinstance(logical, str) or node.kind not in _LOGICAL.get(logical, ()):
+        return node
+    if logical == "uuid" and node.size != 16:
+        return node
+    if logical != "decimal":
+        return Node(node.kind, name=node.name, size=node.size, logical=logical)
+    precision, scale = value.get("precision"), value.get("scale", 0)
+    if (
+        type(precision) is not int
+        or type(scale) is not int
+        or not 0 <= scale <= precision <= 38
+        or precision == 0
+    ):
+        return node  # among them precisions above 38, which neither Spark nor decimal128 can hold
+    return Node(node.kind, name=node.name, size=node.size, logical=logical, precision=precision, scale=scale)
+
+
+def _short(value: object) -> str:
+    text = repr(value) if not isinstance(value, (dict, list)) else type(value).__name__
+    return text if len(text) <= 80 else text[:77] + "..."

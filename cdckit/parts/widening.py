@@ -1,0 +1,182 @@
+"""
+The type of a column about which two tables disagree: numbers stay numbers where that loses nothing.
+
+This rule is used wherever two types of one column meet: two versions of a source's table, and two tables
+of changes.  Decision: no specification says what a consumer should do here.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts.identifiers import decimal_digits
+from cdckit.parts.values import as_text, decimal_text
+
+MAX_DIGITS = 38
+"""The most digits of a decimal, in Spark and in Arrow's decimal128."""
+
+_DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_EXACT_BITS_OF_FLOAT = {32: 24, 64: 53}
+
+
+class Number(NamedTuple):
+    """A type of numbers: an integer or a float of *size* bits, or a decimal of *size* digits."""
+
+    kind: Literal["integer", "decimal", "float"]
+    size: int
+    scale: int = 0
+
+
+DOUBLE = Number("float", 64)
+
+
+def wider(left: Number, right: Number) -> Number | None:
+    """
+    The narrowest type that holds every number of both, or nothing where none does.
+
+    >>> wider(Number("integer", 32), Number("decimal", 7, 2))
+    Number(kind='decimal', size=12, scale=2)
+    >>> wider(Number("integer", 64), Number("float", 64)) is None
+    True
+    """
+    if left.kind == right.kind != "decimal":
+        return max(left, right)
+    if "float" in (left.kind, right.kind):
+        return _wider_float(*((left, right) if right.kind == "float" else (right, left)))
+    one, other = _as_decimal(left), _as_decimal(right)
+    scale = max(one.scale, other.scale)
+    digits = max(one.size - one.scale, other.size - other.scale) + scale
+    return Number("decimal", digits, scale) if digits <= MAX_DIGITS else None
+
+
+def _wider_float(other: Number, floating: Number) -> Number | None:
+    """Every integer of few enough bits is a float; a decimal with a fraction hardly ever is."""
+    if other.kind == "integer":
+        for size, exact in _EXACT_BITS_OF_FLOAT.items():
+            if size >= floating.size and other.size < exact:
+                return Number("float", size)
+    return None
+
+
+def _as_decimal(number: Number) -> Number:
+    return number if number.kind == "decimal" else Number("decimal", _DIGITS_OF_BITS[number.size])
+
+
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+_INTEGERS: dict[int, T.DataType] = {8: T.ByteType(), 16: T.ShortType(), 32: T.IntegerType(), 64: T.LongType()}
+_FLOATS: dict[int, T.DataType] = {32: T.FloatType(), 64: T.DoubleType()}
+
+
+def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = False) -> T.DataType | None:
+    """
+    The type that holds what *left* and *right* hold: equal ones as they are, numbers by `wider`, else text.
+
+    Args:
+        as_double: Whether numbers that no exact type holds become doubles, which may cost them digits.
+
+    Returns:
+        Nothing where one of two types that differ is nested: its text would not be its value.
+
+    >>> common_spark_type(T.LongType(), T.DecimalType(7, 2))
+    DecimalType(21,2)
+    >>> common_spark_type(T.LongType(), T.DoubleType()), common_spark_type(T.DateType(), T.LongType())
+    (StringType(), StringType())
+    >>> common_spark_type(T.LongType(), T.DoubleType(), as_double=True)
+    DoubleType()
+    """
+    if left.simpleString() == right.simpleString() or isinstance(right, T.NullType):
+        return left
+    if isinstance(left, T.NullType):
+        return right
+    if isinstance(left, _NESTED) or isinstance(right, _NESTED):
+        return None
+    one, other = _number(left), _number(right)
+    if one is None or other is None:
+        return T.StringType()
+    found = wider(one, other) or (DOUBLE if as_double else None)
+    return T.StringType() if found is None else _spark_type(found)
+
+
+def as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
+    """A *value* of type *kind* in the *common* type that `common_spark_type` found for it."""
+    if kind.simpleString() == common.simpleString():
+        return value
+    if isinstance(common, T.StringType):
+        return _as_text(value, kind)
+    return value.cast(common)
+
+
+def _as_text(value: Column, kind: T.DataType) -> Column:
+    """As `cdckit.parts.values.as_text`; but a whole number has one text, whatever type it was of."""
+    if isinstance(kind, T.DecimalType):
+        return decimal_text(value)
+    text = as_text(value, kind)
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        is_whole = (F.rint(value) == value) & (F.abs(value) < F.lit(_WHOLE_BELOW))
+        return F.when(is_whole, value.cast("bigint").cast("string")).otherwise(text)
+    return text
+
+
+_WHOLE_BELOW = 2.0**63
+
+
+def number_texts(numbers: pa.Array) -> pa.Array:
+    """
+    Numbers as the texts that `as_type` makes of them, for workers that have them in Arrow.
+
+    Arrow's own texts are others than Spark's: of 1.5e-5, and of small decimals.
+
+    >>> number_texts(pa.array([1.0, 1e7, 1.5e-5, float("nan"), None])).to_pylist()
+    ['1', '10000000', '1.5E-5', 'NaN', None]
+    """
+    if pa.types.is_decimal(numbers.type):
+        texts = [None if each is None else decimal_digits(each) for each in numbers.to_pylist()]
+        return pa.array(texts, pa.string())
+    if pa.types.is_floating(numbers.type):
+        shortest = numbers.cast(pa.string()).to_pylist()
+        pairs = zip(numbers.to_pylist(), shortest, strict=True)
+        return pa.array(
+            [None if each is None else _float_text(each, text) for each, text in pairs], pa.string()
+        )
+    return numbers.cast(pa.string())
+
+
+def _float_text(number: float, shortest: str) -> str:
+    """As Java writes it, unless it is whole; *shortest* has the digits that tell it from other floats."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number.is_integer() and abs(number) < _WHOLE_BELOW:
+        return str(int(number))
+    exact = Decimal(shortest)
+    if 1e-3 <= abs(number) < 1e7:
+        return f"{exact:f}"
+    sign, digits, _ = exact.normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exact.adjusted()}"
+
+
+def _number(kind: T.DataType) -> Number | None:
+    if isinstance(kind, T.DecimalType):
+        return Number("decimal", kind.precision, kind.scale)
+    for size, integer in _INTEGERS.items():
+        if kind == integer:
+            return Number("integer", size)
+    for size, floating in _FLOATS.items():
+        if kind == floating:
+            return Number("float", size)
+    return None
+
+
+def _spark_type(number: Number) -> T.DataType:
+    if number.kind == "decimal":
+        return T.DecimalType(number.size, number.scale)
+    return (_INTEGERS if number.kind == "integer" else _FLOATS)[number.size]

@@ -1,0 +1,61 @@
+"""Rejects: records that cannot be used, with the reason and everything needed to try again."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts.schemas import require_columns
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+
+ERROR_CODE = "error_code"
+ERROR_DESCRIPTION = "error_description"
+ERROR_FIELDS = [T.StructField(ERROR_CODE, T.StringType()), T.StructField(ERROR_DESCRIPTION, T.StringType())]
+
+REJECT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS])
+"""One row is one record that cannot be used: the record as it came, and why."""
+
+
+def rejects(decoded: DataFrame) -> DataFrame:
+    """
+    The rows of a door's table that could not be used, as records with a reason.
+
+    Args:
+        decoded: One row per record, as a door's functions return it: the record columns,
+            `error_code` (null where all is well) and `error_description`.
+
+    Returns:
+        One row per reject, in the columns of `REJECT_SCHEMA`.  Without the two error columns it is
+        a table of records again, which can be fed to the door once more.
+
+    Raises:
+        MissingColumns: *decoded* lacks a record column or an error column.
+
+    Cost: one filter, no shuffle.
+
+    >>> frame = session().createDataFrame(
+    ...     [(b"?", "t", 7, "NOT_AN_ENVELOPE"), (b"!", "t", 8, None)],
+    ...     "value binary, topic string, offset long, error_code string",
+    ... )
+    >>> rejects(frame)
+    Traceback (most recent call last):
+    ...
+    cdckit.errors.MissingColumns: rejects() needs the columns key, partition, timestamp, ...
+    """
+    columns = [*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION]
+    require_columns(decoded, columns, function="rejects")
+    return decoded.where(F.col(ERROR_CODE).isNotNull()).select(*columns)
+
+
+def drop_rejects(decoded: DataFrame) -> DataFrame:
+    """
+    The rows of a door's table that could be used, without the error columns.
+
+    Raises:
+        MissingColumns: *decoded* has no `error_code` or no `error_description`.
+
+    Cost: one filter, no shuffle.
+    """
+    require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
+    return decoded.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)

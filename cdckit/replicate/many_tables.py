@@ -1,0 +1,140 @@
+"""Many tables of one feed: one pass that says of each message whose it is, then each table by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts.schemas import require_types
+from cdckit.records import RECORD_COLUMNS, require_records
+from cdckit.rejected import ERROR_CODE
+from cdckit.replicate import table_versions
+from cdckit.replicate.envelope import DATA, decode
+from cdckit.replicate.row_changes import changes
+from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA
+from cdckit.replicate.table_rows import rows_of_table
+from cdckit.replicate.table_versions import Table
+from cdckit.replicate.times import require_load_time
+
+_NAMES = T.StructType([ZONE_SCHEMA[name] for name in LINEAGE])
+
+
+class TableName(NamedTuple):
+    """What names one table among all that are replicated."""
+
+    server: str
+    task: str
+    schema: str
+    table: str
+
+
+def with_table(records: DataFrame, zone: DataFrame) -> DataFrame:
+    """
+    Say of each record of which table it is.
+
+    Save the result partitioned by these columns; then each table is read from its own part, and a feed of
+    a thousand tables has been read once:
+
+        sorted_out = replicate.with_table(records, zone)
+        sorted_out.write.partitionBy("server", "task", "schema", "table").parquet(folder)
+        saved = spark.read.schema(sorted_out.schema).parquet(folder)
+        every = replicate.tables_changes(saved, zone)
+
+    The schema is given since Spark would take a folder's name for a number where it looks like one.
+
+    Args:
+        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
+        zone: The schema zone, of all tables.
+
+    Returns:
+        The same rows, in the columns of records and behind them `server`, `task`, `schema` and `table`.
+        They are null for what is no data message in Avro form of one known table: metadata, rejects,
+        JSON form, messages that wait, and those whose schema id is that of several tables.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
+
+    Cost: one look at every envelope, no shuffle of the records; *zone* is broadcast.
+    """
+    require_types(zone, ZONE_SCHEMA, function="with_table")
+    decoded = decode(records)
+    is_data = (F.col("type") == DATA) & (F.col("form") == "avro") & F.col(ERROR_CODE).isNull()
+    routed = decoded.withColumn("routed_by", F.when(is_data, F.col("schema_id")))
+    names = (
+        zone.where(F.size("other_tables") == 0)
+        .select(F.col("schema_id").alias("routed_by"), *LINEAGE)
+        .distinct()
+    )
+    return routed.join(F.broadcast(names), on="routed_by", how="left").select(*RECORD_COLUMNS, *LINEAGE)
+
+
+def tables_changes(
+    records: DataFrame,
+    zone: DataFrame,
+    *,
+    loaded_at: datetime | Column | None = None,
+    as_double: Collection[str] = (),
+) -> Mapping[TableName, DataFrame]:
+    """
+    The changes of every table that has a key, each in the types of its own columns.
+
+    Args:
+        records: What `with_table` returned, read back from where it was saved: each table then reads its
+            own part alone.  Any other table with these columns works as well, but is read for each table.
+        zone: The schema zone, of all tables or of those that are wanted.
+        loaded_at: As for `data`.
+        as_double: As for `data`, in whatever table a column of that name is.
+
+    Returns:
+        By table what `changes` returns, under the keys of the metadata.  Tables without a key, and those
+        whose schema ids are not theirs alone, are left out: take `data` and `changes` for them.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not what `with_table` returns (the names of tables
+            and the like must be texts: see there how to read them back), or *zone* is no zone.
+
+    Cost: *zone* is collected once, when this is called; each table is planned when it is asked for.
+    """
+    require_load_time(loaded_at, function="tables_changes")
+    require_types(zone, ZONE_SCHEMA, function="tables_changes")
+    require_records(records, function="tables_changes")
+    require_types(records, _NAMES, function="tables_changes")
+    found: dict[TableName, list[Row]] = {}
+    for row in table_versions.collect_zone(zone):
+        found.setdefault(TableName(*(row[name] for name in LINEAGE)), []).append(row)
+    known = {
+        name: table_versions.table_of_rows(rows, function="tables_changes", as_double=as_double)
+        for name, rows in sorted(found.items())
+    }
+    usable = {name: table for name, table in known.items() if table.keys and not table.shared}
+    return _Changes(usable, partial(_changes, records, loaded_at=loaded_at))
+
+
+def _changes(records: DataFrame, table: Table, *, loaded_at: datetime | Column | None) -> DataFrame:
+    lineage = TableName(table.server, table.task, table.schema, table.name)
+    is_of = [F.col(column) == value for column, value in zip(LINEAGE, lineage, strict=True)]
+    part = records.where(is_of[0] & is_of[1] & is_of[2] & is_of[3])
+    rows = rows_of_table(part, table, loaded_at=loaded_at, function="tables_changes")
+    return changes(rows, keys=table.keys)
+
+
+class _Changes(Mapping[TableName, DataFrame]):
+    """The changes by table, each planned when it is asked for: planning thousands takes minutes."""
+
+    def __init__(self, known: Mapping[TableName, Table], plan: Callable[[Table], DataFrame]) -> None:
+        self._known, self._plan = known, plan
+
+    def __getitem__(self, name: TableName) -> DataFrame:
+        return self._plan(self._known[name])
+
+    def __iter__(self) -> Iterator[TableName]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)

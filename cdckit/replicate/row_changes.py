@@ -1,0 +1,213 @@
+"""From rows to changes: what the door hands over to the spine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from cdckit.changes import DELETE, UPSERT
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_keys
+from cdckit.parts.schemas import require_columns, require_struct
+from cdckit.rejected import ERROR_CODE
+from cdckit.replicate import table_versions
+from cdckit.replicate.envelope import decode
+from cdckit.replicate.schema_messages import LINEAGE, metadata, schema_zone
+from cdckit.replicate.table_rows import rows_of_table
+from cdckit.replicate.times import is_load_without_time, require_load_time
+
+_READ = (
+    "topic", "partition", "offset", "timestamp", "server", "task", "absent_columns", "operation",
+    "change_sequence", "change_timestamp", "time_taken_from", "data", "before", "sent",
+)  # fmt: skip
+
+
+def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
+    """
+    What each data message says about its entity.
+
+    INSERT, UPDATE and REFRESH are upserts, DELETE is a delete.  An update that gives a row another
+    key, as its `before` shows, is two changes: a delete of the old one (record number 1) and an
+    upsert of the new one (record number 2) with what the message sent.
+
+    Args:
+        rows: What `data` returned; rows in error are passed over.
+        keys: The key columns: `keys(zone)`, or your own choice, such as for a table without a key.  They
+            hold for all rows: a key column that a row's version of the table does not have is null.
+            Rows that do not say their key are passed over (`find_without_key` gives them).
+        source: The name of the source; without it, the server and the task (`ny1/orders`).
+
+    Returns:
+        One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `message_id` is the server, the task and
+        the change sequence, so that a redelivered message is the same message; topic, partition and
+        offset where there is no sequence.  `effective_timestamp` is the time of the change at the
+        source, `carried` are the columns that were sent, `priority` is 0 (see
+        `cdckit.with_priorities`).  The row of a full load that says no time has no `sequence`, so it
+        comes before every change of the same instant.
+
+    Raises:
+        MissingColumns: *rows* are not what `data` returns.
+        InvalidArgument: *keys* is empty or names no column of `data`.
+
+    Cost: a projection, no shuffle.
+    """
+    _require_rows(rows, keys, function="changes")
+    good = rows.where(F.col(ERROR_CODE).isNull() & ~_lacks_key(keys))
+    moved = _key_differs(keys)
+    parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
+    spread = good.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
+    is_leaving = F.col("moved") & (F.col("record_number") == 1)
+    return spread.select(
+        F.when(is_leaving | (F.col("operation") == "DELETE"), DELETE).otherwise(UPSERT).alias("operation"),
+        F.col("change_timestamp").alias("effective_timestamp"),
+        F.coalesce(_sequence(), F.lit("")).alias("sequence"),
+        F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
+        _message_id().alias("message_id"),
+        (F.lit(source) if source is not None else _source()).alias("source"),
+        F.lit(0).alias("priority"),
+        F.when(is_leaving, F.col("before")).otherwise(F.col("data")).alias("data"),
+        F.col("sent").alias("carried"),
+    )
+
+
+def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
+    """
+    The rows that do not say which entity they are about, so that `changes` passes them over.
+
+    They are sound, and no rejects.  They can become changes under other *keys*, or once you know what
+    their key is.
+
+    Args:
+        rows: What `data` returned.
+        keys: As for `changes`.
+
+    Returns:
+        The same columns: the good rows of a message that left out a key column which its version of
+        the table has; or of a version that has none of the key columns.
+
+    Raises:
+        MissingColumns: *rows* are not what `data` returns.
+        InvalidArgument: *keys* is empty or names no column of `data`.
+
+    Cost: one filter, no shuffle.
+    """
+    _require_rows(rows, keys, function="find_without_key")
+    return rows.where(F.col(ERROR_CODE).isNull() & _lacks_key(keys))
+
+
+def _require_rows(rows: DataFrame, keys: Sequence[str], *, function: str) -> None:
+    require_columns(rows, [*_READ, ERROR_CODE], function=function)
+    require_keys(keys, require_struct(rows, "data", function=function).fieldNames(), function=function)
+
+
+def _lacks_key(keys: Sequence[str]) -> Column:
+    """Whether a key column was left out that the row's version has, or the version has none of them."""
+    absent = [F.array_contains("absent_columns", key) for key in keys]
+    left_out = [
+        ~is_absent & ~F.col("sent").getField(key) for key, is_absent in zip(keys, absent, strict=True)
+    ]
+    return reduce(or_, left_out) | reduce(and_, absent)
+
+
+def table_changes(
+    records: DataFrame,
+    *,
+    task: str,
+    table: str,
+    server: str | None = None,
+    schema: str | None = None,
+    topics: Collection[str] | None = None,
+    loaded_at: datetime | Column | None = None,
+    source: str | None = None,
+) -> DataFrame:
+    """
+    The changes of one table, straight from the records: the door in one step.
+
+    What it passes over, rejects and messages that wait for their metadata or have no key, is found with
+    the steps themselves: `decode`, `metadata`, `schema_zone`, `data`, `waiting`, `find_without_key`.
+
+    Args:
+        records: The metadata topic and the data topics, together; other tables' messages may be
+            among them.
+        task: The Replicate task.
+        table: The name of the table, as its metadata says it.
+        server: The Replicate server, where tasks of that name run on several.
+        schema: The schema of the source, where the task has tables of that name in several.
+        topics: As for `data`.
+        loaded_at: As for `data`.
+        source: As for `changes`.
+
+    Returns:
+        What `changes` returns, under the keys of the metadata.
+
+    Raises:
+        InvalidArgument: The metadata knows no such table, or several, or it has no key; or one of its
+            schema ids is that of another table too and no *topics* are given; or *loaded_at* is naive.
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: one look at every envelope of *records* when it is called, to collect the schema zone of the
+    table; then, lazily, what `data` costs.  Give it the topics that matter; many tables of one feed
+    come cheaper with `with_table` and `tables_changes`.
+
+    Source:
+        Replicate, message envelope; metadata messages and data messages.
+    """
+    if isinstance(topics, str):
+        raise InvalidArgument("table_changes", "topics", "a collection of names", topics)
+    require_load_time(loaded_at, function="table_changes")
+    zone = schema_zone(metadata(decode(records)))
+    asked = {"server": server, "task": task, "schema": schema, "table": table}
+    conditions = [F.col(name) == value for name, value in asked.items() if value is not None]
+    rows = table_versions.collect_zone(zone.where(reduce(and_, conditions)))
+    _require_one(rows, zone, asked)
+    # The rows themselves are kept: the zone took a look at every record.
+    known = table_versions.table_of_rows(rows, function="table_changes")
+    if not known.keys:
+        raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
+    made = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")
+    return changes(made, keys=known.keys, source=source)
+
+
+def _require_one(rows: Sequence[Row], zone: DataFrame, asked: Mapping[str, str | None]) -> None:
+    """Raise unless all *rows* are of one table; where there are none, name those that are near."""
+    if not rows:
+        names = zone.select(*LINEAGE).distinct().limit(_MOST_NAMES).collect()
+        near = table_versions.near_names(names, asked)
+        known = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
+        needed = f"a table that the metadata of {asked['task']} knows{known}"
+        raise InvalidArgument("table_changes", "table", needed, asked["table"])
+    for name in ("server", "schema"):
+        found = sorted({row[name] for row in rows})
+        if len(found) > 1:
+            needed = f"given, since task {asked['task']} has {asked['table']} in several: one of "
+            raise InvalidArgument("table_changes", name, needed + ", ".join(found[:20]), asked[name])
+
+
+_MOST_NAMES = 10_000
+
+
+def _key_differs(keys: Sequence[str]) -> Column:
+    """Whether an update moved its row to another key."""
+    differs = F.lit(False)
+    for key in keys:
+        differs = differs | ~F.col("data").getField(key).eqNullSafe(F.col("before").getField(key))
+    return (F.col("operation") == "UPDATE") & F.col("before").isNotNull() & differs
+
+
+def _source() -> Column:
+    return F.concat_ws("/", "server", "task")
+
+
+def _sequence() -> Column:
+    """The change sequence; null where there is none, or one of a full load that has no time."""
+    return F.when(~is_load_without_time(), F.nullif(F.col("change_sequence"), F.lit("")))
+
+
+def _message_id() -> Column:
+    place = F.concat_ws("/", "topic", "partition", "offset")
+    return F.concat(_source(), F.lit(":"), F.coalesce(_sequence(), place))

@@ -1,0 +1,348 @@
+"""The schema zone: which table, version and columns a schema id stands for, and since when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts import avro
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.schemas import require_types
+from cdckit.parts.workers import Made
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.replicate.envelope import ENVELOPE_SCHEMA, METADATA, SCHEMA_ID_BYTES, error_columns
+from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.headers import misfit_headers
+from cdckit.replicate.layout import layout, match_columns
+
+COLUMN_TYPE = T.StructType(
+    [
+        T.StructField("name", T.StringType()),
+        T.StructField("ordinal", T.IntegerType()),
+        T.StructField("type", T.StringType()),
+        T.StructField("length", T.IntegerType()),
+        T.StructField("precision", T.IntegerType()),
+        T.StructField("scale", T.IntegerType()),
+        T.StructField("key_position", T.IntegerType()),
+    ]
+)
+"""One column of a source table; `key_position` counts from 1, 0 = not in the key."""
+
+_TABLE_FIELDS = [
+    T.StructField("schema_id", T.StringType()),
+    T.StructField("server", T.StringType()),
+    T.StructField("task", T.StringType()),
+    T.StructField("schema", T.StringType()),
+    T.StructField("table", T.StringType()),
+    T.StructField("table_version", T.IntegerType()),
+    T.StructField("lineage_timestamp", T.StringType()),
+    T.StructField("columns", T.ArrayType(COLUMN_TYPE)),
+    T.StructField("data_schema", T.StringType()),
+    T.StructField("layout", T.ArrayType(T.StringType())),
+]
+METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_TABLE_FIELDS, *ERROR_FIELDS])
+"""One row is one metadata message: its record, and the table version that it describes."""
+
+_PLACE = ("timestamp", "topic", "partition", "offset")
+_PLACE_TYPE = T.StructType([RECORD_SCHEMA[name] for name in _PLACE])
+
+ZONE_SCHEMA = T.StructType(
+    [
+        *_TABLE_FIELDS,
+        *(RECORD_SCHEMA[name] for name in ("topic", "partition", "offset", "timestamp")),
+        T.StructField("latest", _PLACE_TYPE),
+        T.StructField("other_tables", T.ArrayType(T.StringType())),
+    ]
+)
+"""One row is one statement about a schema id: what it stands for, from where and when on that was said,
+and the place of the latest message that said so (`latest`) before another one about the same id and table
+said something else.  `other_tables` are those that the same id stands for as well."""
+
+LINEAGE = ("server", "task", "schema", "table")
+"""What names a table: a task of one name may run on two servers, and is another one then."""
+
+# What a statement says, beside the id and the lineage.  Where it was said again it is no new statement.
+_SAID = ("table_version", "columns", "data_schema")
+
+MAX_ORDINAL = 10_000
+"""The greatest ordinal of a column that is taken: what a mask takes in memory hangs on it."""
+
+
+def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    Read the metadata messages: the evidence for the schema zone.
+
+    Args:
+        decoded: What `decode` returned; rows that are not MD, or have an error already, are passed over.
+        known: A schema zone from earlier, against which conflicts are found as well.
+
+    Returns:
+        One row per metadata message (`METADATA_SCHEMA`): the record's columns, `schema_id`, the
+        lineage (`server`, `task`, `schema`, `table`, `table_version`, `lineage_timestamp`),
+        `columns`, `data_schema` (Avro, as JSON text), `layout` (the fields of a data message in the
+        order of their bytes), `error_code` and `error_description`.  Two messages contradict each
+        other only if data messages of one id would decode differently: then the first to arrive
+        stands, and the others are in error and say what differs.  Another length of a column,
+        another key, version or table under one id is none: see `schema_zone`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returns.
+
+    Cost: one pass through Python over the metadata messages, one small shuffle by schema id.
+
+    Source:
+        Replicate, "Decoding a self-describing message" and "Typical consumer logic".
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
+    messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+    needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
+    return _with_conflicts(Made(needed, _read_batches, METADATA_SCHEMA).rows(), known)
+
+
+def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    What each schema id stands for, as it was said over time.
+
+    Nothing that was said is lost: a data message is read by what was said last about its id before it
+    came, and a table is now as its latest metadata message says, whatever number its version has.  So
+    a DDL that was taken back, or a table that was made anew, is as the source has it.
+
+    Args:
+        metadata: What `metadata` returned (with the same *known*).
+        known: The zone as it was before.  A zone is a small table: save and load it like any other.
+
+    Returns:
+        One row per statement (`ZONE_SCHEMA`): what one id stands for in one table, from the first
+        message that said so on.  The same said again is the same statement, unless something else was
+        said about the id and table in between.
+
+    Raises:
+        MissingColumns, WrongColumnType: *metadata* or *known* has other columns.
+
+    Cost: two small shuffles by schema id.
+
+    Source:
+        Replicate, "save the data schemas … in a customer defined zone"; nothing says that an id is that
+        of one version of a table alone.
+    """
+    require_types(metadata, METADATA_SCHEMA, function="schema_zone")
+    names = [field.name for field in _TABLE_FIELDS]
+    place = F.struct(*_PLACE).alias("place")
+    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*names, place)
+    if known is not None:
+        require_types(known, ZONE_SCHEMA, function="schema_zone")
+        places = F.array_distinct(F.array(F.struct(*_PLACE), F.col("latest")))
+        said = said.unionByName(known.select(*names, F.explode(places).alias("place")))
+    about = ("schema_id", *LINEAGE)
+    in_order = Window.partitionBy(*about).orderBy("place")
+    what = F.struct(*_SAID)
+    is_new = ~what.eqNullSafe(F.lag(what).over(in_order))
+    said_first = [name for name in names if name not in about] + [f"place.{name}" for name in _PLACE]
+    statements = (
+        said.withColumn("number", F.sum(is_new.cast("int")).over(in_order))
+        .groupBy(*about, "number")
+        .agg(
+            F.min_by(F.struct(*said_first), "place").alias("first"),
+            F.max("place").alias("latest"),
+        )
+        .select(*about, "first.*", "latest")
+    )
+    tables = F.collect_set(_table_text()).over(Window.partitionBy("schema_id"))
+    others = F.array_sort(F.array_except(tables, F.array(_table_text())))
+    return statements.withColumn("other_tables", others).select(*ZONE_SCHEMA.fieldNames())
+
+
+def _table_text() -> Column:
+    return F.concat(F.concat_ws("/", "server", "task"), F.lit(" "), F.concat_ws(".", "schema", "table"))
+
+
+def _with_conflicts(read: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Put an error on every message by whose schema the data messages of its id would decode differently."""
+    usable = F.col(ERROR_CODE).isNull()
+    what = F.struct("layout", *LINEAGE)
+    in_order = Window.partitionBy("schema_id").orderBy(*_PLACE)
+    first = F.first(F.when(usable, what), ignorenulls=True).over(
+        in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    if known is not None:
+        require_types(known, ZONE_SCHEMA, function="metadata")
+        earlier = known.groupBy("schema_id").agg(F.min_by(what, F.struct(*_PLACE)).alias("known"))
+        read = read.join(F.broadcast(earlier), on="schema_id", how="left")
+        first = F.coalesce(F.col("known"), first)
+    contradicts = usable & ~F.col("layout").eqNullSafe(F.col("first_word.layout"))
+    return (
+        read.withColumn("first_word", first)
+        .withColumn(
+            ERROR_DESCRIPTION, F.when(contradicts, _conflict_text()).otherwise(F.col(ERROR_DESCRIPTION))
+        )
+        .withColumn(
+            ERROR_CODE, F.when(contradicts, ReplicateFault.SCHEMA_CONFLICT.value).otherwise(F.col(ERROR_CODE))
+        )
+        .select(*METADATA_SCHEMA.fieldNames())
+    )
+
+
+def _conflict_text() -> Column:
+    """What differs: the fields that only one of the two schemas has."""
+
+    def table(prefix: str) -> list[Column]:
+        return [F.coalesce(F.col(f"{prefix}{name}"), F.lit("?")) for name in LINEAGE]
+
+    def only(these: str, those: str) -> Column:
+        lines = F.array_join(F.array_except(these, those), "; ")
+        return F.substring(F.when(lines != "", lines).otherwise("the same in another order"), 1, 90)
+
+    return F.format_string(
+        f"{ReplicateFault.SCHEMA_CONFLICT.sentence}"
+        " Here, for %s/%s %s.%s, it has %s; before, for %s/%s %s.%s, it had %s.",
+        *table(""),
+        only("layout", "first_word.layout"),
+        *table("first_word."),
+        only("first_word.layout", "layout"),
+    )
+
+
+def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One message at a time: there is one of them for ten thousand data messages."""
+    for batch in batches:
+        tables: list[dict[str, Any]] = []
+        findings: dict[int, tuple[ReplicateFault, str]] = {}
+        for row, (form, schema, message) in enumerate(
+            zip(
+                *(batch.column(name).to_pylist() for name in ("form", "message_schema", "message")),
+                strict=True,
+            )
+        ):
+            try:
+                tables.append(_table(_message(form, schema, message)))
+            except _Unusable as unusable:
+                tables.append({})
+                findings[row] = (unusable.fault, unusable.finding)
+        columns = [
+            pa.array([table.get(name) for table in tables], kind) for name, kind in _ARROW_TYPES.items()
+        ]
+        record = [batch.column(name) for name in RECORD_COLUMNS]
+        yield pa.RecordBatch.from_arrays(
+            [*record, *columns, *error_columns(findings, len(tables))], names=METADATA_SCHEMA.fieldNames()
+        )
+
+
+_ARROW_TYPES = {field.name: arrow_type(field.dataType) for field in _TABLE_FIELDS}
+
+
+class _Unusable(Exception):
+    def __init__(self, fault: ReplicateFault, finding: str = "") -> None:
+        self.fault, self.finding = fault, finding
+        super().__init__(fault, finding)
+
+
+def _message(form: str, schema: str | None, message: bytes) -> Any:
+    if form == "json":
+        return json.loads(message)
+    try:
+        parsed = avro.parse_schema(schema or "")
+    except avro.SchemaRefused as refused:
+        raise _Unusable(ReplicateFault.METADATA_SCHEMA_INVALID, str(refused)) from refused
+    decoded = avro.decode(pa.array([message], pa.binary()), parsed)
+    if decoded.errors[0].is_valid:
+        raise _Unusable(ReplicateFault.METADATA_UNREADABLE, decoded.errors[0].as_py())
+    return decoded.values[0].as_py()
+
+
+def _table(message: Any) -> dict[str, Any]:
+    """The columns of `METADATA_SCHEMA` behind those of the record, or `_Unusable`."""
+    try:
+        lineage, structure = message["lineage"], message["tableStructure"]["tableColumns"]
+        table: dict[str, Any] = {
+            "schema_id": _text(message["schemaId"]),
+            "server": _text(lineage["server"]),
+            "task": _text(lineage["task"]),
+            "schema": _text(lineage["schema"]),
+            "table": _text(lineage["table"]),
+            "table_version": _int(lineage["tableVersion"]),
+            "lineage_timestamp": _text(lineage["timestamp"]),
+            # A map is a list of pairs when it comes from Avro, an object when it comes from JSON.
+            "columns": sorted(map(_column, dict(structure).items()), key=lambda column: column["ordinal"]),
+            "data_schema": _schema_text(message["dataSchema"]),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise _Unusable(ReplicateFault.METADATA_INCOMPLETE, f"{type(error).__name__}: {error}.") from error
+    columns = table["columns"]
+    _check_columns(columns)
+    if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
+        raise _Unusable(ReplicateFault.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
+    places = match_columns(
+        [(column["name"], column["ordinal"]) for column in columns], _data_fields(table["data_schema"])
+    )
+    strangers = [each["name"] for each in columns if each["key_position"] > 0 and each["name"] not in places]
+    if strangers:
+        raise _Unusable(
+            ReplicateFault.METADATA_INCOMPLETE, f"The data schema lacks the key {', '.join(strangers)}."
+        )
+    return {**table, "layout": layout(avro.parse_schema(table["data_schema"]).root)}
+
+
+def _column(entry: tuple[str, Any]) -> dict[str, Any]:
+    name, facts = entry
+    numbers = {fact: _int(facts[fact]) for fact in ("ordinal", "length", "precision", "scale")}
+    return {
+        "name": _text(name),
+        "type": _text(facts["type"]),
+        "key_position": _int(facts["primaryKeyPosition"]),
+        **numbers,
+    }
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is not text")
+    return value
+
+
+def _int(value: object) -> int:
+    """A number that fits in 32 bits; JSON form may write it as text."""
+    number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if number is None or not -(2**31) <= number < 2**31:
+        raise ValueError(f"{value!r:.80} is not a number of 32 bits")
+    return number
+
+
+def _schema_text(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else _text(value)
+
+
+def _check_columns(columns: list[dict[str, Any]]) -> None:
+    ordinals = [column["ordinal"] for column in columns]
+    in_range = all(1 <= ordinal <= MAX_ORDINAL for ordinal in ordinals)
+    if not columns or not in_range or len(set(ordinals)) < len(ordinals):
+        needed = f"The ordinals must be distinct and from 1 to {MAX_ORDINAL:,}"
+        raise _Unusable(ReplicateFault.METADATA_INCOMPLETE, f"{needed}; they are {ordinals!s:.200}.")
+
+
+def _data_fields(text: str) -> list[str]:
+    """The names of the fields of a row, if the data schema *text* can be used."""
+    try:
+        record = avro.parse_schema(text).arrow_type
+    except avro.SchemaRefused as refused:
+        raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, str(refused)) from refused
+    for name in ("data", "headers"):
+        if not pa.types.is_struct(record) or record.get_field_index(name) < 0:
+            raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
+        if not pa.types.is_struct(record.field(name).type):
+            raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, f"Its field {name} is not a record.")
+    row, before = record.field("data").type, record.get_field_index("beforeData")
+    if before >= 0 and record.field(before).type not in (row, pa.null()):
+        raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, "Its field beforeData is not a row like data.")
+    misfits = misfit_headers(record.field("headers").type)
+    if misfits:
+        raise _Unusable(
+            ReplicateFault.DATA_SCHEMA_INVALID, f"Its headers are not as a data message has them: {misfits}."
+        )
+    return [field.name for field in row]

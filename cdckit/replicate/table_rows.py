@@ -1,0 +1,408 @@
+"""Data messages: the rows of one table, typed, across the table's versions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts import avro
+from cdckit.parts.avro.size import empty_bytes
+from cdckit.parts.instants import parse_instants
+from cdckit.parts.running import Bools
+from cdckit.parts.workers import Made
+from cdckit.records import (
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
+from cdckit.rejected import ERROR_FIELDS
+from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
+from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
+from cdckit.replicate.json_form import json_rows
+from cdckit.replicate.masks import read_masks
+from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of, to_common_type
+from cdckit.replicate.times import require_load_time, with_times
+
+Findings = dict[int, tuple[ReplicateFault, str]]
+
+
+def data(
+    records: DataFrame,
+    zone: DataFrame,
+    *,
+    json_topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
+    loaded_at: datetime | Column | None = None,
+    as_double: Collection[str] = (),
+) -> DataFrame:
+    """
+    The data messages of one table, as typed rows.
+
+    Args:
+        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), of any topics.
+        zone: The part of the schema zone that is about one table:
+            `zone.where("server = 'ny1' and task = 'orders' and table = 'ITEMS'")`.
+        json_topics:
+            The topics whose messages in JSON form are of this table: unlike those in Avro form,
+            they do not say so themselves.  Columns may go by the source's names or the data schema's, in
+            letters of any case where that leaves one column; a message that names what no version of the
+            table has is a reject.
+        topics:
+            The topics whose messages in Avro form are looked at; all without it.  Needed where a schema
+            id of the table is that of another table too, such as the same table on another server.
+        loaded_at:
+            From when on the rows of a full load are true if their messages do not say so, as those of
+            real producers do not: an instant, or for several loads a column made of the records'
+            `topic`, `partition`, `offset` and `timestamp`.  Without it, their records' `timestamp`: then
+            a copy of such a row that the broker took later says it again for that later time.
+        as_double:
+            Columns that are to be doubles, which may cost digits, where two versions have numbers that
+            no exact type holds (such as long and double).  They are text otherwise.
+
+    Returns:
+        One row per message of type DT that is of this table: in Avro form, by its schema id; in
+        JSON form, by its topic.  Every other record has its row elsewhere (`decode`, `metadata`,
+        `waiting`, another table).
+
+        - the columns of the record; `key`, `value` and `headers` only where there is an error;
+        - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
+        - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
+          not have, which are null and not sent;
+        - `operation` (INSERT, UPDATE, DELETE, REFRESH), `change_sequence`, `change_timestamp`,
+          `time_taken_from` (where that time is from: `change`, the message itself; `sequence`, its
+          change sequence; `record`; or `given`, *loaded_at*), `stream_position`, `transaction_id`,
+          `transaction_event_counter`, `transaction_last_event`;
+        - `data`: a struct of the columns of all versions, the newest version's first, under the names
+          that the data schema has for them.  On a DELETE it is the deleted row, whichever of the two
+          places it was sent in.  A key column that was renamed is there under both names;
+        - `before`: the row as it was, null where it was not sent;
+        - `sent`: a struct of booleans: whether the message held that column (from columnMask;
+          without a mask, in Avro form every column of the message's version, in JSON form those that
+          the object names).  `data` says nothing of the rest;
+        - `changed`: likewise, whether the value changed (from changeMask; null without one);
+        - `error_code`, `error_description`: null where all is well.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
+        InvalidArgument: *zone* is empty or about several tables; or a schema id of the table is that of
+            another one too and no *topics* are given; or an argument is not of its form.
+
+    Cost: one pass through Python in Arrow batches, no shuffle; with *json_topics* a second pass over
+    the records of those topics.  Collects *zone* when called: one that was neither saved nor cached
+    is computed from its records each time, here and in `keys`.
+
+    Source:
+        Replicate, "Decoding a message by referenced schema ID".
+    """
+    require_records(records, function="data")
+    for name, given in (("json_topics", json_topics), ("topics", topics), ("as_double", as_double)):
+        if isinstance(given, str):
+            raise InvalidArgument("data", name, "a collection of names", given)
+    require_load_time(loaded_at, function="data")
+    table = table_of(zone, function="data", as_double=as_double)
+    return rows_of_table(
+        records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at, function="data"
+    )
+
+
+def rows_of_table(
+    records: DataFrame,
+    table: Table,
+    *,
+    json_topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
+    loaded_at: datetime | Column | None = None,
+    function: str,
+) -> DataFrame:
+    """What `data` returns, of a table whose zone has been read; *function* is who asks, for errors."""
+    if topics is None and table.shared:
+        shared, others = next(iter(table.shared.items()))
+        needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
+        raise InvalidArgument(function, "topics", needed, topics)
+    chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
+    mine = for_workers(chosen.where(_may_be_of(table)))
+    made = Made(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
+    rows = made.rows().withColumn("headers", headers_from_workers())
+    rows = with_table_columns(rows, table, loaded_at)
+    if json_topics:
+        in_json = json_rows(records, table, json_topics)
+        rows = rows.unionByName(with_table_columns(in_json, table, loaded_at))
+    return rows
+
+
+def data_schema(table: Table) -> T.StructType:
+    """The columns of `data` for *table*."""
+    return T.StructType(
+        [
+            *RECORD_SCHEMA.fields,
+            T.StructField("schema_id", T.StringType()),
+            T.StructField("server", T.StringType()),
+            T.StructField("task", T.StringType()),
+            T.StructField("schema", T.StringType()),
+            T.StructField("table", T.StringType()),
+            T.StructField("table_version", T.IntegerType()),
+            T.StructField("key_columns", T.ArrayType(T.StringType())),
+            T.StructField("absent_columns", T.ArrayType(T.StringType())),
+            *HEADER_FIELDS,
+            *row_fields(table),
+            *ERROR_FIELDS,
+        ]
+    )
+
+
+def with_table_columns(rows: DataFrame, table: Table, loaded_at: datetime | Column | None) -> DataFrame:
+    """Replace `version`, the place of a version in *table*, by what that version is called; fill in times."""
+
+    def of_version(values: Iterable[Column]) -> Column:
+        return F.element_at(F.array(*values), F.col("version") + 1)
+
+    def texts(names: Iterable[str]) -> Column:
+        return F.array(*map(F.lit, names)).cast("array<string>")
+
+    named = with_times(rows, loaded_at).withColumns(
+        {
+            "schema_id": of_version(F.lit(version.schema_id) for version in table.versions),
+            "table_version": of_version(F.lit(version.number) for version in table.versions),
+            "key_columns": of_version(texts(version.keys) for version in table.versions),
+            "absent_columns": of_version(texts(table.absent(version)) for version in table.versions),
+            "server": F.lit(table.server),
+            "task": F.lit(table.task),
+            "schema": F.lit(table.schema),
+            "table": F.lit(table.name),
+        }
+    )
+    return named.select(*data_schema(table).fieldNames())
+
+
+def _may_be_of(table: Table) -> Column:
+    """
+    False for the values that are surely of another table: it saves them the way through Python.
+
+    A data message without application headers begins with the magic, its type, no headers, and a
+    schema id of 32 bytes; what begins otherwise is left for the real reader to judge.
+    """
+    plain = F.substring("value", 1, 11) == F.lit(b"atMSG\x04DT\x00\x02\x40")
+    other = ~F.substring("value", 12, 32).isin([version.schema_id.encode() for version in table.versions])
+    return F.coalesce(~(plain & other), F.lit(True))
+
+
+def _worker_schema(table: Table) -> T.StructType:
+    version = T.StructField("version", T.IntegerType())
+    return T.StructType([*WORKER_FIELDS, version, *WORKER_HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
+
+
+def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:
+    names = _worker_schema(table).fieldNames()
+    for batch in batches:
+        opened = open_envelopes(batch.column("value"))
+        usable = np.ones(batch.num_rows, dtype=bool)
+        usable[list(opened.findings)] = False
+        is_data = _flags(pc.equal(opened.type, DATA)) & _flags(pc.equal(opened.form, "avro")) & usable
+        for place, version in enumerate(table.versions):
+            chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
+            chosen &= _in_time(batch.column("timestamp"), version)
+            if chosen.any():
+                which = pa.array(chosen)
+                for columns in _rows_of_version(
+                    table, place, batch.filter(which), opened.message.filter(which)
+                ):
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _rows_of_version(
+    table: Table, place: int, records: pa.RecordBatch, messages: pa.Array
+) -> Iterator[list[pa.Array]]:
+    """The columns of the rows of one table version, in parts that are bounded in bytes."""
+    schema = avro.parse_schema(table.versions[place].data_schema)
+    # A row has the columns of all versions: twice, and twice a flag for each.
+    row_bytes = 2 * empty_bytes(table.fields) + 2 * len(table.fields)
+    start = 0
+    for decoded in avro.decode_parts(messages, schema, row_bytes=row_bytes):
+        part = records.slice(start, len(decoded.errors))
+        yield from _columns(table, place, decoded, part)
+        start += len(decoded.errors)
+
+
+def _columns(
+    table: Table, place: int, decoded: avro.Decoded, records: pa.RecordBatch
+) -> Iterator[list[pa.Array]]:
+    """
+    The columns of some rows, where possible at once.
+
+    That Arrow refuses what was decoded is not known to happen; if it does, it costs that row alone.
+    """
+    try:
+        yield _Rows(table, place, decoded).columns(records)
+        return
+    except pa.ArrowException as refusal:
+        if records.num_rows == 1:
+            nothing = pa.nulls(1, decoded.values.type)
+            why = pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."])
+            yield _Rows(table, place, avro.Decoded(nothing, why)).columns(records)
+            return
+    half = records.num_rows // 2
+    for part in (slice(0, half), slice(half, records.num_rows)):
+        values, errors = decoded.values[part], decoded.errors[part]
+        yield from _columns(table, place, avro.Decoded(values, errors), records[part])
+
+
+def _in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
+    """Which records came while the schema id meant this *version*; one without a time is of the last."""
+    micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
+    begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
+    return begun if version.until is None else begun & (micros < version.until)
+
+
+class _Rows:
+    """Decoded messages of one table version."""
+
+    def __init__(self, table: Table, place: int, decoded: avro.Decoded) -> None:
+        self.table, self.place, self.version = table, place, table.versions[place]
+        self.decoded = decoded
+        self.count = len(decoded.errors)
+        self.headers = {name: self._header(name, kind) for name, kind in HEADER_TYPES.items()}
+        self.findings: Findings = {}
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        says_no_time = self._says_no_time()
+        # An empty text among them would make each of the others be looked at by itself.
+        said = pc.if_else(pa.array(says_no_time), pa.scalar(None, pa.string()), self.headers["timestamp"])
+        instants, bad_instants = parse_instants(said)
+        row, before, no_row = self._images()
+        sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
+        changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())
+        is_sent = self._sent(sent.bits)
+        self._find(
+            _flags(self.decoded.errors.is_valid()), ReplicateFault.MESSAGE_UNREADABLE, self.decoded.errors
+        )
+        known = pc.is_in(self.headers["operation"], pa.array(OPERATIONS))
+        self._find(~_flags(known), ReplicateFault.UNKNOWN_OPERATION, self.headers["operation"])
+        timeless = says_no_time & _flags(batch.column("timestamp").is_null())
+        bad_instants = bad_instants & ~says_no_time | timeless
+        self._find(bad_instants, ReplicateFault.TIMESTAMP_INVALID, self.headers["timestamp"])
+        self._find(no_row, ReplicateFault.NO_ROW)
+        self._find(sent.stray | changed.stray, ReplicateFault.MASK_INVALID)
+        codes, descriptions = error_columns(self.findings, self.count)
+        return [
+            *record_columns(batch, codes),
+            pa.array(np.full(self.count, self.place, dtype=np.int32)),
+            self.headers["operation"],
+            self.headers["changeSequence"],
+            instants,
+            self.headers["streamPosition"],
+            self.headers["transactionId"],
+            self.headers["transactionEventCounter"],
+            self.headers["transactionLastEvent"],
+            row,
+            before,
+            self._flag_struct(is_sent),
+            self._changed(changed.bits),
+            codes,
+            descriptions,
+        ]
+
+    def _says_no_time(self) -> Bools:
+        """Full loads, and some other messages, have no time of their own: see `with_times`."""
+        return _flags(pc.equal(pc.fill_null(self.headers["timestamp"], ""), ""))
+
+    def _header(self, name: str, kind: pa.DataType) -> pa.Array:
+        headers = self.decoded.values.type.field("headers").type
+        if headers.get_field_index(name) < 0:
+            return pa.nulls(self.count, kind)
+        return pc.struct_field(self.decoded.values, ["headers", name]).cast(kind)
+
+    def _images(self) -> tuple[pa.Array, pa.Array, Bools]:
+        """The row, the row as it was, and whether there is neither."""
+        values = self.decoded.values
+        row = pc.struct_field(values, "data")
+        before = pa.nulls(self.count, row.type)
+        if values.type.get_field_index("beforeData") >= 0:
+            before = pc.struct_field(values, "beforeData")
+        if row.null_count and before.null_count < self.count:
+            is_delete = pc.equal(self.headers["operation"], "DELETE")
+            only_before = pc.fill_null(pc.and_(is_delete, row.is_null()), False)
+            row = pc.if_else(only_before, before, row)
+        return self._shaped(row), self._shaped(before), _flags(row.is_null())
+
+    def _shaped(self, row: pa.Array) -> pa.Array:
+        """A row of this version in the columns of all versions."""
+        if row.null_count == len(row):
+            return pa.nulls(len(row), self.table.fields)
+        columns, sent = [], row.flatten()
+        for field in self.table.fields:
+            if field.name in self.version.places:
+                values = sent[self.version.places[field.name]]
+                columns.append(to_common_type(values, field.type))
+            else:
+                columns.append(pa.nulls(len(row), field.type))
+        mask = row.is_null() if row.null_count else None
+        return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
+
+    def _sent(self, bits: Bools) -> dict[str, Bools]:
+        masked = _flags(self.headers["columnMask"].is_valid())
+        sent = {}
+        for field in self.table.fields:
+            if field.name not in self.version.places:
+                sent[field.name] = np.zeros(self.count, dtype=bool)
+            elif field.name in self.version.ordinals:
+                sent[field.name] = ~masked | bits[:, self.version.ordinals[field.name] - 1]
+            else:
+                # Not a column of the source, so no mask speaks of it: the task's own addition.
+                sent[field.name] = np.ones(self.count, dtype=bool)
+        return sent
+
+    def _changed(self, bits: Bools) -> pa.Array:
+        masked = self.headers["changeMask"].is_valid()
+        if not pc.any(masked).as_py():
+            return pa.nulls(self.count, pa.struct([(field.name, pa.bool_()) for field in self.table.fields]))
+        none = np.zeros(self.count, dtype=bool)
+        ordinals = self.version.ordinals
+        changed = {
+            field.name: bits[:, ordinals[field.name] - 1] if field.name in ordinals else none
+            for field in self.table.fields
+        }
+        return self._flag_struct(changed, mask=pc.invert(masked))
+
+    def _flag_struct(self, flags: dict[str, Bools], mask: pa.Array | None = None) -> pa.Array:
+        return pa.StructArray.from_arrays(
+            [pa.array(flag) for flag in flags.values()], names=list(flags), mask=mask
+        )
+
+    def _find(self, found: Bools, fault: ReplicateFault, shown: pa.Array | str = "") -> None:
+        for row in np.flatnonzero(found).tolist():
+            finding = shown if isinstance(shown, str) else f"It says: {shown[row].as_py()!s:.200}"
+            self.findings.setdefault(row, (fault, finding))
+
+
+def record_columns(batch: pa.RecordBatch, codes: pa.Array) -> list[pa.Array]:
+    """The record's columns; its bytes only where there is an error."""
+    wrong = codes.is_valid()
+    kept = []
+    for name in RECORD_COLUMNS:
+        column = batch.column(name)
+        if name in ("key", "value", "headers"):
+            column = (
+                pc.if_else(wrong, column, pa.nulls(len(column), column.type))
+                if pc.any(wrong).as_py()
+                else pa.nulls(len(column), column.type)
+            )
+        kept.append(column)
+    return kept
+
+
+def _flags(array: pa.Array) -> Bools:
+    flags: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return flags

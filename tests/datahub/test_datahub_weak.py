@@ -1,0 +1,117 @@
+"""The task that goes through weak keys gives every record the entity that the interpreter gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hub_interpreter import Message, read_message
+from hub_programs import FILTERS, READERS, Program, draw_program, to_json
+from test_hub_programs import interpreted
+
+from cdckit import datahub
+from cdckit.datahub.message_store import MESSAGE_SCHEMA
+from cdckit.datahub.readers import READERS as OWN_READERS
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import (
+    MESSAGE_COLUMNS,
+    _stated,
+    _Work,
+    place_numbers,
+    statement_schema,
+)
+from cdckit.datahub.weak import _DELETES, _LOOKS, _REFRESHES, _UPSERTS, _walked
+from cdckit.datahub.weak import _Work as _Keys
+from cdckit.parts.arrow_types import arrow_schema
+
+Row = dict[str, Any]
+Found = dict[tuple[str, str], tuple[str | None, bool]]
+"""By message and record the guid of whom it means, and whether its keys lead to several."""
+
+
+def statements_of(messages: list[Message], schema: Schema, entity: str) -> list[Row]:
+    """What the messages say of the target, as rows."""
+    kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
+    rows = [
+        (each.identifier, each.system, each.entity, each.effective_timestamp, each.refresh, None,
+         to_json(each.data), *each.arrival)
+        for each in messages
+    ]  # fmt: skip
+    columns = zip(*rows, strict=True)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(values, kinds[name]) for name, values in zip(MESSAGE_COLUMNS, columns, strict=True)],
+        list(MESSAGE_COLUMNS),
+    )
+    columns_of = arrow_schema(statement_schema(schema.targets[entity]))
+    work = _Work(schema, entity, {**OWN_READERS, **READERS}, FILTERS, None, columns_of)
+    return [row for made in _stated(iter([batch]), work) for row in made.to_pylist()]
+
+
+def walked(program: Program, entity: str) -> Found:
+    """As the task finds it that Spark would hand the rows to, in their order."""
+    schema = datahub.schema(*program.schema)
+    target, numbers = schema.targets[entity], place_numbers(schema)
+    priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
+    kinds = {"refresh": _REFRESHES, "upsert": _UPSERTS, "delete": _DELETES}
+    messages = {each.identifier: each for each in map(read_message, program.messages) if each is not None}
+    rows = [
+        row
+        for row in statements_of(list(messages.values()), schema, entity)
+        if row["operation"] == "refresh" or (row["operation"] in kinds and row["claims"])
+    ]
+    rows.sort(
+        key=lambda row: (row["effective_timestamp"], *row["arrival"].values(), -priorities[row["place"]])
+    )
+    work = _Keys.of(schema, target)
+    types = {each.name: each.type for each in arrow_schema(statement_schema(target)).field("data").type}
+
+    def column(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind)
+
+    batch = pa.RecordBatch.from_arrays(
+        [
+            column([row["effective_timestamp"] for row in rows], pa.timestamp("us", "UTC")).cast(pa.int64()),
+            column([row["message_id"] for row in rows], pa.string()),
+            column([row["arrival"]["record_number"] for row in rows], pa.int32()),
+            column([row["place"] for row in rows], pa.int32()),
+            column([row["record"] for row in rows], pa.string()),
+            column([_LOOKS if row["error_code"] else kinds[row["operation"]] for row in rows], pa.int32()),
+            column([priorities[row["place"]] for row in rows], pa.int32()),
+            *(column([(row["data"] or {}).get(name) for row in rows], types[name]) for name in work.fields),
+            *(column([(row["carried"] or {}).get(name) for row in rows], pa.bool_()) for name in work.fields),
+        ],
+        [str(place) for place in range(7 + 2 * len(work.fields))],
+    )
+    records = {(row["message_id"], row["arrival"]["record_number"]): row["record"] for row in rows}
+    half = batch.num_rows // 2
+    made = [row for each in _walked(iter([batch[:half], batch[half:]]), work) for row in each.to_pylist()]
+    return {
+        (row["message_id"], records[row["message_id"], row["number"]]): (row["guid"], row["several"])
+        for row in made
+        if row["message_id"] is not None
+    }
+
+
+def expected(program: Program, entity: str) -> Found:
+    """As the interpreter finds it; of a record in error it keeps the error that was there first."""
+    units = [unit for message in interpreted(program).stored.values() for unit in message.units]
+    return {
+        (unit.message.identifier, unit.path): (unit.guid, unit.error == "KEY_AMBIGUOUS")
+        for unit in units
+        if unit.mapping.target == entity and not unit.dropped
+    }
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_every_record_means_whom_the_interpreter_says(seed: int) -> None:
+    """300 messages each, with corrections, priorities, deletes, refreshes and keys of two fields."""
+    program = draw_program(seed, messages=300).without_repeats()
+    found, wanted = walked(program, "person"), expected(program, "person")
+    assert {key: guid for key, (guid, _) in found.items()} == {key: wanted[key][0] for key in found}
+    assert not {key for key, (guid, _) in wanted.items() if guid is not None} - found.keys()
+    assert {key for key, (_, several) in wanted.items() if several} <= {
+        key for key, (_, several) in found.items() if several
+    }
+    assert sum(several for _, several in found.values()) >= 3
+    assert len({guid for guid, _ in found.values()}) >= 5

@@ -1,0 +1,65 @@
+"""The texts of numbers that no type of numbers holds together: the same in Spark and in its workers."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.widening import as_type, number_texts
+
+# A type, and numbers of it with their texts: a whole number has the same one whatever type it is of.
+TEXTS: list[tuple[T.DataType, list[tuple[Any, str | None]]]] = [
+    (T.LongType(), [(10_000_000, "10000000"), (-7, "-7"), (None, None)]),
+    (
+        T.DoubleType(),
+        [
+            (1.0, "1"),
+            (-0.0, "0"),
+            (10_000_000.0, "10000000"),
+            (-(2.0**62), "-4611686018427387904"),
+            (1e20, "1.0E20"),
+            (-1.5e300, "-1.5E300"),
+            (0.5, "0.5"),
+            (0.001, "0.001"),
+            (0.00015, "1.5E-4"),
+            (12345678.5, "1.23456785E7"),
+            (float("nan"), "NaN"),
+            (float("-inf"), "-Infinity"),
+            (None, None),
+        ],
+    ),
+    (T.FloatType(), [(1.0, "1"), (0.5, "0.5"), (16_777_216.0, "16777216"), (1.5 * 2**-20, "1.4305115E-6")]),
+    (
+        T.DecimalType(20, 10),
+        [
+            (Decimal("1"), "1"),
+            (Decimal("-1.50"), "-1.5"),
+            (Decimal("100"), "100"),
+            (Decimal("0"), "0"),
+            (Decimal("0.0000001"), "0.0000001"),
+            (None, None),
+        ],
+    ),
+]
+IDS = [kind.simpleString() for kind, _ in TEXTS]
+
+
+@pytest.mark.parametrize(("kind", "numbers"), TEXTS, ids=IDS)
+def test_the_workers_write_them_so(kind: T.DataType, numbers: list[tuple[Any, str | None]]) -> None:
+    texts = number_texts(pa.array([number for number, _ in numbers], arrow_type(kind)))
+    assert texts.to_pylist() == [text for _, text in numbers]
+
+
+def test_spark_writes_them_so(spark: SparkSession) -> None:
+    """What was saved by one of the two meets what the other makes: one number must not become two."""
+    for kind, numbers in TEXTS:
+        frame = spark.createDataFrame([(number,) for number, _ in numbers], T.StructType().add("n", kind))
+        rows = frame.select("n", as_type(F.col("n"), kind, T.StringType()).alias("text")).collect()
+        assert [row["text"] for row in rows] == [text for _, text in numbers]

@@ -1,0 +1,63 @@
+"""What pyproject.toml allows, environment.yml offers and requirements.txt pins."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# The packages that the project is built around, by the names under which they are installed.
+NAMED = ("pyspark", "jupyterlab", "pandas", "pyarrow", "fastavro", "great-expectations", "nbval", "pytest")
+
+
+def stated(requirement: str) -> tuple[str, str]:
+    """The name and the versions of a requirement: "pandas>=2.2,<3" is ("pandas", ">=2.2,<3")."""
+    name, versions = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", requirement).groups()
+    return name, versions
+
+
+def declared() -> dict[str, str]:
+    extras = [requirement for extra in PROJECT["optional-dependencies"].values() for requirement in extra]
+    return dict(map(stated, [*PROJECT["dependencies"], *extras]))
+
+
+def conda() -> dict[str, str]:
+    listed = re.findall(r"^ +- ([^\n:]+)$", (ROOT / "environment.yml").read_text(), flags=re.MULTILINE)
+    return dict(stated(entry) for entry in listed if not entry.startswith(("-e", "conda-forge")))
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    return dict(
+        line.split(" ;")[0].split("==") for line in lines if "==" in line and not line.startswith(" ")
+    )
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_conda_offers_what_the_project_declares(name: str) -> None:
+    """environment.yml names each package with the versions of pyproject.toml, and PySpark as it is pinned."""
+    wanted = f"=={pins()['pyspark']}" if name == "pyspark" else declared()[name]
+    assert conda()[name] == wanted
+
+
+def test_conda_brings_python_and_java() -> None:
+    """A machine with nothing but conda gets the interpreter and the JDK."""
+    assert conda()["python"] == PROJECT["requires-python"]
+    assert conda()["openjdk"] == "=17"
+    assert "pip" in conda()
+
+
+def test_everything_declared_is_pinned() -> None:
+    """requirements.txt holds one version of everything that any extra asks for."""
+    assert declared().keys() <= pins().keys()
+    assert pins()["pyspark"] == "4.1.4"
+
+
+def test_the_pins_name_no_index() -> None:
+    """Where packages come from is the machine's business."""
+    text = (ROOT / "requirements.txt").read_text()
+    assert not re.search(r"https?://|--(extra-)?index-url|--find-links|@ file", text)

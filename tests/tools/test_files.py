@@ -1,0 +1,70 @@
+"""The files that come with cdckit, in a checkout and in a wheel; and files that take another's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cdckit import expectations, files, samples
+from cdckit.files import put
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_in_a_checkout_they_are_those_of_the_top_level_folders() -> None:
+    assert Path(samples()) == ROOT / "data" / "samples"
+    assert Path(samples("datahub/manifest.json")).is_file()
+    assert json.loads(Path(expectations("history.json")).read_text())["expectations"]
+
+
+def test_in_a_wheel_they_are_within_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    within = tmp_path / "cdckit" / "data" / "samples"
+    within.mkdir(parents=True)
+    monkeypatch.setattr(files, "_SAMPLES", (within, tmp_path / "data" / "samples"))
+    assert samples("a/{b,c}.parquet") == f"{within.as_posix()}/a/{{b,c}}.parquet"
+    assert samples() == within.as_posix()
+
+
+def test_a_wheel_has_every_package_and_both_folders() -> None:
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "cdckit").rglob("__init__.py")}
+    assert set(stated["packages"]) == found | {"cdckit.data.samples", "cdckit.data.expectations"}
+    assert {ROOT / folder for folder in stated["package-dir"].values()} == {
+        Path(samples()),
+        Path(expectations()),
+    }
+
+
+def test_a_file_takes_the_place_of_another(tmp_path: Path) -> None:
+    new, place = tmp_path / "new", tmp_path / "place"
+    place.write_text("old")
+    new.write_text("new")
+    put(new, place)
+    assert (place.read_text(), new.exists()) == ("new", False)
+
+
+def test_a_file_that_somebody_has_open_on_windows_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused twice, then it goes; refused for good, the refusal is told."""
+    refusals, replace = [1, 1], os.replace
+
+    def refusing(new: Path, place: Path) -> None:
+        if refusals:
+            refusals.pop()
+            raise PermissionError("in use")
+        replace(new, place)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    new = tmp_path / "new"
+    new.write_text("new")
+    put(new, tmp_path / "place")
+    assert (tmp_path / "place").read_text() == "new"
+    refusals.extend([1] * 9)
+    with pytest.raises(PermissionError, match="in use"):
+        put(tmp_path / "place", new)

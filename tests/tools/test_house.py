@@ -1,0 +1,60 @@
+"""The house: no module is hidden by a function of its name, and imports run downwards only."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cdckit
+
+ROOT = Path(cdckit.__file__).parent
+DOORS = {"replicate", "datahub"}
+BELOW = {
+    "parts": {"parts", "errors", "files", "records"},
+    "kernel": {"kernel", "parts", "errors", "changes", "history"},
+    "store": {"store", "parts", "errors", "files"},
+    "asking": {"asking", "kernel", "parts", "errors", "changes", "history", "merging"},
+    "quality": {"quality", "asking", "merging", "kernel", "parts", "errors", "changes", "history"},
+}
+"""By package, what its modules may import of the others."""
+
+PACKAGES = [
+    "cdckit",
+    *(each.name for each in pkgutil.walk_packages(cdckit.__path__, "cdckit.") if each.ispkg),
+]
+
+
+def imports() -> Iterator[tuple[Path, str]]:
+    """Every module of the package, with each of our modules that it imports: what stands behind `cdckit.`."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cdckit"):
+                inside = (node.module or "").removeprefix("cdckit").removeprefix(".")
+                for name in [inside] if inside else [each.name for each in node.names]:
+                    yield path.relative_to(ROOT), name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_is_hidden_by_a_name_that_its_package_hands_on(package: str) -> None:
+    found = importlib.import_module(package)
+    modules = {each.name for each in pkgutil.iter_modules(found.__path__)}
+    handed_on = {name for name in getattr(found, "__all__", ()) if callable(getattr(found, name))}
+    assert not modules & handed_on
+
+
+def test_nobody_imports_a_door_but_itself_and_the_face_of_the_package() -> None:
+    found = {(str(path), name) for path, name in imports() if name.split(".")[0] in DOORS}
+    doors = {(path, name) for path, name in found if path.split("/")[0] == name.split(".")[0]}
+    assert found - doors == {("__init__.py", "datahub"), ("__init__.py", "replicate")}
+
+
+@pytest.mark.parametrize("package", BELOW)
+def test_a_package_imports_only_what_stands_below_it(package: str) -> None:
+    own = [(path, name) for path, name in imports() if path.parts[0] == package]
+    assert own or package == "store"
+    assert [(str(path), name) for path, name in own if name.split(".")[0] not in BELOW[package]] == []
