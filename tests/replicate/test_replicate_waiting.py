@@ -1,4 +1,4 @@
-"""`delayed`: data that came before its metadata waits, for a bounded time, and nothing of it is lost."""
+"""`waiting`: data that came before its metadata waits, for a bounded time, and nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_message_in_json_form_waits_for_its_topic_to_be_named(reading: Reading
     assert sorted(by_offset(wait(reading, json_topics=["in json", "of a table"]))) == [2, 3, 4, 5, 9, 15]
 
 
-def test_a_delayed_record_is_whole(waiting: dict[int, dict[str, Any]]) -> None:
+def test_a_waiting_record_is_whole(waiting: dict[int, dict[str, Any]]) -> None:
     for sent in RECORDS:
         if sent["offset"] in WAITING:
             sent = sent | {"timestamp": sent["timestamp"].replace(tzinfo=None)}
@@ -160,7 +160,7 @@ def test_the_policy_fail_lets_those_pass_that_are_in_time(reading: Reading) -> N
 
 @pytest.mark.parametrize("now", [NOON.replace(tzinfo=None), None, "2024-01-01", NOON.date()])
 def test_an_instant_without_a_zone_is_refused_at_the_call(reading: Reading, now: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"delayed\(\) needs now to be an aware datetime; it is"):
+    with pytest.raises(InvalidArgument, match=r"waiting\(\) needs now to be an aware datetime; it is"):
         wait(reading, now=now)
 
 
@@ -172,17 +172,17 @@ def test_a_policy_that_is_none_is_refused_at_the_call(reading: Reading) -> None:
 
 
 def test_wrong_tables_are_refused_at_the_call(reading: Reading) -> None:
-    with pytest.raises(MissingColumns, match=r"delayed\(\) needs the columns form, type, envelope_headers"):
+    with pytest.raises(MissingColumns, match=r"waiting\(\) needs the columns form, type, envelope_headers"):
         replicate.waiting(reading.records, reading.zone, now=NOON)
     with pytest.raises(
-        MissingColumns, match=r"delayed\(\) needs the columns schema_id; the DataFrame has server"
+        MissingColumns, match=r"waiting\(\) needs the columns schema_id; the DataFrame has server"
     ):
         replicate.waiting(reading.decoded, reading.zone.drop("schema_id"), now=NOON)
-    with pytest.raises(WrongColumnType, match=r"delayed\(\) needs the column schema_id as string; it is int"):
+    with pytest.raises(WrongColumnType, match=r"waiting\(\) needs the column schema_id as string; it is int"):
         replicate.waiting(reading.decoded, reading.zone.withColumn("schema_id", F.lit(1)), now=NOON)
 
 
-# --- feeding the delayed again ------------------------------------------------------------------------------
+# --- feeding again what waits ------------------------------------------------------------------------------
 
 V1 = Version({"id": "int", "price": ["null", "int"], "note": TEXT})
 V2 = Version({"id": "int", "price": ["null", "int"], "note": TEXT, "colour": TEXT}, number=2)
@@ -228,7 +228,7 @@ class Outcome:
 
 
 def feed(spark: SparkSession, rounds: Sequence[Sequence[Record]], saved: Path) -> Outcome:
-    """What comes of *rounds* in turn, the delayed of each saved and fed again with the next."""
+    """What comes of *rounds* in turn, what waits of each saved and fed again with the next."""
     rows: dict[int, dict[str, Any]] = {}
     rejects: dict[int, tuple[str, str]] = {}
     told: list[DataFrame] = []
