@@ -48,6 +48,10 @@ class Made:
         """What they make, as rows of a DataFrame."""
         return self.of.mapInArrow(partial(_made, by=self.by, large=self.large), self.columns)
 
+    def batches(self) -> Function:
+        """What workers run for it: from the batches of a partition of `of` to those of `columns`."""
+        return partial(_made, by=self.by, large=self.large)
+
     def write(self, folder: Path) -> None:
         """
         Let the workers write what they make, one Parquet file each, into *folder*.

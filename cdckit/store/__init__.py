@@ -1,0 +1,39 @@
+"""
+Tables that live: Delta tables in a folder or below a URI, which appear together, commit by commit.
+
+`Store` opens one, `Snapshot` is what a reader keeps, `Transaction` is how it is written.  How writers
+share it, and what is left of one that died, is said in `cdckit.store.transaction`.
+"""
+
+from __future__ import annotations
+
+from cdckit.store.errors import (
+    BatchIdReused,
+    ConflictingCommit,
+    DamagedTable,
+    NoFileSystem,
+    NoSuchTable,
+    NotStorable,
+    StoreIsBusy,
+)
+from cdckit.store.files import File
+from cdckit.store.snapshot import Snapshot
+from cdckit.store.store import Store
+from cdckit.store.transaction import Committed, Transaction
+from cdckit.store.writing import Written
+
+__all__ = [
+    "BatchIdReused",
+    "Committed",
+    "ConflictingCommit",
+    "DamagedTable",
+    "File",
+    "NoFileSystem",
+    "NoSuchTable",
+    "NotStorable",
+    "Snapshot",
+    "Store",
+    "StoreIsBusy",
+    "Transaction",
+    "Written",
+]

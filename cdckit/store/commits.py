@@ -1,0 +1,267 @@
+"""
+The table of commits: one row per commit of a store, which names the version of each of its tables.
+
+It is a Delta table like the others.  Commit *n* is its version *n*, and adds one small file; from time to
+time a commit puts the rows of the last ones into its own file, so that there are at most fifteen files
+for each power of sixteen in the number of commits.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from pyspark.sql import types as T
+
+from cdckit.store.errors import DamagedTable
+from cdckit.store.files import File, files_of
+from cdckit.store.locations import Location
+from cdckit.store.log import APPLICATION, damaged_log, log_options, marked, properties
+
+FOLDER = "commits"
+FORMAT = 1
+_FOLD = 16
+
+COMMITS_SCHEMA = (
+    T.StructType()
+    .add("version", T.LongType())
+    .add("timestamp", T.TimestampType())
+    .add("batch", T.StringType())
+    .add("digest", T.LongType())
+    .add(
+        "tables",
+        T.MapType(T.StringType(), T.StructType().add("folder", T.StringType()).add("version", T.LongType())),
+    )
+    .add("notes", T.MapType(T.StringType(), T.StringType()))
+)
+"""One row per commit: its number, its instant, the batch and its digest if it had one, tables, notes."""
+
+_ARROW = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("batch", pa.string()),
+        ("digest", pa.int64()),
+        ("tables", pa.map_(pa.string(), pa.struct([("folder", pa.string()), ("version", pa.int64())]))),
+        ("notes", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """
+    One commit.
+
+    Args:
+        version: Its number, from 0, which is that of the store without tables.
+        timestamp: When; later than the commit before it.
+        tables: The folder and the version of each table.
+        notes: What was noted, by key.
+        batch: The id of the batch that it took up, if any.
+        digest: Of that batch.
+    """
+
+    version: int
+    timestamp: datetime
+    tables: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    batch: str | None = None
+    digest: int | None = None
+
+
+class Commits:
+    """The table of commits as it stands when this is made."""
+
+    def __init__(self, location: Location, table: DeltaTable) -> None:
+        self._location, self._table = location, table
+        self.version: int = table.version()
+        self._files = files_of(pa.table(table.get_add_actions(flatten=False)))
+
+    def commit(self, version: int | None = None) -> Commit | None:
+        """One commit, the newest for None; None if there is none of that number."""
+        wanted = self.version if version is None else version
+        for one in self._files.values():
+            if one.low["version"] <= wanted <= one.high["version"]:
+                for row in self._rows(one, wanted):
+                    return row
+        return None
+
+    def all(self) -> list[Commit]:
+        """Every commit, the oldest first."""
+        found = [row for one in self._files.values() for row in self._rows(one)]
+        return sorted(found, key=lambda one: one.version)
+
+    def since(self, instant: datetime) -> list[Commit]:
+        """The commits after an instant, and the one that held at it; the oldest first."""
+        files = sorted(self._files.values(), key=lambda one: one.low["version"], reverse=True)
+        found: list[Commit] = []
+        for one in files:
+            found.extend(self._rows(one))
+            if min(row.timestamp for row in found) <= instant:
+                break
+        found.sort(key=lambda one: one.version)
+        before = [one for one in found if one.timestamp <= instant]
+        return before[-1:] + [one for one in found if one.timestamp > instant]
+
+    def digest(self, batch: str) -> int | None:
+        """The digest of a batch that was committed; None if there is no such batch."""
+        found: int | None = self._table.transaction_version(f"{APPLICATION}:{batch}")
+        return found
+
+    def files(self) -> set[str]:
+        """The names of its files."""
+        return set(self._files)
+
+    def add(self, commit: Commit) -> bool:
+        """Let *commit*, whose number is the next one, be seen; False if another writer was faster."""
+        assert commit.version == self.version + 1
+        folded = self._folded(commit.version)
+        rows = [row for one in folded for row in self._rows(one)] + [commit]
+        mark, now = secrets.randbits(62), int(commit.timestamp.timestamp() * 1000)
+        removes = [RemoveAction(one.path, False, now, one.size, {}) for one in folded]
+        batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
+        with suppress(CommitFailedError):  # it may have landed all the same: the mark tells
+            self._table.create_write_transaction(
+                [_write(self._location, rows), *removes],
+                "append",
+                _schema(),
+                commit_properties=properties(mark, batch),
+            )
+        return _is_there(self._location, commit.version, mark)
+
+    def _folded(self, version: int) -> list[File]:
+        size = 1
+        while (version + 1) % (size * _FOLD) == 0:
+            size *= _FOLD
+        return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
+
+    def _rows(self, one: File, version: int | None = None) -> list[Commit]:
+        try:
+            with self._location.file_system().open_input_file(
+                self._location.path(f"{FOLDER}/{one.path}")
+            ) as file:
+                table = pq.read_table(file, schema=_ARROW)
+        except (OSError, pa.ArrowException) as error:
+            raise DamagedTable(
+                FOLDER,
+                f"{FOLDER}/{one.path}",
+                f"it cannot be read ({error})",
+                "Bring the file back from a copy of the store: without it nobody knows which files count.",
+            ) from error
+        return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
+
+
+def _is_there(location: Location, version: int, mark: int) -> bool:
+    try:
+        return marked(location, FOLDER, version, mark)
+    except DeltaError:
+        return False  # there is no such version
+
+
+def load(location: Location) -> Commits | None:
+    """
+    The table of commits; None for a store in which nothing was ever committed.
+
+    Raises:
+        DamagedTable: It cannot be read, or is not there while tables are, or was made by a later version.
+    """
+    if not location.has_log(FOLDER):
+        orphans = [one for one in location.listed() if location.has_log(one.base_name)]
+        if orphans:
+            raise DamagedTable(
+                FOLDER,
+                f"{FOLDER}/_delta_log",
+                f"there is none, but there are tables ({orphans[0].base_name}, ...)",
+                "Bring the folder back from a copy; or, if this was never a store, use another place.",
+            )
+        return None
+    try:
+        table = DeltaTable(location.delta(FOLDER), storage_options=location.options or None)
+        made_by = json.loads(table.metadata().description or "{}").get("format")
+    except (DeltaError, OSError, ValueError) as error:
+        raise damaged_log(FOLDER, FOLDER, None, error) from error
+    if made_by != FORMAT:
+        raise DamagedTable(
+            FOLDER,
+            f"{FOLDER}/_delta_log",
+            f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
+            "Open it with the version of cdckit that made it, or a later one.",
+        )
+    return Commits(location, table)
+
+
+def begun(location: Location) -> Commits:
+    """The table of commits, made with commit 0 if there is none yet: it is there before any table is."""
+    found = load(location)
+    if found is None:
+        location.make_folder(FOLDER)
+        first = Commit(0, datetime.now(UTC))
+        try:
+            create_table_with_add_actions(
+                location.delta(FOLDER),
+                _schema(),
+                [_write(location, [first])],
+                mode="error",
+                name=FOLDER,
+                description=json.dumps({"format": FORMAT}),
+                configuration=log_options(),
+                storage_options=location.options or None,
+                commit_properties=properties(secrets.randbits(62)),
+            )
+        except DeltaError:
+            if not location.has_log(FOLDER):
+                raise  # else another writer was faster, which is as good
+        found = load(location)
+    assert found is not None
+    return found
+
+
+def next_instant(after: datetime) -> datetime:
+    """Now, or a little after the commit before: clocks of different machines may disagree."""
+    return max(datetime.now(UTC), after + timedelta(microseconds=1))
+
+
+def _schema() -> Schema:
+    return Schema.from_json(COMMITS_SCHEMA.json())
+
+
+def _write(location: Location, rows: list[Commit]) -> AddAction:
+    name = f"cdc-{uuid.uuid4().hex}.parquet"
+    listed: list[dict[str, Any]] = [
+        {
+            "version": one.version,
+            "timestamp": one.timestamp,
+            "batch": one.batch,
+            "digest": one.digest,
+            "tables": [
+                (table, {"folder": folder, "version": version})
+                for table, (folder, version) in one.tables.items()
+            ],
+            "notes": list(one.notes.items()),
+        }
+        for one in rows
+    ]
+    with location.file_system().open_output_stream(location.path(f"{FOLDER}/{name}")) as sink:
+        pq.write_table(pa.Table.from_pylist(listed, _ARROW), sink, store_schema=False)
+        size = sink.tell()
+    bounds = [
+        {"version": each} for each in (min(one.version for one in rows), max(one.version for one in rows))
+    ]
+    return File(name, size, len(rows), low=bounds[0], high=bounds[1], nulls={"version": 0}).add()
+
+
+def _commit(row: dict[str, Any]) -> Commit:
+    tables = {name: (each["folder"], each["version"]) for name, each in row["tables"]}
+    return Commit(row["version"], row["timestamp"], tables, dict(row["notes"]), row["batch"], row["digest"])

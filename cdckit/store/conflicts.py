@@ -1,0 +1,135 @@
+"""Whether a transaction can land on a commit that came after the one from which it began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cdckit.errors import InvalidArgument
+from cdckit.store.errors import ConflictingCommit
+from cdckit.store.files import File
+from cdckit.store.log import Table
+from cdckit.store.names import true_name
+
+Scope = str | tuple[str, Mapping[str, Collection[Any]]]
+"""
+What a transaction has read: a table, or the part of it where columns by which it is partitioned have
+certain values.
+"""
+
+StateAt = Callable[[str], Table | None]
+"""The state of a table of a snapshot by its name; None if it has none of that name."""
+
+
+@dataclass
+class Change:
+    """
+    What a transaction does to one table.
+
+    Args:
+        before: As it was in the commit from which the transaction began; None if there was none.
+        after: As the transaction sees it; None if it drops the table.
+        rewritten: Whether the change is about the table as a whole: its rows were replaced,
+            its types changed, or it was dropped.
+    """
+
+    before: Table | None
+    after: Table | None
+    rewritten: bool = False
+
+    def is_none(self) -> bool:
+        """Whether nothing is changed."""
+        return self.before == self.after
+
+    def removed(self) -> set[str]:
+        """The files that were there and are no longer."""
+        kept = set() if self.after is None else set(self.after.files)
+        return set() if self.before is None else set(self.before.files) - kept
+
+    def onto(self, now: Table | None) -> Table | None:
+        """The state that the change makes of the table as it stands *now*."""
+        if self.after is None or now is None or self.before is None or self.after.folder != now.folder:
+            return self.after
+        files = {path: one for path, one in now.files.items() if path not in self.removed()}
+        added = {path: one for path, one in self.after.files.items() if path not in self.before.files}
+        return replace(self.after, version=now.version, files={**files, **added})
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What must not have changed: whole tables, and parts of tables, by name."""
+
+    whole: frozenset[str] = frozenset()
+    parts: Mapping[str, list[Mapping[str, Collection[Any]]]] = field(default_factory=dict)
+
+
+def reads_of(scopes: Iterable[Scope]) -> Reads:
+    """The same, sorted out; raises `InvalidArgument`."""
+    whole: set[str] = set()
+    parts: dict[str, list[Mapping[str, Collection[Any]]]] = {}
+    for scope in scopes:
+        if isinstance(scope, str):
+            whole.add(scope)
+        elif isinstance(scope, tuple) and len(scope) == 2 and isinstance(scope[1], Mapping):
+            parts.setdefault(scope[0], []).append(scope[1])
+        else:
+            raise InvalidArgument(
+                "commit", "reads", "table names, or pairs of one and partition values", scope
+            )
+    return Reads(frozenset(whole), parts)
+
+
+def require_no_conflict(
+    changes: Mapping[str, Change], reads: Reads, base: int, found: int, then: StateAt, now: StateAt
+) -> None:
+    """
+    Raise `ConflictingCommit` where others have changed what the transaction goes by.
+
+    That is: a table that it read, replaced, dropped or made; the part of one that it said it read; a
+    file that it removes; the columns of a table that it writes.  Rows that others appended to a table to
+    which it only appends are no conflict.
+
+    Args:
+        changes: What the transaction does, by table.
+        reads: What it has read.
+        base: The commit from which it began.
+        found: The newest commit.
+        then: The tables of the first.
+        now: The tables of the second.
+    """
+
+    def conflict(name: str, because: str) -> ConflictingCommit:
+        return ConflictingCommit([name], base, found, because)
+
+    for name in sorted({*changes, *reads.whole, *reads.parts}):
+        before, after = then(name), now(name)
+        if _identity(before) == _identity(after):
+            continue
+        change = changes.get(name)
+        if name in reads.whole or (change and (change.rewritten or change.before is None)):
+            raise conflict(name, "it has changed a table that was read, made, replaced or dropped")
+        if before is None or after is None or before.folder != after.folder:
+            raise conflict(name, "it has made or dropped a table that is used here")
+        if change and before.stored != after.stored:
+            raise conflict(name, "it has changed the columns of a table that is written here")
+        gone = set(before.files) - set(after.files)
+        if change and gone & change.removed():
+            raise conflict(name, "it has replaced files that are replaced here")
+        touched = [before.files[path] for path in gone]
+        touched += [after.files[path] for path in set(after.files) - set(before.files)]
+        names = {true_name(one): one.name for one in after.stored}
+        for part in reads.parts.get(name, []):
+            where = {names.get(column, column): values for column, values in part.items()}
+            if any(_is_within(one, where) for one in touched):
+                raise conflict(name, "it has changed a part of a table that was read")
+
+
+def _identity(table: Table | None) -> tuple[str, int | None] | None:
+    return None if table is None else (table.folder, table.version)
+
+
+def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:
+    return all(
+        column not in one.partition or one.partition[column] in values for column, values in where.items()
+    )

@@ -1,0 +1,101 @@
+"""What can go wrong with tables that are kept, as exceptions that carry the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cdckit.errors import CdcError
+
+
+class DamagedTable(CdcError, RuntimeError):
+    """A table that a commit names, or the table of commits, cannot be read as it was written."""
+
+    def __init__(self, table: str, file: str, found: str, remedy: str) -> None:
+        self.table, self.file, self.found, self.remedy = table, file, found, remedy
+        super().__init__(table, file, found, remedy)
+
+    def __str__(self) -> str:
+        return f"The table {self.table!r} is damaged at {self.file}: {self.found}. {self.remedy}"
+
+
+class ConflictingCommit(CdcError, RuntimeError):
+    """Another commit has changed what this transaction read, replaced or removed."""
+
+    def __init__(self, tables: Iterable[str], base: int, found: int, because: str) -> None:
+        self.tables, self.base, self.found, self.because = tuple(tables), base, found, because
+        super().__init__(self.tables, base, found, because)
+
+    def __str__(self) -> str:
+        return (
+            f"The transaction began from commit {self.base}, and commit {self.found} has come between: "
+            f"{self.because} ({', '.join(self.tables)}). Nothing was committed: begin again and do the "
+            "work on the new state."
+        )
+
+
+class StoreIsBusy(CdcError, TimeoutError):
+    """Other writers were faster, again and again."""
+
+    def __init__(self, location: str, tries: int) -> None:
+        self.location, self.tries = location, tries
+        super().__init__(location, tries)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.location} was tried {self.tries} times, and each time another writer was faster. "
+            "Nothing was committed: try again later, or let fewer writers commit at once."
+        )
+
+
+class BatchIdReused(CdcError, ValueError):
+    """A batch id that was committed with other content."""
+
+    def __init__(self, batch: str, committed: int, found: int) -> None:
+        self.batch, self.committed, self.found = batch, committed, found
+        super().__init__(batch, committed, found)
+
+    def __str__(self) -> str:
+        return (
+            f"The batch {self.batch!r} was committed with content of digest {self.committed}; now its digest "
+            f"is {self.found}. Nothing was committed: other content needs another id."
+        )
+
+
+class NoFileSystem(CdcError, ValueError):
+    """A location of a scheme for which not everybody who must read and write has a file system."""
+
+    def __init__(self, location: str, scheme: str, lacking: str, told: str) -> None:
+        self.location, self.scheme, self.lacking, self.told = location, scheme, lacking, told
+        super().__init__(location, scheme, lacking, told)
+
+    def __str__(self) -> str:
+        return (
+            f"A store needs a location that Spark, its Python workers and deltalake can all reach; for "
+            f"{self.scheme}:// ({self.location}) {self.lacking} has no file system: {self.told}"
+        )
+
+
+class NoSuchTable(CdcError, LookupError):
+    """A name that no table of the snapshot has."""
+
+    def __init__(self, table: str, version: int | None, found: Iterable[str]) -> None:
+        self.table, self.version, self.found = table, version, tuple(found)
+        super().__init__(table, version, self.found)
+
+    def __str__(self) -> str:
+        of = "The empty store" if self.version is None else f"Commit {self.version}"
+        return f"{of} has no table {self.table!r}; it has {', '.join(self.found) or 'none'}."
+
+
+class NotStorable(CdcError, TypeError):
+    """A column of a type that no Delta table has, or of one that cannot become that of its table."""
+
+    def __init__(self, table: str, column: str, found: str, needed: str) -> None:
+        self.table, self.column, self.found, self.needed = table, column, found, needed
+        super().__init__(table, column, found, needed)
+
+    def __str__(self) -> str:
+        return (
+            f"The table {self.table!r} needs its column {self.column} as {self.needed}; it is {self.found}. "
+            "Cast it before it is written, to text for example."
+        )

@@ -1,0 +1,146 @@
+"""
+Where a store lies: one place, as deltalake, Spark and the workers each spell it.
+
+Workers write through the file system of `deltalake` itself, so that one set of *storage options* serves
+both; a local folder is written as files.  Spark reads through Hadoop's file systems, which take their
+settings from the session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.fs as pafs
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSystem, FileType, LocalFileSystem, PyFileSystem
+from pyspark.sql import SparkSession
+
+from cdckit.store.errors import NoFileSystem
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
+_PATTERN = re.compile(r"([\[\]{}*?\\])")
+_FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
+_FOR_SPARK = {"s3": "s3a", "s3n": "s3a", "az": "abfss"}
+
+
+class _Opener(Protocol):
+    def __call__(self, path: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Location:
+    """
+    A folder or a URI, and the options that deltalake needs to reach it.
+
+    Pickles small: tasks carry it.
+
+    Args:
+        root: The absolute path of a local folder, or the URI as deltalake spells it, without a last slash.
+        local: Whether it is a folder of this machine.
+        options: What deltalake calls storage options.
+    """
+
+    root: str
+    local: bool
+    options: dict[str, str] = field(default_factory=dict)
+
+    def delta(self, folder: str) -> str:
+        """A table's folder for deltalake."""
+        return f"{self.root}/{folder}"
+
+    def spark(self, path: str) -> str:
+        """A path below the location for Spark, which takes it for a pattern."""
+        if self.local:
+            return _PATTERN.sub(r"\\\1", f"{self.root}/{path}")
+        scheme, rest = self.root.split("://", 1)
+        return _PATTERN.sub(r"\\\1", f"{_FOR_SPARK.get(scheme, scheme)}://{rest}/{path}")
+
+    def file_system(self) -> FileSystem:
+        """The file system in which paths below the location are read and written; see `path`."""
+        if self.local:
+            return LocalFileSystem()
+        return PyFileSystem(DeltaStorageHandler(self.root, self.options or None))
+
+    def path(self, path: str = "") -> str:
+        """A path below the location as `file_system` takes it."""
+        if self.local:
+            return f"{self.root}/{path}" if path else self.root
+        return path
+
+    def listed(self, folder: str = "") -> list[pafs.FileInfo]:
+        """What lies directly in a folder; nothing if it is not there."""
+        return list(
+            self.file_system().get_file_info(pafs.FileSelector(self.path(folder), allow_not_found=True))
+        )
+
+    def make_folder(self, folder: str) -> None:
+        """Make a local folder; others have none."""
+        if self.local:
+            os.makedirs(f"{self.root}/{folder}", exist_ok=True)
+
+    def has_log(self, folder: str) -> bool:
+        """Whether a Delta table's log lies in a folder."""
+        log = f"{folder}/_delta_log"
+        if self.local:
+            return bool(self.file_system().get_file_info(self.path(log)).type == FileType.Directory)
+        return bool(self.listed(log))
+
+    def delete(self, path: str) -> None:
+        """Delete one file."""
+        self.file_system().delete_file(self.path(path))
+
+
+def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSession | None) -> Location:
+    """
+    The location that *location* names; raises `NoFileSystem` for a scheme that somebody lacks.
+
+    Nothing is read, made or written there.
+
+    >>> locate("relative/folder", None, None).local
+    True
+    >>> locate("s3a://bucket/x/", {"region": "eu-west-1"}, None).root
+    's3://bucket/x'
+    """
+    text = str(location)
+    named = None if isinstance(location, Path) else _SCHEME.match(text)
+    if named is None:
+        return Location(Path(os.path.abspath(text)).as_posix(), True, dict(options or {}))
+    scheme = named[1].lower()
+    if scheme == "file":
+        return Location(Path(unquote(urlsplit(text).path)).as_posix().rstrip("/"), True, dict(options or {}))
+    rest = text[named.end() :]
+    root = f"{_FOR_DELTA.get(scheme, scheme)}:{rest}".rstrip("/")
+    if not rest.startswith("//"):
+        raise NoFileSystem(text, scheme, "deltalake", "a URI begins with a scheme and two slashes.")
+    _require_delta(text, scheme, Location(root, False, dict(options or {})))
+    if spark is not None:
+        _require_spark(text, _FOR_SPARK.get(scheme, scheme), spark)
+    return Location(root, False, dict(options or {}))
+
+
+def _require_delta(text: str, scheme: str, found: Location) -> None:
+    try:
+        DeltaStorageHandler(found.root, found.options or None)
+    except Exception as error:
+        # deltalake raises errors of several kinds here, and none says which scheme it was.
+        told = str(error).strip().rstrip(".")
+        raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{told}.") from error
+
+
+def _require_spark(text: str, scheme: str, spark: SparkSession) -> None:
+    try:
+        context = spark.sparkContext
+        jvm: Any = context._jvm
+        hadoop = context._jsc.hadoopConfiguration()
+    except Exception:
+        return  # Through Spark Connect nobody can ask: a scheme that it lacks fails with the first job.
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+    except Exception as error:
+        told = str(getattr(error, "java_exception", error)).splitlines()[0].rstrip(".")
+        raise NoFileSystem(text, scheme, "Spark", f"{told}. Its jars must be on the class path.") from error

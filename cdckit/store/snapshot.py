@@ -1,0 +1,150 @@
+"""The tables of a store as one commit names them: what a reader keeps while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from cdckit.store.commits import Commit
+from cdckit.store.errors import NoSuchTable
+from cdckit.store.files import File, Where, require_where
+from cdckit.store.locations import Location
+from cdckit.store.log import Table, state
+from cdckit.store.names import true_name, true_names
+from cdckit.store.reading import read_arrow, read_spark
+
+
+class Snapshot:
+    """
+    The tables at one commit; what others write later is not seen.
+
+    Its files are there until `Store.vacuum` deletes them, long after they were replaced.
+
+    Attributes:
+        version: The number of the commit; None for a store in which nothing was ever committed.
+        timestamp: When that commit was made.
+        notes: What was noted, by key.
+    """
+
+    def __init__(self, spark: SparkSession | None, location: Location, commit: Commit | None) -> None:
+        self._spark, self._location, self._commit = spark, location, commit
+        self._states: dict[str, Table] = {}
+
+    @property
+    def version(self) -> int | None:
+        """The number of the commit."""
+        return self._commit.version if self._commit else None
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When the commit was made."""
+        return self._commit.timestamp if self._commit else None
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What was noted, by key."""
+        return MappingProxyType(dict(self._commit.notes) if self._commit else {})
+
+    def names(self) -> list[str]:
+        """The names of the tables, sorted."""
+        return sorted(self._named)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table of that name."""
+        return name in self._named
+
+    def schema(self, name: str) -> T.StructType:
+        """The columns of a table, under their true names."""
+        return true_names(self.table(name).stored)
+
+    def partitioned_by(self, name: str) -> tuple[str, ...]:
+        """The columns by which a table's files are told apart."""
+        stored = self.table(name)
+        return tuple(true_name(stored.stored[one]) for one in stored.partition_by)
+
+    def path(self, name: str) -> str:
+        """Where the Delta table lies, for other readers; its version is `delta_version`."""
+        return self._location.delta(self._named_table(name)[0])
+
+    def delta_version(self, name: str) -> int:
+        """The version of the Delta table that this commit names."""
+        return self._named_table(name)[1]
+
+    def files(self, name: str, where: Where | None = None) -> list[File]:
+        """The files of a table, or those that can hold rows for which *where* is true (see `read`)."""
+        return select(self.table(name), where, "files")
+
+    def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
+        """
+        The rows of a table; Spark reads just the files that can hold them.
+
+        Args:
+            name: The table.
+            where: Per column either a collection of the values sought, in which None means null, or a
+                tuple of the lowest and the highest, both included, None where there is no such bound.
+                Only rows for which it is true for every column are returned.
+            files: Some of `files(name)`, if not all are wanted.
+
+        Raises:
+            NoSuchTable: There is none of that name.
+            DamagedTable: A file is not there any more.  One that is there but cut short ends the job that
+                reads it, with Spark's message, which names it; `Store.check` finds such files.
+
+        Cost: no job; the files are chosen by what the log says about them.
+        """
+        table = self.table(name)
+        chosen = select(table, where, "read", files)
+        return read_spark(self.spark, self._location, table, chosen, where)
+
+    def arrow(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> pa.Table:
+        """The same rows in the memory of this program, read without Spark: for small tables."""
+        table = self.table(name)
+        return read_arrow(self._location, table, select(table, where, "arrow", files), where)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that reads."""
+        assert self._spark is not None, "this store was opened without a session: only small tables are read"
+        return self._spark
+
+    def table(self, name: str) -> Table:
+        """A table's state; loaded once."""
+        if name not in self._states:
+            folder, version = self._named_table(name)
+            self._states[name] = state(self._location, name, folder, version)
+        return self._states[name]
+
+    @property
+    def commit(self) -> Commit | None:
+        """The commit itself."""
+        return self._commit
+
+    @property
+    def _named(self) -> Mapping[str, tuple[str, int]]:
+        return self._commit.tables if self._commit else {}
+
+    def _named_table(self, name: str) -> tuple[str, int]:
+        if name not in self._named:
+            raise NoSuchTable(name, self.version, self.names())
+        return self._named[name]
+
+
+def select(
+    table: Table, where: Where | None, function: str, files: Iterable[File] | None = None
+) -> list[File]:
+    """The files of a table that can hold rows for which *where*, by true names, is true."""
+    stored = stored_where(table, where, function)
+    some: Collection[File] = table.files.values() if files is None else list(files)
+    return [one for one in some if one.can_hold(stored)]
+
+
+def stored_where(table: Table, where: Where | None, function: str) -> dict[str, Any]:
+    """The same by stored names, and checked."""
+    names = {true_name(one): one.name for one in table.stored}
+    return {names[name]: sought for name, sought in require_where(where, names, function).items()}

@@ -1,0 +1,154 @@
+"""A place where named tables live: Delta tables that appear together, commit by commit."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import microseconds
+from cdckit.store import maintenance
+from cdckit.store.commits import COMMITS_SCHEMA, Commits, load
+from cdckit.store.compaction import SMALL
+from cdckit.store.locations import locate
+from cdckit.store.snapshot import Snapshot
+from cdckit.store.transaction import Committed, Transaction
+
+
+class Store:
+    """
+    Named tables in a folder, or below a URI.
+
+    Each is a Delta table, which DuckDB, polars, Spark's Delta connector and others read too; the table of
+    commits, in the folder `commits`, says which versions of them belong together.  Opening a store, and
+    every question to it, writes and deletes nothing.
+
+    Args:
+        spark: The session that reads, and whose workers write.  Without one only Arrow tables
+            are written, and `Snapshot.arrow` reads.
+        location: A local folder, which need not be there, or a URI such as `s3://bucket/folder`.
+        storage_options: What deltalake calls so, for a URI; Spark takes its own from its session.
+
+    Raises:
+        NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
+        DamagedTable: There are tables without a table of commits, or it cannot be read.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        location: str | Path,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._location = locate(location, storage_options, spark)
+        self._commits()
+
+    def snapshot(self, version: int | None = None, at: datetime | None = None) -> Snapshot:
+        """
+        The tables as one commit names them.
+
+        Args:
+            version: The number of the commit; the newest without it.
+            at: The commit that held at this instant, instead.
+
+        Raises:
+            InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
+        """
+        commits = self._commits()
+        if commits is None:
+            if version is not None:
+                raise InvalidArgument("snapshot", "version", "that of a commit; there is none yet", version)
+            return Snapshot(self._spark, self._location, None)
+        newest = commits.commit()
+        found = newest
+        if at is not None:
+            if version is not None:
+                raise InvalidArgument("snapshot", "version", "None where `at` is given", version)
+            microseconds(at, "at", function="snapshot")
+            found = next((one for one in commits.since(at) if one.timestamp <= at), None)
+            if found is None:
+                return Snapshot(self._spark, self._location, None)
+        elif version is not None:
+            found = commits.commit(version)
+            if found is None:
+                raise InvalidArgument("snapshot", "version", f"from 0 to {commits.version}", version)
+        assert newest is not None
+        assert found is not None
+        horizon = int(newest.notes.get(maintenance.VACUUMED, 0))
+        if found.version < horizon:
+            raise InvalidArgument(
+                "snapshot", "version", f"{horizon} or later, because of vacuum", found.version
+            )
+        return Snapshot(self._spark, self._location, found)
+
+    def begin(self) -> Transaction:
+        """A transaction from the newest commit."""
+        return Transaction(self._spark, self._location, self.snapshot())
+
+    def batch(self, batch: str) -> int | None:
+        """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""
+        commits = self._commits()
+        return None if commits is None else commits.digest(batch)
+
+    def commits(self) -> DataFrame:
+        """
+        One row per commit: `version`, `timestamp`, `batch`, `digest`, `tables`, `notes`.
+
+        Tables are the folder and the version of each, by its name.  Batch and digest are
+        null where a commit took up no batch.
+        """
+        commits = self._commits()
+        assert self._spark is not None
+        rows = [
+            (one.version, one.timestamp, one.batch, one.digest, dict(one.tables), dict(one.notes))
+            for one in (commits.all() if commits else [])
+        ]
+        return self._spark.createDataFrame(rows, COMMITS_SCHEMA)
+
+    def compact(self, name: str | None = None, *, below: int = SMALL) -> Committed:
+        """
+        Write the small files of a table, or of all, together: those of one partition as one.
+
+        Args:
+            name: The table.
+            below: In bytes: how large a file may be and still be a small one.
+
+        Returns:
+            The commit; the base's number if there was nothing to do.
+
+        Cost: one job per table, in which each partition's small files are read and written by one task.
+        """
+        with self.begin() as transaction:
+            names = [name] if name is not None else transaction.base.names()
+            for each in names:
+                transaction.compact(each, below=below)
+            return transaction.commit(reads=())
+
+    def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
+        """
+        Delete files that no commit of the last *older_than* names, and that are older than that themselves.
+
+        So whatever a reader of such a commit needs stays, and whatever a writer that is on its way has
+        written.  Only files that are named as this package names them are deleted; all others stay.
+
+        Returns:
+            The paths of the deleted files, below the location.
+
+        Raises:
+            InvalidArgument: *older_than* is negative.
+        """
+        return maintenance.vacuum(self._spark, self._location, older_than)
+
+    def check(self) -> None:
+        """
+        Raise `DamagedTable` for the first file of the newest commit that is not there or is not of its size.
+
+        Cost: one listing per table; no file is opened.
+        """
+        maintenance.check(self._location, self.snapshot())
+
+    def _commits(self) -> Commits | None:
+        return load(self._location)

@@ -1,0 +1,477 @@
+"""
+What is written to the tables of a store together: seen all at once with `commit`, or never.
+
+How a commit goes, and what becomes of it when a writer dies or is overtaken:
+
+1. *Files.*  Workers write files under names that nobody else has, where they stay.  No log names them:
+   a writer that dies here leaves garbage that nobody sees, and `Store.vacuum` deletes.
+2. *The table of commits* is made if there is none, with commit 0, which has no tables.  So tables without
+   a table of commits are a damaged store, never one whose first writer died.
+3. *The newest commit is compared* with the one from which the transaction began.  Where others have
+   changed what it read or removes, it ends with `ConflictingCommit`; else its changes are made to the
+   tables as they stand now.
+4. *Each Delta table* that is written gets a commit that brings it from whatever its head is to that
+   state.  The head may be ahead of what the newest commit names: its writer died before step 5, or is
+   between the two.  What that writer added is taken out, what it removed is put back, in the same commit
+   as our own changes.  Readers go by versions that a commit names, so they see neither.
+5. *The commit* is one row in the table of commits, as its version n + 1 if n was the newest one in step
+   3.  Of several writers exactly one can be version n + 1.  Before this step nothing is seen, after it
+   everything.
+
+A writer that is overtaken at step 4 (another one commits to the same Delta table) sees that its own commit
+was refused, or came after another, and makes it again from the new head.  One that is overtaken at step 5
+goes back to step 3; that its own commit of step 4 may have been undone meanwhile is no matter, as step 4
+begins from the head, whatever it is.  One that dies at step 4 or before step 5 has left heads that the
+next writer to these tables brings right, and that nobody else looks at.  One that dies after step 5 has
+committed.  If it does not know whether step 5 was done, because the answer was lost, it looks for the mark
+that each of its commits carries.
+A batch id is looked up in step 3, each time: two writers with one batch cannot both commit it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from threading import RLock
+from types import TracebackType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.workers import Made
+from cdckit.store import log
+from cdckit.store.columns import as_columns, keeps_types, require_partitioning, storable, together
+from cdckit.store.commits import Commit, begun, next_instant
+from cdckit.store.compaction import SMALL, rows_of, small_files
+from cdckit.store.conflicts import Change, Reads, Scope, reads_of, require_no_conflict
+from cdckit.store.errors import BatchIdReused, ConflictingCommit, NoSuchTable, StoreIsBusy
+from cdckit.store.files import File, Where
+from cdckit.store.locations import Location
+from cdckit.store.log import Table
+from cdckit.store.names import folder_name, stored_names, true_names
+from cdckit.store.reading import read_spark
+from cdckit.store.snapshot import Snapshot, select
+from cdckit.store.writing import Rows, Target, Written, columns_of, write
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Committed:
+    """
+    What `Transaction.commit` did.
+
+    Args:
+        version: The commit by which everything is seen.
+        repeated: Whether nothing was committed, because the batch was committed before.
+    """
+
+    version: int
+    repeated: bool = False
+
+
+class Transaction:
+    """
+    Writes to several tables that appear together.
+
+    It begins from the newest commit, its *base*, and sees that and what it has itself written.  Several
+    threads may write to different tables at once.
+
+    >>> with store.begin() as tx:  # doctest: +SKIP
+    ...     tx.append("log", changes)
+    ...     tx.commit(batch="2024-05-01")
+    """
+
+    def __init__(self, spark: SparkSession | None, location: Location, base: Snapshot) -> None:
+        self.base = base
+        self._spark, self._location = spark, location
+        self._changes: dict[str, Change] = {}
+        self._read: set[str] = set()
+        self._notes: dict[str, str | None] = {}
+        self._scratch: list[str] = []
+        self._lock, self._ended, self._failed = RLock(), False, False
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Reading ---------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The names of the tables, sorted."""
+        found = set(self.base.names()) | set(self._changes)
+        return sorted(name for name in found if self.has(name))
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table of that name, one that was written here included."""
+        return self._change(name).after is not None
+
+    def schema(self, name: str) -> T.StructType:
+        """The columns of a table, under their true names."""
+        return true_names(self._table(name).stored)
+
+    def files(self, name: str, where: Where | None = None) -> list[File]:
+        """As `Snapshot.files`, with what was written here; the table counts as read (see `commit`)."""
+        self._read.add(name)
+        return select(self._table(name), where, "files")
+
+    def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
+        """As `Snapshot.read`, with what was written here; the table counts as read (see `commit`)."""
+        table = self._table(name)
+        self._read.add(name)
+        return read_spark(self.spark, self._location, table, select(table, where, "read", files), where)
+
+    def note_of(self, key: str) -> str | None:
+        """What is noted under a key, here or before; None if nothing is."""
+        return self._notes[key] if key in self._notes else self.base.notes.get(key)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that reads."""
+        return self.base.spark
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    def append(
+        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), digest: bool = False
+    ) -> Written:
+        """
+        Write rows to a table, which is made if there is none.
+
+        Args:
+            name: The table.
+            rows: A DataFrame, what workers make, or an Arrow table of this program; of several, each is
+                written.  Columns that the table lacks come to it; the rows it has are null there.
+                A number of another type becomes as wide as both need, anything else text
+                (`cdckit.parts.widening`): what is there is rewritten then.
+            partition_by: For a table that is made: the columns whose values tell its files apart.  A file
+                holds rows of one value each, so rows should come in partitions by them, or every
+                task writes a file for every value.
+            digest: Whether to tell the digest of the rows.
+
+        Returns:
+            What was written.
+
+        Raises:
+            NotStorable: A column is of a type that Delta tables lack, or cannot be that of the table.
+
+        Cost: one job per source of rows; for a table whose columns change types, one over all of it.
+        """
+        try:
+            for one in rows:
+                self._with_columns(name, columns_of(one), tuple(partition_by))
+            return self._write(name, rows, digest)
+        except BaseException:
+            self._failed = True
+            raise
+
+    def replace(
+        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), digest: bool = False
+    ) -> Written:
+        """Write rows as the whole of a table, whatever its columns were before; as `append` for the rest."""
+        require_rows(rows, "replace")
+        with self._lock:
+            change = self._change(name)
+            by = tuple(partition_by)
+            before = change.after
+            if before is not None and (not by or by == _partitioned_by(before)):
+                columns = storable(columns_of(rows[0]), name)
+                stored = stored_names(columns)
+                kept = all(one in stored.fieldNames() for one in before.partition_by)
+                after = replace(before, stored=stored, files={}) if kept else None
+            else:
+                after = None
+            self._changes[name] = Change(change.before, after, rewritten=True)
+        return self.append(name, *rows, partition_by=by, digest=digest)
+
+    def swap(self, name: str, remove: Iterable[File], *rows: Rows, digest: bool = False) -> Written:
+        """
+        Write rows in the place of some files of a table.
+
+        Args:
+            name: The table.
+            remove: Files of `files(name)`.
+            rows: As for `append`; none if the files' rows are to go.
+            digest: Whether to tell the digest of the rows.
+
+        Raises:
+            InvalidArgument: One of the files is not the table's.
+        """
+        with self._lock:
+            table = self._table(name)
+            gone = {one.path for one in remove}
+            strange = sorted(gone - set(table.files))
+            if strange:
+                raise InvalidArgument("swap", "remove", f"files of the table {name!r}", strange[0])
+            kept = {path: one for path, one in table.files.items() if path not in gone}
+            self._put(name, table.with_files(kept))
+        return self.append(name, *rows, digest=digest) if rows else Written(())
+
+    def compact(self, name: str, *, below: int = SMALL, files: int = 2) -> Written:
+        """
+        Write the small files of a table together, those of one partition as one.
+
+        Args:
+            name: The table.
+            below: In bytes: how large a file may be and still be a small one.
+            files: How many small ones a partition must have at least.
+        """
+        table = self._table(name)
+        groups = [group for group in small_files(table, below) if len(group) >= files]
+        if not groups:
+            return Written(())
+        gone = [one for group in groups for one in group]
+        return self.swap(name, gone, rows_of(self.spark, self._location, table, groups))
+
+    def drop(self, name: str) -> None:
+        """Let there be no table of that name; nothing is done if there is none."""
+        with self._lock:
+            change = self._change(name)
+            self._changes[name] = Change(change.before, None, rewritten=True)
+
+    def move(self, name: str, to: str) -> None:
+        """
+        Let a table have another name; if there is one of that name, append its rows to that.
+
+        Cost: nothing, or a copy of the rows.
+        """
+        table = self._table(name)
+        if self.has(to):
+            self.append(to, self.read(name))
+        else:
+            with self._lock:
+                before = self._change(to).before
+                self._changes[to] = Change(before, replace(table, name=to), rewritten=True)
+        self.drop(name)
+
+    def note(self, key: str, value: str | None) -> None:
+        """Note a short text beside the tables; None to forget it."""
+        self._notes[key] = value
+
+    def scratch(self, rows: DataFrame | Made) -> DataFrame:
+        """Rows computed once and needed again, in files that are deleted when the transaction ends."""
+        stored = stored_names(storable(columns_of(rows), SCRATCH))
+        written = write(rows, Target(self._location, SCRATCH, stored))
+        with self._lock:
+            self._scratch += [f"{SCRATCH}/{one.path}" for one in written.files]
+        files = {one.path: one for one in written.files}
+        return read_spark(
+            self.spark, self._location, Table(SCRATCH, SCRATCH, None, stored, (), files), written.files, None
+        )
+
+    def _write(self, name: str, rows: Sequence[Rows], digest: bool) -> Written:
+        done = Written((), 0 if digest else None)
+        table = self._table(name)
+        target = Target(self._location, table.folder, table.stored, table.partition_by, digest)
+        for one in rows:
+            done += write(self._fitting(one, table), target)
+        with self._lock:
+            table = self._table(name)
+            self._put(name, table.with_files({**table.files, **{one.path: one for one in done.files}}))
+        return done
+
+    def _fitting(self, rows: Rows, table: Table) -> Rows:
+        """Rows in the types of the table's columns; columns that they lack are left to who writes them."""
+        columns = true_names(table.stored)
+        if keeps_types(storable(columns_of(rows), table.name), columns):
+            return rows
+        if isinstance(rows, Made):
+            return as_columns(rows.rows(), columns)
+        return as_columns(rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows), columns)
+
+    def _with_columns(self, name: str, rows: T.StructType, by: tuple[str, ...]) -> None:
+        """Let there be the table, with columns for such rows."""
+        with self._lock:
+            change = self._change(name)
+            columns = storable(rows, name)
+            if change.after is None:
+                require_partitioning(columns, by, name)
+                stored = stored_names(columns)
+                names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
+                folder = self._free_folder(name)
+                self._put(name, Table(name, folder, None, stored, tuple(names[one] for one in by)))
+                return
+            table = change.after
+            if by and by != _partitioned_by(table):
+                found = ", ".join(_partitioned_by(table)) or "nothing"
+                raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
+            before = true_names(table.stored)
+            after = together(before, columns, name)
+            if after == before:
+                return
+            widened = replace(table, stored=stored_names(after, table.stored))
+            if keeps_types(before, after) or not table.files:
+                self._put(name, widened)
+                return
+            old = read_spark(self.spark, self._location, table, list(table.files.values()), None)
+            self._changes[name] = Change(change.before, widened.with_files({}), rewritten=True)
+            self._write(name, [as_columns(old, after)], digest=False)
+
+    def _put(self, name: str, table: Table) -> None:
+        change = self._change(name)
+        self._changes[name] = Change(change.before, table, change.rewritten)
+
+    def _change(self, name: str) -> Change:
+        with self._lock:
+            if name in self._changes:
+                return self._changes[name]
+            before = self.base.table(name) if self.base.has(name) else None
+            return Change(before, before)
+
+    def _table(self, name: str) -> Table:
+        found = self._change(name).after
+        if found is None:
+            raise NoSuchTable(name, self.base.version, self.names())
+        return found
+
+    def _free_folder(self, name: str) -> str:
+        """A folder in which there is no Delta table, and that no table of ours has, whatever its case."""
+        commit = self.base.commit
+        taken = {folder.lower() for folder, _ in commit.tables.values()} if commit else set()
+        taken |= {one.after.folder.lower() for one in self._changes.values() if one.after}
+        plain, number = folder_name(name), 1
+        found = plain
+        while found.lower() in taken or self._location.has_log(found):
+            number += 1
+            found = f"{plain}.{number}"
+        return found
+
+    # Ending ----------------------------------------------------------------------------------------------
+
+    def commit(
+        self, *, batch: str | None = None, digest: int | None = None, reads: Iterable[Scope] | None = None
+    ) -> Committed:
+        """
+        Let everything that was written be seen, all at once.
+
+        Args:
+            batch: The id of the batch that this takes up: of one id, one transaction is committed.
+            digest: Of the batch's content, 64 bits with a sign; 0 if it is not told.
+            reads:
+                What the transaction goes by, and must not have changed since its base: names of tables,
+                or pairs of a name and values of columns by which it is partitioned.  Without it, all tables
+                that were read with `read`.  Tables that were replaced, dropped or made, and files that were
+                removed, must not have changed in any case.
+
+        Returns:
+            The number of the commit.  If the batch was committed before, with the same digest, nothing
+            is committed and that is said; if nothing was written, the number of the base.
+
+        Raises:
+            ConflictingCommit: Others have changed what the transaction goes by: begin again.
+            BatchIdReused: The batch id was committed with another digest.
+            StoreIsBusy: Others were faster, 30 times.
+
+        After it, or an error of it, the transaction has ended.
+
+        Cost: 20 to 30 ms on a local disk for the commit, and as much for each table that is written.
+        """
+        if self._ended:
+            raise InvalidArgument("commit", "the transaction", "one that has not ended", "ended")
+        if self._failed:
+            raise InvalidArgument(
+                "commit", "the transaction", "one whose writes have all succeeded", "not that"
+            )
+        scopes = reads_of(self._read if reads is None else reads)
+        try:
+            return self._commit(batch, digest or 0, scopes)
+        finally:
+            self.close()
+
+    def _commit(self, batch: str | None, digest: int, reads: Reads) -> Committed:
+        changes = {name: one for name, one in self._changes.items() if not one.is_none()}
+        for wait in log.waits():
+            commits = begun(self._location)
+            if batch is not None:
+                before = commits.digest(batch)
+                if before is not None:
+                    if before != digest:
+                        raise BatchIdReused(batch, before, digest)
+                    return Committed(commits.version, repeated=True)
+            newest = commits.commit()
+            assert newest is not None
+            self._require_no_conflict(changes, reads, newest)
+            if not changes and not self._notes and batch is None:
+                return Committed(self.base.version or 0)
+            tables = self._land(changes, newest)
+            next_one = Commit(
+                version=newest.version + 1,
+                timestamp=next_instant(newest.timestamp),
+                tables=tables,
+                notes=self._noted(newest),
+                batch=batch,
+                digest=None if batch is None else digest,
+            )
+            if commits.add(next_one):
+                return Committed(next_one.version)
+            time.sleep(wait)
+        raise StoreIsBusy(self._location.root, log.TRIES)
+
+    def _require_no_conflict(self, changes: dict[str, Change], reads: Reads, newest: Commit) -> None:
+        base = self.base.version or 0
+        if newest.version == base:
+            return
+        now = Snapshot(self._spark, self._location, newest)
+        require_no_conflict(
+            changes,
+            reads,
+            base,
+            newest.version,
+            lambda name: _state_in(self.base, name),
+            lambda name: _state_in(now, name),
+        )
+        for key, value in self._notes.items():
+            found = newest.notes.get(key)
+            if found not in (value, self.base.notes.get(key)):
+                raise ConflictingCommit([], base, newest.version, f"it has noted something else as {key!r}")
+
+    def _land(self, changes: dict[str, Change], newest: Commit) -> dict[str, tuple[str, int]]:
+        """Bring the Delta tables to their new states; the tables of the commit that will name them."""
+        now = Snapshot(self._spark, self._location, newest)
+        tables = dict(newest.tables)
+        for name, change in changes.items():
+            target = change.onto(_state_in(now, name))
+            if target is None:
+                tables.pop(name, None)
+            elif target.version is None:
+                version = log.create(self._location, target, newest.version)
+                # If another round is needed, the table is there.
+                self._changes[name] = changes[name] = replace(change, after=replace(target, version=version))
+                tables[name] = (target.folder, version)
+            else:
+                tables[name] = (target.folder, log.reach(self._location, target))
+        return tables
+
+    def _noted(self, newest: Commit) -> dict[str, str]:
+        found: dict[str, str | None] = {**newest.notes, **self._notes}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def close(self) -> None:
+        """End, without committing if that was not done: what was written is garbage, scratch is deleted."""
+        self._ended = True
+        with self._lock:
+            while self._scratch:
+                self._location.delete(self._scratch.pop())
+
+
+def require_rows(rows: Sequence[Rows], function: str) -> None:
+    """Raise `InvalidArgument` for no source of rows at all."""
+    if not rows:
+        raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
+
+
+def _state_in(snapshot: Snapshot, name: str) -> Table | None:
+    return snapshot.table(name) if snapshot.has(name) else None
+
+
+def _partitioned_by(table: Table) -> tuple[str, ...]:
+    names = {
+        one.name: true for one, true in zip(table.stored, true_names(table.stored).fieldNames(), strict=True)
+    }
+    return tuple(names[one] for one in table.partition_by)

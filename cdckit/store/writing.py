@@ -1,0 +1,346 @@
+"""
+Files that workers write, each under a name of its own, in the place where it stays.
+
+Nobody sees a file before a commit names it, so a task that fails, is killed or runs twice leaves
+something that is in nobody's way: of each task one attempt reports to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.workers import Made
+from cdckit.store.digests import row_digests
+from cdckit.store.files import File, typed
+from cdckit.store.locations import Location
+from cdckit.store.shaping import to_stored
+
+OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
+
+Rows: TypeAlias = DataFrame | Made | Any
+"""What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""
+
+_ROWS_AT_ONCE = 1 << 16
+_BYTES_AT_ONCE = 1 << 26
+_WITH_BOUNDS = 32
+"""How many columns have bounds in the log, from the first: as many as Delta's other writers give them."""
+
+_LETTERS = 32
+_MOST_DIGITS = 15
+_REPORT = "path string, size long, rows long, partition string, stats string, digest long"
+
+
+@dataclass(frozen=True)
+class Written:
+    """
+    What was written.
+
+    Args:
+        files: The files; none for no rows.
+        digest: Of the rows, whatever their order and their files; None if it was not asked for.
+    """
+
+    files: tuple[File, ...]
+    digest: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return sum(one.rows for one in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes."""
+        return sum(one.size for one in self.files)
+
+    def __add__(self, other: Written) -> Written:
+        digests = [one.digest for one in (self, other) if one.digest is not None]
+        return Written(self.files + other.files, _signed(sum(digests)) if digests else None)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where rows go: a folder of a location, the table's columns as stored, and those of its partitions."""
+
+    location: Location
+    folder: str
+    stored: T.StructType
+    partition_by: tuple[str, ...] = ()
+    digest: bool = False
+
+
+def columns_of(rows: Rows) -> T.StructType:
+    """The columns of rows, under their true names."""
+    if isinstance(rows, Made):
+        return rows.columns
+    if isinstance(rows, pa.Table):
+        return spark_columns(rows.schema)
+    return rows.schema
+
+
+def write(rows: Rows, target: Target) -> Written:
+    """Let the workers write the rows; a job, unless they are a table of this program."""
+    target.location.make_folder(target.folder)
+    if isinstance(rows, pa.Table):
+        reports = list(_written(rows.to_batches(), target=target))
+        found = [row for report in reports for row in report.to_pylist()]
+    else:
+        made = rows if isinstance(rows, Made) else Made(rows, _same, rows.schema, large=True)
+        to_files = partial(_written_by, by=made.batches(), target=target)
+        found = [row.asDict() for row in made.of.mapInArrow(to_files, _REPORT).collect()]
+    return _reported(found, target)
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _written_by(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
+    yield from _written(by(batches), target)
+
+
+def _reported(found: list[dict[str, Any]], target: Target) -> Written:
+    kinds = {one.name: one.dataType for one in target.stored}
+
+    def values(named: dict[str, Any]) -> dict[str, Any]:
+        return {name: typed(value, kinds[name]) for name, value in named.items()}
+
+    files = []
+    for row in found:
+        stats = json.loads(row["stats"])
+        files.append(
+            File(
+                path=row["path"],
+                size=row["size"],
+                rows=row["rows"],
+                partition=values(json.loads(row["partition"])),
+                low=values(stats["low"]),
+                high=values(stats["high"]),
+                nulls=stats["nulls"],
+            )
+        )
+    digest = _signed(sum(row["digest"] for row in found)) if target.digest else None
+    return Written(tuple(files), digest)
+
+
+def _signed(number: int) -> int:
+    """The same number of 64 bits, as Delta and Spark have it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+# In the workers --------------------------------------------------------------------------------------------
+
+
+def _written(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    shape = to_stored(target.stored)
+    open_files = _OpenFiles(target, shape.schema)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                open_files.take(shape.of(batch))
+        reports = open_files.close()
+    except BaseException:
+        open_files.discard()
+        raise
+    yield pa.RecordBatch.from_pylist(reports, schema=_REPORT_SCHEMA)
+
+
+_REPORT_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("partition", pa.string()),
+        ("stats", pa.string()),
+        ("digest", pa.int64()),
+    ]
+)
+
+
+class _OpenFiles:
+    """The files that one task writes, one for each partition of which it has rows."""
+
+    def __init__(self, target: Target, schema: pa.Schema) -> None:
+        self._target, self._schema = target, schema
+        self._system = target.location.file_system()
+        self._files: dict[str, _OpenFile] = {}
+        self._waiting = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Take rows; they are written when there are enough of them."""
+        for values, rows in self._parted(batch):
+            key = json.dumps(values)
+            if key not in self._files:
+                self._files[key] = _OpenFile(self._target, self._schema, self._system, key)
+            self._files[key].take(rows)
+            self._waiting += rows.nbytes
+        for one in self._files.values():
+            if one.waiting_rows >= _ROWS_AT_ONCE or one.waiting_bytes >= _BYTES_AT_ONCE:
+                self._waiting -= one.flush()
+        while self._waiting >= 2 * _BYTES_AT_ONCE:
+            self._waiting -= max(self._files.values(), key=lambda one: one.waiting_bytes).flush()
+
+    def _parted(self, batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], pa.RecordBatch]]:
+        by = list(self._target.partition_by)
+        if not by:
+            yield {}, batch
+            return
+        places = pa.array(range(batch.num_rows), pa.int64())
+        table = pa.table([batch.column(name) for name in by] + [places], names=[*by, " place"])
+        groups = table.group_by(by, use_threads=False).aggregate([(" place", "list")])
+        for group in groups.to_pylist():
+            values = {name: _partition_value(name, group[name]) for name in by}
+            yield values, batch.take(pa.array(group[" place_list"], pa.int64()))
+
+    def close(self) -> list[dict[str, Any]]:
+        """Write what waits, and say what was written."""
+        return [one.close() for one in self._files.values()]
+
+    def discard(self) -> None:
+        """Delete what was begun, if that can be done: if not, nobody sees it."""
+        for one in self._files.values():
+            one.discard()
+
+
+def _partition_value(name: str, value: Any) -> Any:
+    if value == "":
+        raise ValueError(f"The column {name} cannot tell partitions apart: to Delta an empty text is a null.")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+class _OpenFile:
+    def __init__(self, target: Target, schema: pa.Schema, system: Any, partition: str) -> None:
+        self._target, self._schema, self._system, self._partition = target, schema, system, partition
+        self._name = f"cdc-{uuid.uuid4().hex}.parquet"
+        self._path = target.location.path(f"{target.folder}/{self._name}")
+        self._sink = system.open_output_stream(self._path)
+        # Without Arrow's own schema in the file, every reader goes by the columns of Parquet.
+        self._footers: list[Any] = []
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, coerce_timestamps="us", store_schema=False, metadata_collector=self._footers
+        )
+        self._batches: list[pa.RecordBatch] = []
+        self.waiting_rows = self.waiting_bytes = self._digest = self._rows = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self.waiting_rows += batch.num_rows
+        self.waiting_bytes += batch.nbytes
+
+    def flush(self) -> int:
+        """Write what waits; how many bytes that were."""
+        written = self.waiting_bytes
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, self._schema)
+            self._writer.write_table(table)
+            self._rows += table.num_rows
+            if self._target.digest:
+                self._digest += sum(row_digests(batch) for batch in self._batches)
+        self._batches, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        return written
+
+    def close(self) -> dict[str, Any]:
+        self.flush()
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return {
+            "path": self._name,
+            "size": size,
+            "rows": self._rows,
+            "partition": self._partition,
+            "stats": json.dumps(_bounds(self._footers[0], self._schema)),
+            "digest": _signed(self._digest),
+        }
+
+    def discard(self) -> None:
+        with suppress(Exception):
+            self._writer.close()
+            self._sink.close()
+            self._system.delete_file(self._path)
+
+
+def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    """What the file's footer tells about its columns, in JSON."""
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    found: dict[str, dict[str, Any]] = {"low": {}, "high": {}, "nulls": {}}
+    for column in list(schema)[:_WITH_BOUNDS]:
+        place = places.get(column.name)
+        if place is None or pa.types.is_nested(column.type):
+            continue
+        chunks = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+        if all(chunk is not None and chunk.has_null_count for chunk in chunks):
+            found["nulls"][column.name] = sum(chunk.null_count for chunk in chunks)
+        if _has_order(column.type):
+            with suppress(Exception):  # a bound that Python cannot hold is one that is not known
+                low, high = _extremes(chunks)
+                if low is not None and high is not None:
+                    found["low"][column.name], found["high"][column.name] = _below(low), _above(high)
+    return found
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision <= _MOST_DIGITS)
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def _extremes(chunks: list[Any]) -> tuple[Any, Any]:
+    """The least and the greatest value; None and None if they are not known, or all values are null."""
+    some = [chunk for chunk in chunks if chunk is None or chunk.num_values]
+    if not some or any(chunk is None or not chunk.has_min_max for chunk in some):
+        return None, None
+    return min(chunk.min for chunk in some), max(chunk.max for chunk in some)
+
+
+_ONE = timedelta(milliseconds=1)
+
+
+def _below(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _instant(value - timedelta(microseconds=value.microsecond % 1000))
+    if isinstance(value, str):
+        return value[:_LETTERS]
+    return _plain(value)
+
+
+def _above(value: Any) -> Any:
+    if isinstance(value, datetime):
+        rest = value.microsecond % 1000
+        return _instant(value + timedelta(microseconds=1000 - rest) if rest else value)
+    if isinstance(value, str):
+        return value if len(value) <= _LETTERS else value[:_LETTERS] + "\U0010ffff"
+    return _plain(value)
+
+
+def _instant(value: datetime) -> str:
+    if value.tzinfo is None:
+        return value.isoformat(timespec="milliseconds")
+    return value.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,21 @@
+"""What the tests of the store share: a store without Spark, and small tables for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdckit.store import Store
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a store will be."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(place: Path) -> Store:
+    """An empty store that needs no Spark."""
+    return Store(None, place)

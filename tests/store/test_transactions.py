@@ -1,0 +1,167 @@
+"""Tables that are written together are seen together, and nothing else of them is ever seen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from store_numbers import add, held, listing, numbers
+
+from cdckit.errors import InvalidArgument
+from cdckit.store import NoSuchTable, Store
+
+
+def test_several_tables_appear_together(store: Store, place: Path) -> None:
+    with store.begin() as transaction:
+        transaction.append("log", numbers(1, 2))
+        transaction.append("history", numbers(3))
+        transaction.note("kind", "flights")
+        assert Store(None, place).snapshot().names() == []
+        assert transaction.commit().version == 1
+    snapshot = Store(None, place).snapshot()
+    assert snapshot.names() == ["history", "log"]
+    assert held(snapshot, "log") == [1, 2]
+    assert dict(snapshot.notes) == {"kind": "flights"}
+
+
+def fails(store: Store) -> None:
+    with store.begin() as transaction:
+        transaction.append("log", numbers(3))
+        transaction.note("kind", "other")
+        _ = 1 / 0
+
+
+def test_what_is_not_committed_is_not_seen(store: Store) -> None:
+    add(store, "log", 1)
+    with store.begin() as transaction:
+        transaction.append("log", numbers(2))
+    with pytest.raises(ZeroDivisionError):
+        fails(store)
+    assert held(store, "log") == [1]
+    assert dict(store.snapshot().notes) == {}
+
+
+def test_a_snapshot_stays_as_it_is(store: Store) -> None:
+    add(store, "log", 1)
+    before = store.snapshot()
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(7))
+        transaction.commit()
+    assert held(before, "log") == [1]
+    assert held(store, "log") == [7]
+
+
+def test_a_transaction_sees_what_it_has_written(store: Store) -> None:
+    add(store, "log", 1)
+    with store.begin() as transaction:
+        transaction.append("log", numbers(2))
+        transaction.append("new", numbers(3))
+        assert transaction.names() == ["log", "new"]
+        assert sum(one.rows for one in transaction.files("log")) == 2
+        assert held(transaction.base, "log") == [1]
+
+
+def test_files_are_swapped(store: Store) -> None:
+    add(store, "log", 1, 2)
+    add(store, "log", 3)
+    with store.begin() as transaction:
+        [first] = [one for one in transaction.files("log") if one.rows == 2]
+        transaction.swap("log", [first], numbers(4))
+        transaction.commit()
+    assert held(store, "log") == [3, 4]
+    with store.begin() as transaction, pytest.raises(InvalidArgument, match="files of the table 'log'"):
+        transaction.swap("log", [first])
+
+
+def test_a_dropped_table_may_come_back_with_other_columns(store: Store) -> None:
+    add(store, "log", 1)
+    with store.begin() as transaction:
+        transaction.drop("log")
+        assert not transaction.has("log")
+        transaction.commit()
+    with pytest.raises(NoSuchTable, match="Commit 2 has no table 'log'; it has none"):
+        store.snapshot().arrow("log")
+    with store.begin() as transaction:
+        transaction.append("log", pa.table({"text": ["a"]}))
+        transaction.commit()
+    assert store.snapshot().arrow("log").to_pylist() == [{"text": "a"}]
+    assert held(store.snapshot(version=1), "log") == [1]
+
+
+def test_a_replaced_table_may_have_other_columns_and_partitions(store: Store) -> None:
+    add(store, "log", 1)
+    with store.begin() as transaction:
+        transaction.replace("log", pa.table({"text": ["a"], "m": [1]}))
+        transaction.commit()
+    assert store.snapshot().arrow("log").to_pylist() == [{"text": "a", "m": 1}]
+    with store.begin() as transaction:
+        transaction.replace("log", pa.table({"m": [1, 2, 1]}), partition_by=["m"])
+        transaction.commit()
+    assert store.snapshot().partitioned_by("log") == ("m",)
+    assert sorted(one.rows for one in store.snapshot().files("log")) == [1, 2]
+
+
+def test_a_table_is_given_another_name(store: Store) -> None:
+    add(store, "waiting", 1)
+    with store.begin() as transaction:
+        transaction.move("waiting", "landed")
+        transaction.append("landed", numbers(2))
+        transaction.commit()
+    assert store.snapshot().names() == ["landed"]
+    assert held(store, "landed") == [1, 2]
+
+
+def test_notes_stay_until_they_are_forgotten(store: Store) -> None:
+    for notes in ({"a": "1", "b": "2"}, {"b": None, "c": "3"}):
+        with store.begin() as transaction:
+            for key, value in notes.items():
+                transaction.note(key, value)
+            transaction.commit()
+    assert dict(store.snapshot().notes) == {"a": "1", "c": "3"}
+
+
+def test_time_travel_by_number_and_by_instant(store: Store) -> None:
+    start = datetime.now(UTC) - timedelta(seconds=1)
+    for number in range(1, 40):
+        assert add(store, "log", number) == number
+    for number in (1, 15, 16, 31, 39):
+        at = store.snapshot(version=number)
+        assert held(at, "log") == list(range(1, number + 1))
+        assert at.timestamp is not None
+        assert store.snapshot(at=at.timestamp).version == number
+        assert store.snapshot(at=at.timestamp - timedelta(microseconds=1)).version == number - 1
+    assert store.snapshot(at=start).names() == []
+    assert store.snapshot(at=start).version is None
+    with pytest.raises(InvalidArgument, match="from 0 to 39"):
+        store.snapshot(version=40)
+
+
+def test_opening_and_reading_write_nothing(store: Store, place: Path) -> None:
+    assert not place.exists()
+    assert store.snapshot().version is None
+    assert store.batch("b") is None
+    assert not place.exists()
+    add(store, "log", 1)
+    # A writer on its way: files and logs that no commit names.
+    running = store.begin()
+    running.append("log", numbers(2))
+    before = listing(place)
+    other = Store(None, place)
+    assert held(other, "log") == [1]
+    assert other.batch("b") is None
+    other.check()
+    assert listing(place) == before
+    running.commit()
+    assert held(other, "log") == [1, 2]
+
+
+def test_a_failed_write_cannot_be_committed(store: Store) -> None:
+    with store.begin() as transaction:
+        transaction.append("log", numbers(1))
+        with pytest.raises(ValueError, match="an empty text is a null"):
+            transaction.append("parts", pa.table({"p": ["a", ""]}), partition_by=["p"])
+        with pytest.raises(InvalidArgument, match="whose writes have all succeeded"):
+            transaction.commit()
+    assert store.snapshot().names() == []
