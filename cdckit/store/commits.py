@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import File, files_of
 from cdckit.store.locations import Location
-from cdckit.store.log import APPLICATION, damaged_log, log_options, marked, properties
+from cdckit.store.log import APPLICATION, damaged_log, log_options, marked, properties, undamaged
 
 FOLDER = "commits"
 FORMAT = 1
@@ -89,6 +89,14 @@ class Commits:
         self.version: int = table.version()
         self._files = files_of(pa.table(table.get_add_actions(flatten=False)))
 
+    def newest(self) -> Commits:
+        """The table of commits as it stands now."""
+        with undamaged(FOLDER, FOLDER, None):
+            self._table.update_incremental()
+            if self._table.version() == self.version:
+                return self
+            return Commits(self._location, self._table)
+
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
         wanted = self.version if version is None else version
@@ -139,7 +147,7 @@ class Commits:
                 _schema(),
                 commit_properties=properties(mark, batch),
             )
-        return _is_there(self._location, commit.version, mark)
+        return marked(self._location, FOLDER, commit.version, mark)
 
     def _folded(self, version: int) -> list[File]:
         size = 1
@@ -161,13 +169,6 @@ class Commits:
                 "Bring the file back from a copy of the store: without it nobody knows which files count.",
             ) from error
         return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
-
-
-def _is_there(location: Location, version: int, mark: int) -> bool:
-    try:
-        return marked(location, FOLDER, version, mark)
-    except DeltaError:
-        return False  # there is no such version
 
 
 def load(location: Location) -> Commits | None:

@@ -51,7 +51,8 @@ class Change:
         """The state that the change makes of the table as it stands *now*."""
         if self.after is None or now is None or self.before is None or self.after.folder != now.folder:
             return self.after
-        files = {path: one for path, one in now.files.items() if path not in self.removed()}
+        removed = self.removed()
+        files = {path: one for path, one in now.files.items() if path not in removed}
         added = {path: one for path, one in self.after.files.items() if path not in self.before.files}
         return replace(self.after, version=now.version, files={**files, **added})
 

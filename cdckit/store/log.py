@@ -6,13 +6,14 @@ import json
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 from pyspark.sql import types as T
 
@@ -60,19 +61,53 @@ class Table:
         return replace(self, files=dict(files))
 
 
-def state(location: Location, name: str, folder: str, version: int | None) -> Table:
-    """The state of a table at a version, the newest for None; raises `DamagedTable`."""
-    try:
-        found = DeltaTable(location.delta(folder), version=version, storage_options=location.options or None)
+class Followed:
+    """
+    A Delta table that was loaded, and can be brought to its newest version for less than loading it again.
+
+    Args:
+        location: Of the store.
+        name: The name that users know.
+        folder: Where it lies, below the location.
+        version: Which is loaded; the newest for None.
+
+    Raises:
+        DamagedTable: The log cannot be read.
+    """
+
+    def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
+        self._name, self._folder = name, folder
+        with undamaged(name, folder, version):
+            self.delta = DeltaTable(
+                location.delta(folder), version=version, storage_options=location.options or None
+            )
+            self.state = self._state()
+
+    def newest(self) -> Table:
+        """The state at the newest version."""
+        with undamaged(self._name, self._folder, None):
+            self.delta.update_incremental()
+            if self.delta.version() != self.state.version:
+                self.state = self._state()
+        return self.state
+
+    def _state(self) -> Table:
         return Table(
-            name=name,
-            folder=folder,
-            version=found.version(),
-            stored=T.StructType.fromJson(json.loads(found.schema().to_json())),
-            partition_by=tuple(found.metadata().partition_columns),
-            files=files_of(pa.table(found.get_add_actions(flatten=False))),
+            name=self._name,
+            folder=self._folder,
+            version=self.delta.version(),
+            stored=T.StructType.fromJson(json.loads(self.delta.schema().to_json())),
+            partition_by=tuple(self.delta.metadata().partition_columns),
+            files=files_of(pa.table(self.delta.get_add_actions(flatten=False))),
         )
-    except (TableNotFoundError, DeltaError, OSError, ValueError) as error:
+
+
+@contextmanager
+def undamaged(name: str, folder: str, version: int | None) -> Iterator[None]:
+    """Within it, what goes wrong with a log is a `DamagedTable`."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
         raise damaged_log(name, folder, version, error) from error
 
 
@@ -113,30 +148,27 @@ def create(location: Location, table: Table, base: int) -> int:
     return 0
 
 
-def reach(location: Location, target: Table) -> int:
+def reach(location: Location, target: Table, head: Followed) -> int:
     """
     Commit to a Delta table that is there until its newest version is in the state *target*; that version.
 
-    Whatever a writer that died, or that is on its way, has left at its head is undone with it: it is not
+    Whatever a writer that died, or that is on its way, has left at its *head* is undone with it: it is not
     named by any commit.
     """
     for wait in waits():
-        head = state(location, target.name, target.folder, None)
-        assert head.version is not None
-        if head.stored != target.stored:
+        now = head.newest()
+        assert now.version is not None
+        if now.stored != target.stored:
             # Only overwriting changes the columns; what stays is added again by the next round.
             done = _commit(location, head, target, [], "overwrite")
         else:
-            adds: list[AddAction | RemoveAction] = [
-                one.add() for path, one in target.files.items() if path not in head.files
-            ]
-            removes: list[AddAction | RemoveAction] = [
-                _remove(one) for path, one in head.files.items() if path not in target.files
-            ]
-            if not adds and not removes:
-                return head.version
-            if _commit(location, head, target, adds + removes, "append"):
-                return head.version + 1
+            actions: list[AddAction | RemoveAction] = []
+            actions += [one.add() for path, one in target.files.items() if path not in now.files]
+            actions += [_remove(one) for path, one in now.files.items() if path not in target.files]
+            if not actions:
+                return now.version
+            if _commit(location, head, target, actions, "append"):
+                return now.version + 1
             done = False
         if not done:
             time.sleep(wait)
@@ -144,31 +176,36 @@ def reach(location: Location, target: Table) -> int:
 
 
 def _commit(
-    location: Location, head: Table, target: Table, actions: list[AddAction | RemoveAction], mode: str
+    location: Location, head: Followed, target: Table, actions: list[AddAction | RemoveAction], mode: str
 ) -> bool:
     """Whether exactly these actions are the version after *head*."""
-    assert head.version is not None
-    mark = secrets.randbits(62)
-    table = DeltaTable(
-        location.delta(head.folder), version=head.version, storage_options=location.options or None
-    )
-    try:
-        table.create_write_transaction(
+    now, mark = head.state, secrets.randbits(62)
+    assert now.version is not None
+    with suppress(CommitFailedError):  # it may have landed all the same: the mark tells
+        head.delta.create_write_transaction(
             actions,
             mode,
             _schema(target),
-            partition_by=list(head.partition_by),
+            partition_by=list(now.partition_by),
             commit_properties=properties(mark),
         )
-    except CommitFailedError:
-        return False
-    return marked(location, head.folder, head.version + 1, mark)
+    return marked(location, now.folder, now.version + 1, mark)
 
 
 def marked(location: Location, folder: str, version: int, mark: int) -> bool:
     """Whether a version of a Delta table is the commit that carries the mark."""
-    found = DeltaTable(location.delta(folder), version=version, storage_options=location.options or None)
-    return found.transaction_version(APPLICATION) == mark
+    transactions = [one["txn"] for one in actions_of(location, folder, version) if "txn" in one]
+    return any(one["appId"] == APPLICATION and one["version"] == mark for one in transactions)
+
+
+def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+    """What one commit to a Delta table did; nothing if there is none of that number."""
+    path = location.path(f"{folder}/_delta_log/{version:020}.json")
+    try:
+        with location.file_system().open_input_file(path) as file:
+            return [json.loads(line) for line in file.read().splitlines()]
+    except FileNotFoundError:
+        return []
 
 
 def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:

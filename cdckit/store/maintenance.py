@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +12,7 @@ from cdckit.store.commits import FOLDER, Commit, load
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import File
 from cdckit.store.locations import Location
-from cdckit.store.log import Table, state
+from cdckit.store.log import Followed, Table, actions_of, damaged_log
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import SCRATCH, Transaction
 from cdckit.store.writing import OUR_FILES
@@ -43,7 +42,7 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
     ]
     if not old:
         return []
-    with Transaction(spark, location, Snapshot(spark, location, commits.commit())) as transaction:
+    with Transaction(spark, location, commits) as transaction:
         # Readers of older commits are told before the files go.
         if int(transaction.note_of(VACUUMED) or 0) < kept[0].version:
             transaction.note(VACUUMED, str(kept[0].version))
@@ -68,12 +67,11 @@ def _named(location: Location, commits: list[Commit]) -> dict[str, set[str]]:
 
 def _ever_live(location: Location, folder: str, first: int, last: int) -> set[str]:
     """The files of a Delta table at any of its versions from *first* to *last*."""
-    found = set(state(location, folder, folder, first).files)
-    system = location.file_system()
+    found = set(Followed(location, folder, folder, first).state.files)
     for version in range(first + 1, last + 1):
-        path = location.path(f"{folder}/_delta_log/{version:020}.json")
-        with system.open_input_file(path) as file:
-            actions = [json.loads(line) for line in file.read().splitlines()]
+        actions = actions_of(location, folder, version)
+        if not actions:
+            raise damaged_log(folder, folder, version, FileNotFoundError("there is no such version"))
         found |= {one["add"]["path"] for one in actions if "add" in one}
     return found
 

@@ -15,7 +15,7 @@ from cdckit.store.commits import Commit
 from cdckit.store.errors import NoSuchTable
 from cdckit.store.files import File, Where, require_where
 from cdckit.store.locations import Location
-from cdckit.store.log import Table, state
+from cdckit.store.log import Followed, Table
 from cdckit.store.names import true_name, true_names
 from cdckit.store.reading import read_arrow, read_spark
 
@@ -35,6 +35,7 @@ class Snapshot:
     def __init__(self, spark: SparkSession | None, location: Location, commit: Commit | None) -> None:
         self._spark, self._location, self._commit = spark, location, commit
         self._states: dict[str, Table] = {}
+        self._followed: dict[str, Followed] = {}
 
     @property
     def version(self) -> int | None:
@@ -117,8 +118,14 @@ class Snapshot:
         """A table's state; loaded once."""
         if name not in self._states:
             folder, version = self._named_table(name)
-            self._states[name] = state(self._location, name, folder, version)
+            followed = Followed(self._location, name, folder, version)
+            self._followed[name], self._states[name] = followed, followed.state
         return self._states[name]
+
+    def followed(self, name: str) -> Followed:
+        """A table's log, for the one transaction that began here."""
+        self.table(name)
+        return self._followed[name]
 
     @property
     def commit(self) -> Commit | None:

@@ -86,7 +86,7 @@ class Store:
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
-        return Transaction(self._spark, self._location, self.snapshot())
+        return Transaction(self._spark, self._location, self._commits())
 
     def batch(self, batch: str) -> int | None:
         """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""

@@ -43,7 +43,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
 from cdckit.store import log
 from cdckit.store.columns import as_columns, keeps_types, require_partitioning, storable, together
-from cdckit.store.commits import Commit, begun, next_instant
+from cdckit.store.commits import Commit, Commits, begun, next_instant
 from cdckit.store.compaction import SMALL, rows_of, small_files
 from cdckit.store.conflicts import Change, Reads, Scope, reads_of, require_no_conflict
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, NoSuchTable, StoreIsBusy
@@ -84,13 +84,16 @@ class Transaction:
     ...     tx.commit(batch="2024-05-01")
     """
 
-    def __init__(self, spark: SparkSession | None, location: Location, base: Snapshot) -> None:
+    def __init__(self, spark: SparkSession | None, location: Location, commits: Commits | None) -> None:
+        base = Snapshot(spark, location, commits.commit() if commits else None)
         self.base = base
         self._spark, self._location = spark, location
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
         self._scratch: list[str] = []
+        self._commits, self._now = commits, base
+        self._heads: dict[str, log.Followed] = {}
         self._lock, self._ended, self._failed = RLock(), False, False
 
     def __enter__(self) -> Transaction:
@@ -386,8 +389,10 @@ class Transaction:
 
     def _commit(self, batch: str | None, digest: int, reads: Reads) -> Committed:
         changes = {name: one for name, one in self._changes.items() if not one.is_none()}
+        commits = self._commits
         for wait in log.waits():
-            commits = begun(self._location)
+            # It is there before any table is.
+            commits = begun(self._location) if commits is None else commits.newest()
             if batch is not None:
                 before = commits.digest(batch)
                 if before is not None:
@@ -417,7 +422,7 @@ class Transaction:
         base = self.base.version or 0
         if newest.version == base:
             return
-        now = Snapshot(self._spark, self._location, newest)
+        now = self._at(newest)
         require_no_conflict(
             changes,
             reads,
@@ -433,7 +438,7 @@ class Transaction:
 
     def _land(self, changes: dict[str, Change], newest: Commit) -> dict[str, tuple[str, int]]:
         """Bring the Delta tables to their new states; the tables of the commit that will name them."""
-        now = Snapshot(self._spark, self._location, newest)
+        now = self._at(newest)
         tables = dict(newest.tables)
         for name, change in changes.items():
             target = change.onto(_state_in(now, name))
@@ -445,8 +450,22 @@ class Transaction:
                 self._changes[name] = changes[name] = replace(change, after=replace(target, version=version))
                 tables[name] = (target.folder, version)
             else:
-                tables[name] = (target.folder, log.reach(self._location, target))
+                tables[name] = (target.folder, log.reach(self._location, target, self._head(name, target)))
         return tables
+
+    def _at(self, newest: Commit) -> Snapshot:
+        """The tables at the newest commit; looked up once for one commit."""
+        if newest.version != self._now.version:
+            self._now = Snapshot(self._spark, self._location, newest)
+        return self._now
+
+    def _head(self, name: str, target: Table) -> log.Followed:
+        if name not in self._heads:
+            known = self.base.has(name) and self.base.table(name).folder == target.folder
+            self._heads[name] = (
+                self.base.followed(name) if known else log.Followed(self._location, name, target.folder)
+            )
+        return self._heads[name]
 
     def _noted(self, newest: Commit) -> dict[str, str]:
         found: dict[str, str | None] = {**newest.notes, **self._notes}
