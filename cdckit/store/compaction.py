@@ -22,14 +22,31 @@ SMALL = 32 << 20
 _ROWS_AT_ONCE = 1 << 16
 
 
-def small_files(table: Table, below: int) -> list[list[File]]:
-    """The files smaller than *below* bytes, by partition, where one has more than one of them."""
+def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
+    """
+    The files smaller than *below* bytes of each partition that has at least *least* of them.
+
+    In groups that become files of about four times *below*.
+    """
     found: dict[tuple[str | None, ...], list[File]] = {}
     for one in table.files.values():
         if one.size < below:
             values = one.partition_texts()
             found.setdefault(tuple(values[name] for name in table.partition_by), []).append(one)
-    return [files for files in found.values() if len(files) > 1]
+    groups = [group for files in found.values() if len(files) >= least for group in _groups(files, 4 * below)]
+    return [group for group in groups if len(group) > 1]
+
+
+def _groups(files: list[File], most: int) -> list[list[File]]:
+    groups: list[list[File]] = [[]]
+    size = 0
+    for one in files:
+        if groups[-1] and size + one.size > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(one)
+        size += one.size
+    return groups
 
 
 def rows_of(spark: SparkSession, location: Location, table: Table, groups: list[list[File]]) -> Made:

@@ -20,9 +20,11 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, FileType, LocalFileSystem, PyFileSystem
 from pyspark.sql import SparkSession
 
+from cdckit.errors import InvalidArgument
 from cdckit.store.errors import NoFileSystem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
+_MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 _FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a", "az": "abfss"}
@@ -97,7 +99,10 @@ class Location:
 
 def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSession | None) -> Location:
     """
-    The location that *location* names; raises `NoFileSystem` for a scheme that somebody lacks.
+    The location that *location* names.
+
+    Raises `NoFileSystem` for a scheme that somebody lacks, `InvalidArgument` for a path that deltalake
+    misreads.
 
     Nothing is read, made or written there.
 
@@ -109,10 +114,10 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     text = str(location)
     named = None if isinstance(location, Path) else _SCHEME.match(text)
     if named is None:
-        return Location(Path(os.path.abspath(text)).as_posix(), True, dict(options or {}))
+        return _local(Path(os.path.abspath(text)), options)
     scheme = named[1].lower()
     if scheme == "file":
-        return Location(Path(unquote(urlsplit(text).path)).as_posix().rstrip("/"), True, dict(options or {}))
+        return _local(Path(unquote(urlsplit(text).path)), options)
     rest = text[named.end() :]
     root = f"{_FOR_DELTA.get(scheme, scheme)}:{rest}".rstrip("/")
     if not rest.startswith("//"):
@@ -121,6 +126,14 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     if spark is not None:
         _require_spark(text, _FOR_SPARK.get(scheme, scheme), spark)
     return Location(root, False, dict(options or {}))
+
+
+def _local(folder: Path, options: dict[str, str] | None) -> Location:
+    path = folder.as_posix().rstrip("/")
+    if _MISREAD.search(path):
+        needed = "a path without backslash, control character, or % before two hexadecimal digits"
+        raise InvalidArgument("Store", "location", f"{needed}, as deltalake misreads those", path)
+    return Location(path, True, dict(options or {}))
 
 
 def _require_delta(text: str, scheme: str, found: Location) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 from pyspark.sql import types as T
@@ -158,6 +158,12 @@ def reach(location: Location, target: Table, head: Followed) -> int:
     for wait in waits():
         now = head.newest()
         assert now.version is not None
+        if _needs_naive(target) and not _has_naive(head):
+            with suppress(CommitFailedError):
+                head.delta.alter.add_feature(
+                    TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+                )
+            continue
         if now.stored != target.stored:
             # Only overwriting changes the columns; what stays is added again by the next round.
             done = _commit(location, head, target, [], "overwrite")
@@ -173,6 +179,15 @@ def reach(location: Location, target: Table, head: Followed) -> int:
         if not done:
             time.sleep(wait)
     raise StoreIsBusy(location.delta(target.folder), TRIES)
+
+
+def _needs_naive(table: Table) -> bool:
+    """Whether it has timestamps without a zone, the one type that not every reader of Delta knows."""
+    return "timestamp_ntz" in table.stored.json()
+
+
+def _has_naive(head: Followed) -> bool:
+    return "timestampNtz" in (head.delta.protocol().reader_features or [])
 
 
 def _commit(

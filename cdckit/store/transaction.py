@@ -31,10 +31,11 @@ A batch id is looked up in step 3, each time: two writers with one batch cannot 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 from types import TracebackType
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -142,7 +143,12 @@ class Transaction:
     # Writing ---------------------------------------------------------------------------------------------
 
     def append(
-        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), digest: bool = False
+        self,
+        name: str,
+        *rows: Rows,
+        partition_by: Sequence[str] = (),
+        digest: bool = False,
+        compact_at: int | None = None,
     ) -> Written:
         """
         Write rows to a table, which is made if there is none.
@@ -157,9 +163,12 @@ class Transaction:
                 holds rows of one value each, so rows should come in partitions by them, or every
                 task writes a file for every value.
             digest: Whether to tell the digest of the rows.
+            compact_at: With how many small files a partition to which rows have come is compacted (see
+                `compact`); never without it.  A transaction that compacts replaces files, so two that
+                do it at once are in conflict, where two that only append are not.
 
         Returns:
-            What was written.
+            What was written; with `compact_at`, its files may have been written together with others.
 
         Raises:
             NotStorable: A column is of a type that Delta tables lack, or cannot be that of the table.
@@ -169,7 +178,11 @@ class Transaction:
         try:
             for one in rows:
                 self._with_columns(name, columns_of(one), tuple(partition_by))
-            return self._write(name, rows, digest)
+            done = self._write(name, rows, digest)
+            if compact_at is not None:
+                touched = {tuple(one.partition_texts().items()) for one in done.files}
+                self._compact(name, SMALL, max(2, compact_at), touched)
+            return done
         except BaseException:
             self._failed = True
             raise
@@ -225,8 +238,15 @@ class Transaction:
             below: In bytes: how large a file may be and still be a small one.
             files: How many small ones a partition must have at least.
         """
+        return self._compact(name, below, files)
+
+    def _compact(self, name: str, below: int, files: int, only: Collection[Any] | None = None) -> Written:
         table = self._table(name)
-        groups = [group for group in small_files(table, below) if len(group) >= files]
+        groups = [
+            group
+            for group in small_files(table, below, files)
+            if only is None or tuple(group[0].partition_texts().items()) in only
+        ]
         if not groups:
             return Written(())
         gone = [one for group in groups for one in group]

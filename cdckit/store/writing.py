@@ -100,14 +100,21 @@ def write(rows: Rows, target: Target) -> Written:
         reports = list(_written(rows.to_batches(), target=target))
         found = [row for report in reports for row in report.to_pylist()]
     else:
-        made = rows if isinstance(rows, Made) else Made(rows, _same, rows.schema, large=True)
+        made = rows if isinstance(rows, Made) else _as_made(rows)
         to_files = partial(_written_by, by=made.batches(), target=target)
         found = [row.asDict() for row in made.of.mapInArrow(to_files, _REPORT).collect()]
     return _reported(found, target)
 
 
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
+def _as_made(rows: DataFrame) -> Made:
+    """The rows as they are; Spark hands no column to workers whose name has a point in it."""
+    numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    return Made(numbered, partial(_named, names=rows.columns), rows.schema, large=True)
+
+
+def _named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.rename_columns(names)
 
 
 def _written_by(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,118 @@
+"""What is missing or broken is said, with the table, the file and what to do; nothing is just left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from store_numbers import add, held, listing
+
+from cdckit.store import DamagedTable, Store
+
+
+def data_file(place: Path) -> Path:
+    [found] = (place / "log").glob("cdc-*.parquet")
+    return found
+
+
+def lose_a_file(place: Path) -> None:
+    data_file(place).unlink()
+
+
+def cut_a_file(place: Path) -> None:
+    path = data_file(place)
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def lose_a_log(place: Path) -> None:
+    shutil.rmtree(place / "log" / "_delta_log")
+
+
+def lose_a_table(place: Path) -> None:
+    shutil.rmtree(place / "log")
+
+
+def cut_a_log(place: Path) -> None:
+    path = place / "log" / "_delta_log" / f"{0:020}.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def lose_the_commits(place: Path) -> None:
+    shutil.rmtree(place / "commits")
+
+
+def lose_a_file_of_commits(place: Path) -> None:
+    for path in (place / "commits").glob("cdc-*.parquet"):
+        path.unlink()
+
+
+def cut_the_log_of_commits(place: Path) -> None:
+    path = place / "commits" / "_delta_log" / f"{1:020}.json"
+    path.write_text(path.read_text().replace("{", "(", 1))
+
+
+def be_of_the_future(place: Path) -> None:
+    path = place / "commits" / "_delta_log" / f"{0:020}.json"
+    path.write_text(path.read_text().replace(json.dumps('{"format": 1}'), json.dumps('{"format": 2}')))
+
+
+@pytest.mark.parametrize(
+    ("damage", "table", "file", "found"),
+    [
+        (lose_a_file, "log", "log/cdc-", "cannot be read"),
+        (cut_a_file, "log", "log/cdc-", "cannot be read"),
+        (lose_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
+        (lose_a_table, "log", "log/_delta_log", "log cannot be read at version 0"),
+        (cut_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
+        (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
+        (lose_a_file_of_commits, "commits", "commits/cdc-", "cannot be read"),
+        (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
+        (be_of_the_future, "commits", "commits/_delta_log", "its format is 2"),
+    ],
+)
+def test_damage_is_an_error(
+    store: Store, place: Path, damage: Callable[[Path], None], table: str, file: str, found: str
+) -> None:
+    add(store, "log", 1)
+    damage(place)
+    before = listing(place)
+    with pytest.raises(DamagedTable, match=found) as raised:
+        held(Store(None, place), "log")
+    assert (raised.value.table, raised.value.file[: len(file)]) == (table, file)
+    assert listing(place) == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"), [(lose_a_file, "the file is not there"), (cut_a_file, r"it has \d+ bytes, not \d+")]
+)
+def test_check_looks_at_every_file(
+    store: Store, place: Path, damage: Callable[[Path], None], found: str
+) -> None:
+    add(store, "log", 1)
+    store.check()
+    damage(place)
+    with pytest.raises(DamagedTable, match=found):
+        store.check()
+
+
+def test_spark_is_not_given_a_file_that_is_gone(spark: SparkSession, store: Store, place: Path) -> None:
+    add(store, "log", 1)
+    lose_a_file(place)
+    with pytest.raises(DamagedTable, match=r"log.*cdc-.*the file is not there"):
+        Store(spark, place).snapshot().read("log")
+
+
+def test_a_store_that_cannot_be_written_stays_as_it_was(store: Store, place: Path) -> None:
+    """The disk is full, or the folder is not ours: the error is the system's, and nothing was committed."""
+    add(store, "log", 1)
+    (place / "new").write_text("a file where a table would be")
+    with pytest.raises(OSError, match="new"):
+        add(store, "new", 2)
+    os.remove(place / "new")
+    assert held(store, "log") == [1]
+    assert store.snapshot().names() == ["log"]

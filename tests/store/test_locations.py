@@ -1,0 +1,71 @@
+"""A place is reached by all who must reach it, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from store_numbers import add, held
+
+from cdckit.errors import InvalidArgument
+from cdckit.store import NoFileSystem, Store
+from cdckit.store.locations import Location, locate
+from cdckit.store.names import folder_name
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "[x]", "{y,z}", "*", "?", "#", "a:b", "é😀", "a+b", "a'\"b"])
+def test_odd_local_folders(tmp_path: Path, name: str) -> None:
+    place = tmp_path / name
+    add(Store(None, place), "log", 1)
+    add(Store(None, str(place)), "log", 2)
+    assert held(Store(None, place), "log") == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a\\b", "a\nb"])
+def test_folders_that_deltalake_would_take_for_others(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="as deltalake misreads those"):
+        Store(None, tmp_path / name)
+
+
+def test_a_file_uri_is_a_folder(tmp_path: Path) -> None:
+    add(Store(None, f"file://{tmp_path}/a%20b"), "log", 1)
+    assert held(Store(None, tmp_path / "a b"), "log") == [1]
+
+
+def test_a_scheme_that_spark_lacks_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark from PyPI comes without the jars for S3; and no folder of that name is made."""
+    monkeypatch.chdir(tmp_path)
+    for uri in ("s3://bucket/x", "s3a://bucket/x"):
+        with pytest.raises(NoFileSystem, match="Spark has no file system") as refused:
+            Store(spark, uri, {"region": "eu-west-1"})
+        assert refused.value.lacking == "Spark"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scheme_that_deltalake_lacks_is_refused() -> None:
+    for uri in ("ftp://host/x", "viewfs://host/x"):
+        with pytest.raises(NoFileSystem, match=r"deltalake .* has no file system"):
+            Store(None, uri)
+
+
+def test_everybody_has_a_spelling_of_their_own() -> None:
+    found = locate("s3a://bucket/x y/", {"region": "eu-west-1"}, None)
+    assert found == Location("s3://bucket/x y", False, {"region": "eu-west-1"})
+    assert found.delta("log") == "s3://bucket/x y/log"
+    assert found.spark("log/a[1].parquet") == r"s3a://bucket/x y/log/a\[1\].parquet"
+
+
+def test_folders_have_names_that_no_two_tables_share(tmp_path: Path) -> None:
+    names = ["a/b", "a~2fb", "commits", "scratch", "_x", ".x", "", "..", "é", "x" * 300, "x" * 301, "a b"]
+    assert len({folder_name(name) for name in names}) == len(names)
+    store = Store(None, tmp_path)
+    for number, name in enumerate([*names, "Log", "log", "LOG"]):
+        add(store, name, number)
+    for number, name in enumerate([*names, "Log", "log", "LOG"]):
+        assert held(store, name) == [number]
+    folders = [path.name.lower() for path in tmp_path.iterdir()]
+    assert len(set(folders)) == len(folders) == len(names) + 4

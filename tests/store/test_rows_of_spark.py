@@ -1,0 +1,285 @@
+"""Rows of Spark in tables: written by workers, read as they were."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from cdckit.parts.workers import Made
+from cdckit.store import NotStorable, Store
+
+# Spark's workers cannot import a module of the tests: what they are to run travels by value.
+register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def store(spark: SparkSession, tmp_path: Path) -> Store:
+    """With every character that is special in a pattern or a URI in the path."""
+    return Store(spark, tmp_path / "a b %c [x] {y,z}* ? #")
+
+
+def write(store: Store, name: str, *rows: DataFrame | Made, by: tuple[str, ...] = ()) -> None:
+    with store.begin() as transaction:
+        transaction.append(name, *rows, partition_by=by)
+        transaction.commit()
+
+
+def shown(rows: DataFrame) -> list[tuple[str | None, ...]]:
+    """Every value as Spark's text of it, sorted."""
+    texts = rows.selectExpr(*(f"cast(`{name}` as string)" for name in rows.columns)).collect()
+    return sorted((tuple(row) for row in texts), key=str)
+
+
+INSTANTS = ["0001-01-01 00:00:00", "1582-10-10 12:00:00", "1899-12-31 23:59:59.999999", "9999-12-31 00:00:00"]
+EVERY_TYPE = """select i as n, cast(i as tinyint) as n8, cast(i as smallint) as n16, cast(i as int) as n32,
+    cast(t as timestamp) as at, cast(t as timestamp_ntz) as naive, cast(t as date) as day,
+    cast(i * 1.25 as decimal(5, 2)) as price, cast(i as decimal(38, 18)) as exact, i = 1 as flag,
+    cast('nan' as double) as size, cast(-0.0 as float) as zero, 'é\\u0000😀' as text, x'00ff' as bytes,
+    named_struct('m', t, 'p', i) as source, array(t, null) as listed, map(t, array(map('k', i))) as mapped,
+    array(named_struct('a', cast(null as int))) as structs, cast(null as string) as nothing
+    from values {} as v(i, t)"""
+
+
+def test_values_of_every_type_come_back(spark: SparkSession, store: Store) -> None:
+    texts = ", ".join(f"({number}, '{each}')" for number, each in enumerate(INSTANTS))
+    rows = spark.sql(EVERY_TYPE.format(texts))
+    write(store, "all", rows)
+    read = store.snapshot().read("all")
+    assert read.schema.simpleString() == rows.schema.simpleString()
+    assert shown(read) == shown(rows)
+    # Another reader agrees, which has no timestamps that Spark could move to another calendar.
+    table = pa.table(DeltaTable(store.snapshot().path("all")).to_pyarrow_table()).sort_by("n")
+    assert table.column("day").to_pylist() == [
+        date(1, 1, 1),
+        date(1582, 10, 10),
+        date(1899, 12, 31),
+        date(9999, 12, 31),
+    ]
+    assert table.column("at").to_pylist()[2] == datetime(1899, 12, 31, 23, 59, 59, 999999, UTC)
+    assert store.snapshot().arrow("all").sort_by("n").column("text").to_pylist() == ["é\0😀"] * 4
+
+
+@pytest.mark.parametrize(
+    ("expression", "column", "found"),
+    [
+        ("null", "c", "void"),
+        ("interval 1 day", "c", "interval day"),
+        ("interval 1 month", "c", "interval month"),
+        ("parse_json('1')", "c", "variant"),
+        ("named_struct('x', array(null))", "c.x.element", "void"),
+        ("map('k', time'12:00:00')", "c.value", "time(6)"),
+    ],
+)
+def test_types_that_delta_lacks_are_refused(
+    spark: SparkSession, store: Store, expression: str, column: str, found: str
+) -> None:
+    with store.begin() as transaction, pytest.raises(NotStorable) as refused:
+        transaction.append("t", spark.sql(f"select {expression} as c"))
+    assert (refused.value.table, refused.value.column, refused.value.found) == ("t", column, found)
+
+
+def test_names_that_delta_does_not_take_are_true_for_users(spark: SparkSession, store: Store) -> None:
+    rows = spark.sql(
+        "select 1 as `a b`, 2 as `a_b`, named_struct('x,y', 3, 'X,y', 4, 'z', array(named_struct('=', 5))) "
+        "as `s;{}()`, map('k', named_struct('tab\\t', 6)) as `m.n`"
+    )
+    write(store, "odd/näme", rows)
+    write(store, "odd/näme", rows.select("`m.n`", "`a b`"))
+    read = store.snapshot().read("odd/näme")
+    assert read.schema.simpleString() == rows.schema.simpleString()
+    assert shown(read) == [
+        ("1", "2", "{3, 4, [{5}]}", "{k -> {6}}"),
+        ("1", None, None, "{k -> {6}}"),
+    ]
+    assert store.snapshot().read("odd/näme", where={"a b": {2}}).count() == 0
+    assert store.snapshot().arrow("odd/näme").schema.names == rows.columns
+    delta = DeltaTable(store.snapshot().path("odd/näme"))
+    assert [field.name for field in delta.schema().fields] == ["a_b", "a_b_2", "s_____", "m.n"]
+    assert delta.protocol().min_reader_version == 1
+
+
+def test_names_that_differ_in_case_alone(spark: SparkSession, store: Store) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        write(store, "t", spark.sql("select 1 as n, 2 as N"))
+        assert [tuple(row) for row in store.snapshot().read("t").collect()] == [(1, 2)]
+        assert store.snapshot().schema("t").fieldNames() == ["n", "N"]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert store.snapshot().read("t").count() == 1
+
+
+def test_new_columns_and_wider_types_come_with_later_rows(spark: SparkSession, store: Store) -> None:
+    write(store, "t", spark.sql("select 1 as n, 'a' as kept, named_struct('x', 1) as s, 7L as k"))
+    before = store.snapshot()
+    write(store, "t", spark.sql("select 2 as n, named_struct('y', 'new', 'x', 2) as s"))
+    write(store, "t", spark.sql("select 3000000000 as n, date'2024-01-01' as day, 'text' as k"))
+    write(store, "t", spark.sql("select 4 as n, 1.5 as day, named_struct('x', 5L) as s"))
+    read = store.snapshot().read("t")
+    assert read.schema.simpleString() == (
+        "struct<n:bigint,kept:string,s:struct<x:bigint,y:string>,k:string,day:string>"
+    )
+    assert shown(read) == [
+        ("1", "a", "{1, null}", "7", None),
+        ("2", None, "{2, new}", None, None),
+        ("3000000000", None, None, "text", "2024-01-01"),
+        ("4", None, "{5, null}", None, "1.5"),
+    ]
+    # At an older commit the table is what it was.
+    assert shown(before.read("t")) == [("1", "a", "{1}", "7")]
+    with (
+        store.begin() as transaction,
+        pytest.raises(NotStorable, match="as struct<x:bigint,y:string>; it is int"),
+    ):
+        transaction.append("t", spark.sql("select 1 as s"))
+
+
+def test_a_naive_timestamp_may_come_later(spark: SparkSession, store: Store) -> None:
+    write(store, "t", spark.sql("select 1 as n"))
+    write(store, "t", spark.sql("select 2 as n, timestamp_ntz'2024-01-01 00:00:00' as at"))
+    assert shown(store.snapshot().read("t")) == [("1", None), ("2", "2024-01-01 00:00:00")]
+
+
+def test_partitions_and_bounds_choose_the_files(spark: SparkSession, store: Store) -> None:
+    rows = spark.sql(
+        "select id as n, cast(id % 3 as int) as part, if(id = 5, null, date'2024-01-01' + cast(id as int)) "
+        "as day from range(0, 30, 1, 1)"
+    )
+    write(store, "t", rows.repartition(2, "part"), by=("part",))
+    snapshot = store.snapshot()
+    assert [(one.partition["part"], one.rows) for one in sorted(snapshot.files("t"), key=part_of)] == [
+        (0, 10),
+        (1, 10),
+        (2, 10),
+    ]
+    assert snapshot.partitioned_by("t") == ("part",)
+    where = {"part": {1, 2}, "n": (4, 8)}
+    assert len(snapshot.files("t", where)) == 2
+    assert sorted(row["n"] for row in snapshot.read("t", where).collect()) == [4, 5, 7, 8]
+    assert sorted(snapshot.arrow("t", where).column("n").to_pylist()) == [4, 5, 7, 8]
+    assert [one.partition["part"] for one in snapshot.files("t", {"n": (29, None)})] == [2]
+    assert [one.partition["part"] for one in snapshot.files("t", {"day": {None}})] == [2]
+    assert [row["n"] for row in snapshot.read("t", {"day": {None}}).collect()] == [5]
+    assert snapshot.files("t", {"day": (date(2025, 1, 1), None)}) == []
+    assert snapshot.read("t", {"day": (date(2025, 1, 1), None)}).count() == 0
+
+
+def part_of(file: object) -> int:
+    return file.partition["part"]  # type: ignore[attr-defined, no-any-return]
+
+
+def doubled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"n": pc.multiply(batch.column("id"), 2)})
+
+
+def fails_at_the_end(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from doubled(batches)
+    raise RuntimeError("no more")
+
+
+NUMBERS = T.StructType().add("n", T.LongType())
+
+
+def test_what_workers_make_and_rows_can_be_one_table(spark: SparkSession, store: Store) -> None:
+    with store.begin() as transaction:
+        made = Made(spark.range(0, 5, 1, 2), doubled, NUMBERS)
+        written = transaction.replace("t", made, spark.sql("select 1 as n"), digest=True)
+        assert (written.rows, len(written.files)) == (6, 3)
+        [one] = transaction.read("t", where={"n": {8}}).collect()
+        assert one["n"] == 8
+        transaction.commit()
+    assert sorted(row["n"] for row in store.snapshot().read("t").collect()) == [0, 1, 2, 4, 6, 8]
+
+
+def test_a_task_that_fails_leaves_nothing_that_is_seen(spark: SparkSession, store: Store) -> None:
+    write(store, "t", spark.sql("select 1L as n"))
+    with store.begin() as transaction, pytest.raises(PythonException, match="no more"):
+        transaction.append("t", Made(spark.range(0, 10, 1, 2), fails_at_the_end, NUMBERS))
+    assert [row["n"] for row in store.snapshot().read("t").collect()] == [1]
+
+
+def test_a_digest_is_that_of_the_rows_in_any_order(spark: SparkSession, store: Store) -> None:
+    rows = spark.sql(
+        "select id, array(id, null) as a, map('k', id, 'l', 1L) as m, named_struct('t', cast(id as string)) "
+        "as s, cast(id as decimal(9, 2)) as d, if(id = 3, cast('nan' as double), 0.5) as f from range(100)"
+    )
+    digests = []
+    for sample in (
+        rows.repartition(1),
+        rows.repartition(5, "id"),
+        rows.orderBy(rows["id"].desc()),
+        rows.where("id < 99"),
+        rows.union(rows.where("id = 1")),
+        rows.withColumn("a", rows["a"].cast("array<long>")),
+        rows.selectExpr("id", "array(null, id) as a", "m", "s", "d", "f"),
+    ):
+        with store.begin() as transaction:
+            digests.append(transaction.append("t", sample, digest=True).digest)
+    assert len(set(digests[:3])) == 1
+    assert digests[5] == digests[0]
+    assert len({digests[0], digests[3], digests[4], digests[6]}) == 4
+
+
+def test_scratch_files_are_gone_at_the_end(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    with store.begin() as transaction:
+        rows = transaction.scratch(spark.range(10).toDF("a b"))
+        assert (rows.columns, rows.count()) == (["a b"], 10)
+        transaction.append("t", rows)
+        transaction.commit()
+    assert store.snapshot().read("t").count() == 10
+    [place] = tmp_path.iterdir()
+    assert list((place / "scratch").iterdir()) == []
+
+
+def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
+    with store.begin() as transaction:
+        for number in range(6):
+            rows = spark.sql(f"select {number} as n, {number % 2} as part")
+            transaction.append("t", rows, partition_by=["part"], compact_at=3)
+        # The third file of each partition made one of them all.
+        assert sorted(one.rows for one in transaction.files("t")) == [3, 3]
+        transaction.commit()
+    write(store, "t", spark.sql("select 6 as n, 0 as part, 'new' as more"))
+    before = store.snapshot()
+    assert len(before.files("t")) == 3
+    store.compact(below=100)
+    assert len(store.snapshot().files("t")) == 3, "those of 100 bytes and more are not small"
+    store.compact()
+    assert sorted(one.rows for one in store.snapshot().files("t")) == [3, 4]
+    assert shown(store.snapshot().read("t")) == shown(before.read("t"))
+    version = store.snapshot().version
+    store.compact()
+    assert store.snapshot().version == version
+
+
+def test_commits_are_a_table_too(spark: SparkSession, store: Store) -> None:
+    assert store.commits().count() == 0
+    with store.begin() as transaction:
+        transaction.append("t", spark.range(1))
+        transaction.note("kind", "test")
+        transaction.commit(batch="b", digest=3)
+    rows = [
+        row.asDict(recursive=True) for row in store.commits().orderBy("version").drop("timestamp").collect()
+    ]
+    assert rows == [
+        {"version": 0, "batch": None, "digest": None, "tables": {}, "notes": {}},
+        {
+            "version": 1,
+            "batch": "b",
+            "digest": 3,
+            "tables": {"t": {"folder": "t", "version": 0}},
+            "notes": {"kind": "test"},
+        },
+    ]

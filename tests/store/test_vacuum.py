@@ -1,0 +1,94 @@
+"""Files that nobody needs are deleted when that is asked for; all others stay."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from store_numbers import add, held, numbers
+
+from cdckit.errors import InvalidArgument
+from cdckit.store import Store
+
+DAY = timedelta(days=1)
+
+
+def age(folder: Path, days: float) -> None:
+    """Let every file look as if it had been written so long ago."""
+    for path in folder.rglob("*"):
+        then = time.time() - days * 86400
+        os.utime(path, (then, then))
+
+
+def replaced(store: Store, number: int) -> None:
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(number))
+        transaction.commit()
+
+
+def test_what_no_commit_of_the_retention_names_goes(store: Store, place: Path) -> None:
+    for number in range(20):
+        replaced(store, number)
+    running = store.begin()
+    running.append("log", numbers(99))
+    age(place, 2)
+    foreign = [
+        place / "notes.txt",
+        place / "log" / "mine.parquet",
+        place / "log" / "part-00000-1234.parquet",
+        place / "other" / f"cdc-{'0' * 32}.parquet",
+    ]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("foreign")
+    age(place, 2)
+    assert len(list((place / "log").glob("cdc-*"))) == 21
+    assert store.vacuum(10 * DAY) == []
+    # All commits are younger than a day, whatever the files look like, so only what no commit names goes.
+    assert [path.split("/")[0] for path in store.vacuum(DAY)].count("log") == 1
+    assert held(store.snapshot(version=3), "log") == [2]
+    before = store.snapshot()
+    gone = store.vacuum(timedelta(0))
+    assert [path.split("/")[0] for path in gone].count("log") == 19
+    assert held(before, "log") == [19]
+    assert held(store, "log") == [19]
+    store.check()
+    assert [path.exists() for path in foreign] == [True] * 4
+    assert [len(list((place / name).glob("cdc-*"))) for name in ("log", "other")] == [1, 1]
+    with pytest.raises(InvalidArgument, match="or later, because of vacuum"):
+        store.snapshot(version=3)
+    assert store.commits is not None
+    add(store, "log", 20)
+    assert held(store, "log") == [19, 20]
+
+
+def test_young_files_of_a_writer_on_its_way_stay(store: Store) -> None:
+    add(store, "log", 1)
+    running = store.begin()
+    running.append("log", numbers(2))
+    assert store.vacuum() == []
+    running.commit()
+    store.check()
+    assert held(store, "log") == [1, 2]
+
+
+def test_files_of_dropped_tables_go(store: Store, place: Path) -> None:
+    add(store, "log", 1)
+    add(store, "kept", 1)
+    with store.begin() as transaction:
+        transaction.drop("log")
+        transaction.commit()
+    age(place, 2)
+    assert [path for path in store.vacuum(timedelta(0)) if path.startswith("log/")] != []
+    assert list((place / "log").glob("*.parquet")) == []
+    assert held(store, "kept") == [1]
+
+
+def test_an_empty_store_and_a_negative_time(store: Store, place: Path) -> None:
+    assert store.vacuum() == []
+    assert not place.exists()
+    with pytest.raises(InvalidArgument, match="not negative"):
+        store.vacuum(-DAY)
