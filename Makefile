@@ -7,6 +7,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 AT     ?= 2013-02-08 12:00
 
+# Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 # Jupyter keeps its settings and history inside the environment, and PySpark finds its interpreter there.
 export JUPYTER_CONFIG_DIR := $(CURDIR)/$(VENV)/jupyter/config
 export JUPYTER_DATA_DIR := $(CURDIR)/$(VENV)/jupyter/data
@@ -14,7 +17,7 @@ export JUPYTER_RUNTIME_DIR := $(CURDIR)/$(VENV)/jupyter/runtime
 export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export TZ := UTC
 
-.PHONY: help demo test compat lab bench notebooks samples lint pins clean
+.PHONY: help demo quick test soak compat lab bench notebooks samples lint pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,9 +25,15 @@ help: ## Say what can be done here
 demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
 	@$(BIN)/python -m tools.demo "$(AT)"
 
+quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
+	$(PYTEST) --tier quick tests
+
 test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
-	$(BIN)/python -m pytest -n 2 --dist loadfile
-	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval -o testpaths=notebooks notebooks
+	$(PYTEST)
+	$(PYTEST) --nbval -o testpaths=notebooks notebooks
+
+soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
+	$(PYTEST) --tier soak $(if $(SEED),--soak-seed $(SEED)) tests
 
 lint: $(READY) ## Style and types only
 	$(BIN)/ruff check .

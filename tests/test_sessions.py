@@ -55,6 +55,7 @@ def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
     assert noon.first()[0] == "1970-01-01 12:00:00"
 
 
+@pytest.mark.jvm
 def test_a_session_of_ones_own(tmp_path: Path) -> None:
     """UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter."""
     (tmp_path / "cdckit_probe.py").write_text(PROBE)
@@ -88,6 +89,7 @@ def test_a_system_that_does_not_tell_its_memory_gets_two_gibibytes(monkeypatch: 
     assert sessions._default_memory() == "2g"
 
 
+@pytest.mark.jvm
 def test_windows_gets_a_session_and_so_does_who_stopped_the_context() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LESS_OF_A_SYSTEM], capture_output=True, text=True, check=True

@@ -17,8 +17,8 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit import workers
 from cdckit.datahub.threads import at_once
+from cdckit.parts import workers
 from cdckit.parts.workers import Made
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.

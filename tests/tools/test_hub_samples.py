@@ -346,7 +346,7 @@ class Played:
         return [row for row in self.current(entity) if not row["deleted_indicator"]]
 
 
-@pytest.fixture(scope="module", params=["interpreter", "hub"])
+@pytest.fixture(scope="module", params=["interpreter", pytest.param("hub", marks=pytest.mark.jvm)])
 def played(
     request: pytest.FixtureRequest, records: list[Row], tmp_path_factory: pytest.TempPathFactory
 ) -> Played:

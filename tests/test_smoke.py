@@ -1,0 +1,94 @@
+"""One smoke test for each door, for `merge` and for `as_of`: what `make quick` starts a JVM for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import to_dataframe as changes_to_dataframe
+from pyspark.sql import DataFrame, SparkSession
+from replicate_messages import Version, numbered, to_dataframe
+
+from cdckit import as_of, datahub, merge, replicate
+
+AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
+
+# An hour of the day, an operation, a message, a number and a name.
+SAID = [
+    (9, "upsert", "m1", 1, "kettle"),
+    (9, "upsert", "m1", 2, "mug"),
+    (10, "upsert", "m2", 1, "teapot"),
+    (11, "delete", "m3", 2, None),
+]
+
+
+def changes(spark: SparkSession) -> DataFrame:
+    """Three messages of a shop about two products."""
+    rows = []
+    for place, (hour, operation, message, number, name) in enumerate(SAID):
+        at = AT.replace(hour=hour)
+        arrival = {"timestamp": at, "topic": "shop", "partition": 0, "offset": place, "record_number": 0}
+        rows.append(
+            {
+                "operation": operation, "effective_timestamp": at, "sequence": "", "arrival": arrival,
+                "message_id": message, "source": "shop", "priority": 0,
+                "data": {"number": number, "name": name},
+                "carried": {"number": True, "name": name is not None},
+            }
+        )  # fmt: skip
+    return changes_to_dataframe(spark, rows, {"number": "int", "name": "string"})
+
+
+@pytest.mark.smoke("merge")
+def test_merge(spark: SparkSession) -> None:
+    """A kettle that is renamed, a mug that is deleted: three messages about two products."""
+    history = merge(changes(spark), entity="product", keys=["number"])
+    rows = history.orderBy("number", "valid_from_timestamp").collect()
+    assert [
+        (row["number"], row["name"], row["deleted_indicator"], row["source_message"]) for row in rows
+    ] == [
+        (1, "kettle", False, "m1"),
+        (1, "teapot", False, "m2"),
+        (2, "mug", False, "m1"),
+        (2, None, True, "m3"),
+    ]
+    assert [row["valid_to_timestamp"] is None for row in rows] == [False, True, False, True]
+
+
+@pytest.mark.smoke("as_of")
+def test_as_of(spark: SparkSession) -> None:
+    """At ten the kettle is a teapot, and the mug is there for an hour yet."""
+    history = merge(changes(spark), entity="product", keys=["number"])
+    found = as_of(history, datetime(2024, 1, 1, 10, tzinfo=UTC)).orderBy("number").collect()
+    assert [(row["number"], row["name"]) for row in found] == [(1, "teapot"), (2, "mug")]
+
+
+@pytest.mark.smoke("replicate")
+def test_replicate(spark: SparkSession) -> None:
+    """The metadata of a table, a row of it, and bytes that are no message."""
+    items = Version({"id": "int", "price": ["null", "int"]})
+    records = to_dataframe(spark, numbered([items.md(), items.dt("INSERT", {"id": 1, "price": 5}), b"?"]))
+    decoded = replicate.decode(records)
+    assert [row["error_code"] is None for row in decoded.orderBy("offset").collect()] == [True, True, False]
+    zone = replicate.schema_zone(replicate.metadata(decoded))
+    told = replicate.changes(replicate.data(records, zone), keys=["id"]).collect()
+    assert [(row["operation"], row["data"].asDict()) for row in told] == [("upsert", {"id": 1, "price": 5})]
+
+
+@pytest.mark.smoke("datahub")
+def test_datahub(spark: SparkSession, tmp_path: Path) -> None:
+    """A record that becomes a version, and one without a key that is a reject."""
+    fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
+    shop = datahub.schema(
+        {"reference": "*", "mappings": {"product": [{"reference": "product", "fields": fields}]}}
+    )
+    message: dict[str, Any] = {"entity": "product", "guid": "m1"}
+    message["data"] = [{"number": 1, "name": "kettle"}, {"name": "mug"}]
+    hub = datahub.Hub(spark, shop, tmp_path)
+    hub.receive([message], at=AT)
+    hub.process(now=AT)
+    history = hub.history("product").collect()
+    assert [(row["number"], row["name"], row["source_message"]) for row in history] == [(1, "kettle", "m1")]
+    assert [(row["record"], row["error_code"]) for row in hub.rejects().collect()] == [("2", "KEY_MISSING")]

@@ -1,0 +1,127 @@
+"""
+The tests in three tiers, as a plugin of pytest: what runs in `make quick`, `make test` and `make soak`.
+
+    pytest --tier quick                     what needs no JVM, and one smoke test for each door
+    pytest                                  all but what is for `soak` alone
+    pytest --tier soak --soak-seed 1234     what is drawn at random, from that seed, and what takes long
+
+A test that asks for the `spark` fixture, itself or through another fixture, needs a JVM, and an
+example in a docstring may.  No other test may start one, not even in a subprocess: Java is hidden
+from it.  One that has a reason says so with the marker `jvm`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from pyspark import SparkContext
+
+TIERS = ("quick", "test", "soak")
+MARKERS = (
+    "soak: runs in `make soak` only, since it takes long or needs a broker, a connector or a kill",
+    "drawn: draws its input: few fixed seeds in `make test`, many fresh ones in `make soak`",
+    "smoke(what): runs in `make quick` although it needs a JVM: the smoke test of a door or of a function",
+    "jvm: starts a JVM without the `spark` fixture, or needs Java",
+    "slow: needs no JVM, and takes longer than `make quick` can wait",
+)
+NO_JAVA = os.path.join(os.sep, "hidden", "by", "tools", "tiers.py")
+
+COLLECTED = pytest.StashKey[dict[str, set[str]]]()
+"""By the name of each test that was collected, the tiers that it is in."""
+
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+_soak_seed: int | None = None
+"""What the seeds of a soak are drawn from; none in the other tiers."""
+
+
+def seeds(*fixed: int, soak: int) -> Callable[[_Test], _Test]:
+    """Give a test the parameter `seed`: each of *fixed*, or *soak* fresh ones in that tier."""
+
+    def drawn(test: _Test) -> _Test:
+        chosen: tuple[int, ...] = fixed
+        if _soak_seed is not None:
+            # By the name of the test, so that it draws the same when it is run again alone.
+            chance = random.Random(f"{_soak_seed} {test.__module__} {test.__qualname__}")
+            chosen = tuple(chance.sample(range(2**31), soak))
+        marked: _Test = pytest.mark.drawn(pytest.mark.parametrize("seed", chosen)(test))
+        return marked
+
+    return drawn
+
+
+def examples(few: int, *, soak: int) -> dict[str, Any]:
+    """What hypothesis is told: *few* examples, always the same ones, or *soak* others in that tier."""
+    return {"max_examples": few, "derandomize": True} if _soak_seed is None else {"max_examples": soak}
+
+
+def tiers(item: pytest.Item) -> set[str]:
+    """The tiers in which a test runs."""
+    if item.get_closest_marker("soak"):
+        return {"soak"}
+    quick = item.get_closest_marker("smoke") or not (needs_jvm(item) or item.get_closest_marker("slow"))
+    drawn = item.get_closest_marker("drawn")
+    return {"test"} | ({"quick"} if quick else set()) | ({"soak"} if drawn else set())
+
+
+def needs_jvm(item: pytest.Item) -> bool:
+    """Whether a test may use Spark: by its fixtures or its marker; examples and notebooks always."""
+    if not isinstance(item, pytest.Function):
+        return True
+    return "spark" in item.fixturenames or item.get_closest_marker("jvm") is not None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, default="test", help="which tests run (see tools/tiers.py)")
+    parser.addoption("--soak-seed", type=int, help="the seed of a soak; a fresh one without it")
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed
+def pytest_configure(config: pytest.Config) -> None:
+    global _soak_seed
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if config.option.tier == "soak":
+        # The workers of xdist are given the options as they stand after this.
+        if config.option.soak_seed is None:
+            config.option.soak_seed = random.SystemRandom().randrange(2**31)
+        config.option.hypothesis_seed = str(config.option.soak_seed)
+        _soak_seed = config.option.soak_seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Which tier, and how a soak is repeated."""
+    seed = f", --soak-seed {config.option.soak_seed}" if config.option.tier == "soak" else ""
+    return f"tier: {config.option.tier}{seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier, those that take longest first; in `quick`, what needs a JVM last."""
+    tier = config.option.tier
+    found = config.stash[COLLECTED] = {item.nodeid: tiers(item) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if tier not in found[item.nodeid]])
+    items[:] = [item for item in items if tier in found[item.nodeid]]
+    if tier == "quick":
+        items.sort(key=needs_jvm)
+    else:
+        # Two workers end together only if no file of minutes is left for the end: a hub's run takes seconds.
+        items.sort(key=lambda item: "hub" not in item.path.name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Hide Java from a test that needs no JVM, so that it fails where it starts one."""
+    if needs_jvm(item):
+        return (yield)
+    was_there, home = SparkContext._gateway is not None, os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = NO_JAVA
+    try:
+        return (yield)
+    finally:
+        os.environ.pop("JAVA_HOME")
+        if home is not None:
+            os.environ["JAVA_HOME"] = home
+        assert was_there or SparkContext._gateway is None, f"{item.nodeid} started a JVM"
