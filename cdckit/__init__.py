@@ -3,7 +3,7 @@ cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
 of which turns records into changes (`cdckit.replicate` and `cdckit.datahub`); `merge`, from changes
-to a history; and the questions that a history answers:
+to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
     what changed           changes_between, diff, with_operation
@@ -35,6 +35,7 @@ from cdckit.changes import (
 from cdckit.display import show
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.files import expectations, samples
+from cdckit.ledger import Ledger
 from cdckit.merging import merge
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.periods import (
@@ -50,6 +51,7 @@ from cdckit.sessions import session
 __all__ = [
     "CdcError",
     "InvalidArgument",
+    "Ledger",
     "Lookup",
     "MissingColumns",
     "Priority",

@@ -166,7 +166,7 @@ def sorted_by_entity(
     data = checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
-    priorities = _fields_with_priority(changes, names, function)
+    priorities = fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}
     layout = Layout(
@@ -239,7 +239,8 @@ def checked_fields(
     return data
 
 
-def _fields_with_priority(changes: DataFrame, names: Sequence[str], function: str) -> list[str]:
+def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str) -> list[str]:
+    """The fields of which *changes* state a priority; raises unless they are fields, and it is an int."""
     if "field_priorities" not in changes.columns:
         return []
     stated = require_struct(changes, "field_priorities", function=function)

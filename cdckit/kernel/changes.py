@@ -41,6 +41,17 @@ class InvalidChanges(CdcError, ValueError):
         )
 
 
+def require_whole(table: pa.RecordBatch) -> None:
+    """Raise `InvalidChanges` where a change lacks what every change needs."""
+    for name in (*_NEEDED, *({ARRIVED, GUID} & set(table.schema.names))):
+        if table.column(name).null_count:
+            stated = {ARRIVED: "arrival.timestamp"}.get(name, name)
+            raise InvalidChanges(stated, table.column(name).null_count)
+    without_data = table.column(carried_column(0)).null_count
+    if without_data:
+        raise InvalidChanges("data and carried", without_data)
+
+
 class Changes:
     """Changes as Arrow columns, sorted by entity and then by the order of changes."""
 
@@ -62,13 +73,7 @@ class Changes:
     @classmethod
     def of(cls, table: pa.RecordBatch, layout: Layout) -> Changes:
         """The changes of *table*; raises `InvalidChanges` where one lacks what every change needs."""
-        for name in (*_NEEDED, *({ARRIVED, GUID} & set(table.schema.names))):
-            if table.column(name).null_count:
-                stated = {ARRIVED: "arrival.timestamp"}.get(name, name)
-                raise InvalidChanges(stated, table.column(name).null_count)
-        without_data = table.column(carried_column(0)).null_count
-        if without_data:
-            raise InvalidChanges("data and carried", without_data)
+        require_whole(table)
         return cls(table, layout)
 
     def __len__(self) -> int:

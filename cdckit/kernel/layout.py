@@ -28,6 +28,8 @@ class Layout:
         field_priorities: Which of the fields have a priority column of their own.
         by_guid: Whether the column `guid`, not the key fields, tells one entity from the next.
         entity: What the guids are made of beside the keys; None leaves them null.
+        has_guid: Whether the column `guid` is there all the same, made of the key fields: then it need not
+            be made, and one column tells entities apart.
     """
 
     fields: tuple[str, ...]
@@ -35,15 +37,16 @@ class Layout:
     field_priorities: frozenset[int]
     by_guid: bool
     entity: str | None
+    has_guid: bool = False
 
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns that tell one entity from the next."""
-        return (GUID,) if self.by_guid else tuple(value_column(index) for index in self.keys)
+        return (GUID,) if self.by_guid or self.has_guid else tuple(value_column(index) for index in self.keys)
 
     def tells_apart(self, index: int) -> bool:
         """Whether the field at *index* tells one entity from the next, so that it never changes in one."""
-        return value_column(index) in self.identity
+        return not self.by_guid and index in self.keys
 
 
 def value_column(index: int) -> str:

@@ -80,7 +80,7 @@ def written(
 
 def _guids(changes: Changes, states: States) -> pa.Array:
     layout, table = changes.layout, changes.table
-    if layout.by_guid:
+    if layout.by_guid or layout.has_guid:
         return table.column(GUID).take(pa.array(states.ends))
     if layout.entity is None:
         return pa.nulls(len(states.ends), pa.string())

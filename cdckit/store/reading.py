@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.parts.schemas import quoted
 from cdckit.store.errors import DamagedTable
@@ -21,6 +22,7 @@ from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import plain_names, true_name, true_names
 from cdckit.store.shaping import Shape, to_true
+from cdckit.store.writing import Target
 
 _REMEDY = (
     "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
@@ -70,6 +72,32 @@ def _is_sought(column: Column, sought: Any) -> Column:
     either = [column.isin(values)] if values else []
     either += [column.isNull()] if None in sought else []
     return reduce(or_, either, F.lit(False))
+
+
+def batches_of(
+    target: Target, path: str, names: Sequence[str] | None = None, rows: int = 1 << 16
+) -> Iterator[pa.RecordBatch]:
+    """
+    The rows of one file, in the table's columns or some of them, under their true names: for workers.
+
+    Args:
+        target: The table, as `Transaction.target` gives it.
+        path: Of the file, below the table's folder.
+        names: The true names of the columns that are wanted, in the table's order; all without it.
+        rows: How many at once, at most.
+    """
+    stored = T.StructType([one for one in target.stored if names is None or true_name(one) in names])
+    shape = to_true(stored)
+    at = f"{target.folder}/{path}"
+    try:
+        with target.location.file_system().open_input_file(target.location.path(at)) as file:
+            found = pq.ParquetFile(file)
+            there = set(found.schema_arrow.names)
+            columns = [one.name for one in stored if one.name in there]
+            for batch in found.iter_batches(rows, columns=columns):
+                yield shape.of(batch)
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedTable(target.folder, at, f"the file cannot be read ({error})", _REMEDY) from error
 
 
 def read_arrow(location: Location, table: Table, files: Sequence[File], where: Where | None) -> pa.Table:

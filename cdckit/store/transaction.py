@@ -221,13 +221,52 @@ class Transaction:
         """
         with self._lock:
             table = self._table(name)
-            gone = {one.path for one in remove}
-            strange = sorted(gone - set(table.files))
-            if strange:
-                raise InvalidArgument("swap", "remove", f"files of the table {name!r}", strange[0])
+            gone = self._gone(table, (one.path for one in remove), "swap")
             kept = {path: one for path, one in table.files.items() if path not in gone}
             self._put(name, table.with_files(kept))
         return self.append(name, *rows, digest=digest) if rows else Written(())
+
+    def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
+        """
+        Where workers may write rows of such columns to a table by themselves; it is made if there is none.
+
+        What the columns do to a table that is there, and what raises, is as for `append`.  What the workers
+        wrote counts once `adopt` is told of it.
+        """
+        try:
+            self._with_columns(name, columns, tuple(partition_by))
+        except BaseException:
+            self._failed = True
+            raise
+        table = self._table(name)
+        self._location.make_folder(table.folder)
+        return Target(self._location, table.folder, table.stored, table.partition_by)
+
+    def adopt(self, name: str, add: Iterable[File], remove: Iterable[str] = ()) -> None:
+        """
+        Let a table have files that workers wrote to its `target`, in the place of others.
+
+        Args:
+            name: The table.
+            add: The files.
+            remove: The paths of files of `files(name)`.
+
+        Raises:
+            InvalidArgument: One of the paths is not that of a file of the table.
+        """
+        with self._lock:
+            table = self._table(name)
+            gone = self._gone(table, remove, "adopt")
+            kept = {path: one for path, one in table.files.items() if path not in gone}
+            self._put(name, table.with_files({**kept, **{one.path: one for one in add}}))
+
+    @staticmethod
+    def _gone(table: Table, remove: Iterable[str], function: str) -> set[str]:
+        gone = set(remove)
+        strange = sorted(gone - set(table.files))
+        if strange:
+            raise InvalidArgument(function, "remove", f"files of the table {table.name!r}", strange[0])
+        return gone
 
     def compact(self, name: str, *, below: int = SMALL, files: int = 2) -> Written:
         """

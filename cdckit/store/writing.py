@@ -103,7 +103,7 @@ def write(rows: Rows, target: Target) -> Written:
         made = rows if isinstance(rows, Made) else _as_made(rows)
         to_files = partial(_written_by, by=made.batches(), target=target)
         found = [row.asDict() for row in made.of.mapInArrow(to_files, _REPORT).collect()]
-    return _reported(found, target)
+    return reported(found, target)
 
 
 def _as_made(rows: DataFrame) -> Made:
@@ -121,7 +121,8 @@ def _written_by(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> I
     yield from _written(by(batches), target)
 
 
-def _reported(found: list[dict[str, Any]], target: Target) -> Written:
+def reported(found: list[dict[str, Any]], target: Target) -> Written:
+    """What was written, of what `OpenFiles.close` says."""
     kinds = {one.name: one.dataType for one in target.stored}
 
     def values(named: dict[str, Any]) -> dict[str, Any]:
@@ -154,12 +155,10 @@ def _signed(number: int) -> int:
 
 
 def _written(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    shape = to_stored(target.stored)
-    open_files = _OpenFiles(target, shape.schema)
+    open_files = OpenFiles(target)
     try:
         for batch in batches:
-            if batch.num_rows:
-                open_files.take(shape.of(batch))
+            open_files.take(batch)
         reports = open_files.close()
     except BaseException:
         open_files.discard()
@@ -179,21 +178,28 @@ _REPORT_SCHEMA = pa.schema(
 )
 
 
-class _OpenFiles:
-    """The files that one task writes, one for each partition of which it has rows."""
+class OpenFiles:
+    """
+    The files that one task writes to a table, one for each partition of which it has rows.
 
-    def __init__(self, target: Target, schema: pa.Schema) -> None:
-        self._target, self._schema = target, schema
+    For a worker that writes to several tables at once: whoever gives it its `Target` (`Transaction.target`)
+    has `reported` read what `close` returns, and hands the files to `Transaction.adopt`.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._shape = target, to_stored(target.stored)
         self._system = target.location.file_system()
         self._files: dict[str, _OpenFile] = {}
         self._waiting = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take rows; they are written when there are enough of them."""
-        for values, rows in self._parted(batch):
+        """Take rows, under the true names of their columns; enough of them are written at once."""
+        if not batch.num_rows:
+            return
+        for values, rows in self._parted(self._shape.of(batch)):
             key = json.dumps(values)
             if key not in self._files:
-                self._files[key] = _OpenFile(self._target, self._schema, self._system, key)
+                self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
             self._files[key].take(rows)
             self._waiting += rows.nbytes
         for one in self._files.values():

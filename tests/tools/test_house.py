@@ -18,6 +18,10 @@ BELOW = {
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
+    "ledger": {
+        *("ledger", "store", "asking", "merging"),
+        *("kernel", "parts", "errors", "changes", "history"),
+    },
     "asking": {"asking", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {"quality", "asking", "merging", "kernel", "parts", "errors", "changes", "history"},
 }

@@ -1,0 +1,164 @@
+"""A batch of changes applied to a ledger's tables, within a transaction of its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from cdckit.kernel.layout import Layout
+from cdckit.ledger.columns import (
+    BUCKET,
+    OPEN,
+    UNBORN_SCHEMA,
+    fields_of,
+    kept_history,
+    require_keys_keep_their_texts,
+)
+from cdckit.ledger.kinds import Kind
+from cdckit.ledger.upkeep import Book, Kept, Paths, Task, upkeep
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import Made
+from cdckit.store import File, Transaction
+from cdckit.store.columns import keeps_types
+from cdckit.store.conflicts import Scope
+from cdckit.store.names import true_names
+from cdckit.store.writing import Target, reported
+
+_REPORT = T.StructType().add("report", T.StringType())
+_LARGE = 64 << 20
+"""Bytes of all files: from there on each bucket is a task of its own."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the tables of a ledger are, made fit for the changes that come."""
+
+    book: Book
+    anew: bool
+    """Whether a field has got another type, so that every version is merged again."""
+
+
+def tables(transaction: Transaction, kind: Kind, log: T.StructType) -> Tables:
+    """
+    Let the tables be there, with columns for changes of the columns *log*.
+
+    Raises:
+        WrongColumnType: A key field is of another type than before, and not a wider number.
+        NotStorable: A field is of a type that no table has.
+    """
+    before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
+    if before is not None:
+        require_keys_keep_their_texts(fields_of(before), fields_of(log), kind)
+    to_log = transaction.target(kind.changes, log, [BUCKET])
+    found = true_names(to_log.stored)
+    anew = before is not None and not keeps_types(before, found)
+    history = kept_history(fields_of(found))
+    if anew:
+        empty = pa.Table.from_batches([], arrow_schema(history, large=True))
+        transaction.replace(kind.history, empty, partition_by=[BUCKET, OPEN])
+    book = Book(
+        log=to_log,
+        history=transaction.target(kind.history, history, [BUCKET, OPEN]),
+        unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
+        layout=_layout(kind, found),
+    )
+    return Tables(book, anew)
+
+
+def _layout(kind: Kind, log: T.StructType) -> Layout:
+    names = fields_of(log).fieldNames()
+    stated: list[str] = []
+    if "field_priorities" in log.fieldNames():
+        priorities = log["field_priorities"].dataType
+        assert isinstance(priorities, T.StructType)
+        stated = priorities.fieldNames()
+    return Layout(
+        fields=tuple(names),
+        keys=tuple(names.index(key) for key in kind.keys),
+        field_priorities=frozenset(names.index(name) for name in stated),
+        by_guid=bool(kind.by_guid),
+        entity=None,
+        has_guid=True,
+    )
+
+
+def bring_up(
+    transaction: Transaction, kind: Kind, book: Book, fresh: Collection[File], *, anew: bool
+) -> tuple[int, list[int]]:
+    """
+    Bring the tables to where they are with the changes in *fresh* files: one job.
+
+    Returns:
+        How many of the changes were news, and the buckets that were touched.
+    """
+    work = _tasks(transaction, kind, fresh, anew)
+    kept = _done(transaction.spark, work, book)
+    by_path = {one.path: one for one in fresh}
+    names = {"log": kind.changes, "history": kind.history, "unborn": kind.unborn}
+    targets: dict[str, Target] = {"log": book.log, "history": book.history, "unborn": book.unborn}
+    for short, name in names.items():
+        added = list(reported([each for one in kept for each in one.added[short]], targets[short]).files)
+        if short == "log":
+            added += [by_path[path] for one in kept for path in one.keep]
+        removed = [path for one in kept for path in one.removed[short]]
+        if added or removed:
+            transaction.adopt(name, added, removed)
+    return sum(one.taken for one in kept), [task.bucket for task in work]
+
+
+def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
+    """What an upkeep of these buckets must find as it was."""
+    return [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
+
+
+def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bool) -> list[Task]:
+    news = _by_bucket(fresh)
+    log = _by_bucket(transaction.files(kind.changes))
+    versions = transaction.files(kind.history)
+    open_ = _by_bucket(one for one in versions if one.partition[OPEN])
+    closed = _by_bucket(one for one in versions if not one.partition[OPEN])
+    unborn = _by_bucket(transaction.files(kind.unborn))
+    buckets = {*news, *log, *open_, *closed, *unborn} if anew else set(news)
+    return [
+        Task(
+            bucket=each,
+            fresh=news.get(each, []),
+            log=log.get(each, []),
+            open=open_.get(each, []),
+            closed=closed.get(each, []),
+            unborn=unborn.get(each, []),
+            anew=anew,
+        )
+        for each in sorted(buckets)
+    ]
+
+
+def _by_bucket(files: Iterable[File]) -> dict[int, Paths]:
+    found: dict[int, Paths] = {}
+    for one in files:
+        found.setdefault(int(one.partition[BUCKET]), []).append((one.path, one.size))
+    return found
+
+
+def _done(spark: SparkSession, work: list[Task], book: Book) -> list[Kept]:
+    """Let the workers do it, each some of the buckets."""
+    if not work:
+        return []
+    size = sum(size for task in work for part in (task.fresh, task.log, task.open) for _, size in part)
+    spread = spark.range(0, len(work), 1, len(work)) if size > _LARGE else spark.range(len(work))
+    made = Made(spread, partial(_upkeep, work=work, book=book), _REPORT)
+    return [Kept(**json.loads(row["report"])) for row in made.rows().collect()]
+
+
+def _upkeep(batches: Iterable[pa.RecordBatch], work: list[Task], book: Book) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            kept: dict[str, Any] = upkeep(work[number], book)._asdict()
+            yield pa.record_batch({"report": pa.array([json.dumps(kept)])})

@@ -1,0 +1,145 @@
+"""The columns of a ledger's tables, and those among them that its users do not see."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import CHANGE_SCHEMA
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import STANDARD_COLUMNS
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.kinds import Kind
+from cdckit.merging import checked_fields, fields_with_priority, history_schema
+from cdckit.parts.identifiers import guid
+from cdckit.parts.schemas import quoted
+from cdckit.parts.widening import common_spark_type
+
+BUCKET = "ledger_bucket"
+"""Which part of the tables a row is in."""
+
+OPEN = "ledger_open"
+"""Whether a version has no end yet: such ones lie apart."""
+
+LATEST = "ledger_latest"
+"""The latest effective time of all changes of the entity, with or without effect; null in closed versions."""
+
+IDENTITY = "ledger_identity"
+"""A hash of what makes a change the same change again: entity, source, message and record number."""
+
+CONTENT = "ledger_content"
+"""A hash of a change as it was given; its sum over a batch tells the batch.  Not stored."""
+
+HIDDEN = (BUCKET, OPEN, LATEST, IDENTITY)
+
+UNBORN_SCHEMA = T.StructType(
+    [
+        T.StructField(GUID, T.StringType()),
+        T.StructField(LATEST, T.TimestampType()),
+        T.StructField(BUCKET, T.IntegerType()),
+    ]
+)
+"""One row per entity that has changes but no version: deletes of what never was."""
+
+
+def logged(changes: DataFrame, kind: Kind) -> DataFrame:
+    """
+    The changes as rows of the log, and the hash `CONTENT` beside them.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
+            are a stream.
+    """
+    data = checked_fields(changes, kind.keys, [*STANDARD_COLUMNS, *HIDDEN], "apply")
+    fields_with_priority(changes, data.fieldNames(), "apply")
+    if changes.isStreaming:
+        needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
+        raise InvalidArgument("apply", "changes", needed, "a stream")
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    identity = F.xxhash64(GUID, "message_id", "arrival.record_number", "source")
+    optional = [name for name in ("field_priorities",) if name in changes.columns]
+    found = changes.withColumn(GUID, F.col(GUID) if kind.by_guid else guid(kind.entity, key))
+    return found.select(
+        GUID,
+        identity.alias(IDENTITY),
+        kind.bucket_column(F.col(GUID)).alias(BUCKET),
+        *CHANGE_SCHEMA.fieldNames(),
+        "data",
+        "carried",
+        *optional,
+        _content(changes, optional).alias(CONTENT),
+    )
+
+
+def _content(changes: DataFrame, optional: list[str]) -> Column:
+    """Of all that a change says; a null beside a value is another content than the value beside the null."""
+    columns = [
+        F.col(name) for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns
+    ]
+    fields = changes.schema["data"].dataType
+    assert isinstance(fields, T.StructType)
+    for field in fields:
+        value = F.col("data").getField(field.name)
+        # Spark hashes no maps.
+        plain = F.to_json(F.struct(value.alias("value"))) if _holds_map(field.dataType) else value
+        columns += [F.lit(field.name), F.col("carried").getField(field.name), plain, value.isNull()]
+    return F.xxhash64(*columns)
+
+
+def _holds_map(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return any(_holds_map(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return _holds_map(kind.elementType)
+    return isinstance(kind, T.MapType)
+
+
+def fields_of(log: T.StructType) -> T.StructType:
+    """The business fields of a log."""
+    found = log["data"].dataType
+    assert isinstance(found, T.StructType)
+    return found
+
+
+def kept_history(data: T.StructType) -> T.StructType:
+    """The columns of the table of versions."""
+    hidden = [
+        T.StructField(LATEST, T.TimestampType()),
+        T.StructField(OPEN, T.BooleanType()),
+        T.StructField(BUCKET, T.IntegerType()),
+    ]
+    return T.StructType([*history_schema(data).fields, *hidden])
+
+
+def require_keys_keep_their_texts(before: T.StructType, after: T.StructType, kind: Kind) -> None:
+    """Raise `WrongColumnType` if a key is to become text: 1 and "1" are two keys, with two guids."""
+    for name in () if kind.by_guid else kind.keys:
+        one, other = before[name].dataType, after[name].dataType
+        common = common_spark_type(one, other)
+        if isinstance(common, T.StringType) and not isinstance(one, T.StringType):
+            needed = f"a number as before ({one.simpleString()})" if one != other else one.simpleString()
+            raise WrongColumnType("apply", f"data.{name}", needed, other.simpleString())
+        if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
+            raise WrongColumnType("apply", f"data.{name}", "string, as before", other.simpleString())
+
+
+def shown_changes(log: DataFrame, kind: Kind) -> DataFrame:
+    """The changes as they were given, and the guid of each."""
+    names = [name for name in log.columns if name not in HIDDEN]
+    filled = {"carried": _filled(log)}
+    return log.withColumns(filled).select(*names)
+
+
+def _filled(log: DataFrame) -> Column:
+    """Whether each field was carried: not, by changes from before the field was known."""
+    flags = [
+        F.coalesce(F.col("carried").getField(name), F.lit(False)).alias(name)
+        for name in fields_of(log.schema).fieldNames()
+    ]
+    return F.struct(*flags)
+
+
+def shown_history(history: DataFrame, log: T.StructType) -> DataFrame:
+    """The versions in the columns that `merge` gives those of such a log."""
+    return history.select(*(quoted(name) for name in history_schema(fields_of(log)).fieldNames()))

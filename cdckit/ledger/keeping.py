@@ -1,0 +1,261 @@
+"""A ledger: log and history of one kind of entity, kept up as changes come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from cdckit.changes import require_changes
+from cdckit.errors import InvalidArgument
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.applying import bring_up, reads, tables
+from cdckit.ledger.columns import CONTENT, logged
+from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.ledger.taking import Taken, take
+from cdckit.ledger.views import Key, View
+from cdckit.parts.arguments import require_name
+from cdckit.store import Committed, ConflictingCommit, Store
+
+TRIES = 20
+
+
+@dataclass(frozen=True)
+class Applied:
+    """
+    What `Ledger.apply` did.
+
+    Args:
+        version: The commit by which it is seen.
+        news: How many of the changes the log did not have.
+        repeated: Whether nothing was done, because the batch had been applied before.
+    """
+
+    version: int
+    news: int
+    repeated: bool = False
+
+
+class Ledger:
+    """
+    Log and history of one kind of entity, kept up as changes come.
+
+    Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
+    them, at any time), and `unborn` (the entities with changes and no version).  They are Delta tables,
+    in buckets by a hash of the guid; open versions lie apart from closed ones.  Opening a ledger, and every
+    question to it, writes and deletes nothing.
+
+    Args:
+        spark: The session that reads, and whose workers write.
+        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this ledger's.
+        entity: The name of the kind of entity, as for `merge`.
+        keys: Its key fields, as for `merge`.
+        buckets: Into how many parts the tables are cut; what is there already keeps its number.  64 if
+            it is not told: good for a million entities, take one more for each further 20,000.
+        name: Its name in a store that holds several; the tables' names begin with it.
+        storage_options: What deltalake calls so, for a URI.
+
+    Raises:
+        OtherLedger: The location holds something else: another entity, other keys, or no ledger.
+        InvalidArgument: An argument is not of its form.
+        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
+    ...     late, first = changes.where("message_id = 'm2'"), changes.where("message_id != 'm2'")
+    ...     print(ledger.apply(first, "monday"))
+    ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday"))
+    ...     versions = ledger.history().orderBy("number", "valid_from_timestamp")
+    ...     versions.select("number", "name", "valid_from_timestamp", "valid_to_timestamp").show()
+    Applied(version=1, news=3, repeated=False)
+    Applied(version=2, news=1, repeated=False) Applied(version=2, news=0, repeated=True)
+    +------+------+--------------------+-------------------+
+    |number|  name|valid_from_timestamp| valid_to_timestamp|
+    +------+------+--------------------+-------------------+
+    |     1|kettle| 2024-01-01 09:00:00|2024-01-01 10:00:00|
+    |     1|teapot| 2024-01-01 10:00:00|               NULL|
+    |     2|   mug| 2024-01-01 09:00:00|2024-01-01 11:00:00|
+    |     2|  NULL| 2024-01-01 11:00:00|               NULL|
+    +------+------+--------------------+-------------------+
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        entity: str,
+        keys: Sequence[str],
+        buckets: int | None = None,
+        name: str = "",
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        require_name(entity, "entity", function="Ledger")
+        listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
+        if not listed or len(set(listed)) != len(listed) or not all(isinstance(each, str) for each in listed):
+            raise InvalidArgument("Ledger", "keys", "a list of distinct fields", keys)
+        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
+            raise InvalidArgument("Ledger", "buckets", "a whole number from 1 on", buckets)
+        if not isinstance(name, str):
+            raise InvalidArgument("Ledger", "name", "a text", name)
+        self.location = str(location)
+        self.store = Store(spark, location, storage_options)
+        self._buckets = buckets
+        self._kind = Kind(entity, tuple(listed), BUCKETS if buckets is None else buckets, None, name)
+        self.at()
+
+    # Asking ----------------------------------------------------------------------------------------------
+
+    def at(self, version: int | None = None, timestamp: datetime | None = None) -> View:
+        """
+        The ledger as it was at a commit, the newest without arguments: "what did it say last Tuesday?"
+
+        Args:
+            version: The number of the commit, as `apply` returns it.
+            timestamp: An instant, instead: the last commit that was made until then.
+
+        Raises:
+            InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
+            OtherLedger: The store is not this ledger's.
+        """
+        snapshot = self.store.snapshot(version, timestamp)
+        return View(snapshot, self._kind.noted(snapshot, self.location, self._buckets))
+
+    def changes(self, key: Key | None = None) -> DataFrame:
+        """`View.changes` of the newest commit."""
+        return self.at().changes(key)
+
+    def history(self, key: Key | None = None) -> DataFrame:
+        """`View.history` of the newest commit."""
+        return self.at().history(key)
+
+    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+        """`View.as_of` of the newest commit."""
+        return self.at().as_of(at, key, deletes=deletes)
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    def apply(self, changes: DataFrame, batch: str | int | None = None) -> Applied:
+        """
+        Take what is new of a batch of changes, and bring the history up to it, in one transaction.
+
+        Afterwards the history is what `merge` would make of all changes that were ever applied, in
+        whatever batches and order they came, however often.  The same change again (source, message
+        and record number, of one entity) is no news.  Of a batch that fails nothing is seen, and
+        its id stays unused.  Where another writer was faster, the work is done again on what it left.
+
+        Args:
+            changes: One row per change, as for `merge`.  Fields that the ledger does not know come to it;
+                a number of another type gets one that holds both, anything else becomes text, as in
+                `union_changes`.  Columns beside those of changes are not kept.
+            batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
+                them, see `sink`.
+
+        Raises:
+            MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
+                they bring their guids and those before did not, or the other way round; or a key
+                field is of another type than before, and not a wider number.
+            BatchIdReused: The batch id was applied with other content.
+            NotStorable: A field is of a type that no table has.
+            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+            PythonException: A change lacks what each needs, as for `merge`.
+
+        Cost: two jobs.  One reads *changes* once and writes them, a file for each task and bucket.  The other
+            reads, of each bucket that is touched, 8 bytes for each change in the log, and its open
+            versions, which it writes again.  Of entities whose changes are not all later than what is
+            known of them, the changes in the log are read too, and the closed versions of the
+            bucket are written again.  A bucket's open versions, and all changes of the entities of
+            it that are touched, are in a worker's memory at once.
+        """
+        require_changes(changes, function="apply")
+        by_guid = GUID in changes.columns
+        kind = self.at().kind.of_changes(by_guid)
+        rows = logged(changes, kind)
+        key = self._batch_id(batch)
+        log = T.StructType([each for each in rows.schema if each.name != CONTENT])
+        taken: tuple[object, Taken] | None = None
+        for number in range(TRIES):
+            with self.store.begin() as transaction:
+                # Another writer may have been the first.
+                kind = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
+                found = tables(transaction, kind, log)
+                if taken is None or taken[0] != found.book.log:
+                    taken = found.book.log, take(rows, found.book.log)
+                fresh, digest = taken[1]
+                kind.note(transaction)
+                if key is not None and self.store.batch(key) is not None:
+                    done = transaction.commit(batch=key, digest=digest, reads=())
+                    return Applied(done.version, 0, repeated=True)
+                news, buckets = bring_up(transaction, kind, found.book, fresh, anew=found.anew)
+                try:
+                    done = transaction.commit(batch=key, digest=digest, reads=reads(kind, buckets))
+                except ConflictingCommit:
+                    if number == TRIES - 1:
+                        raise
+                    continue
+                return Applied(done.version, 0 if done.repeated else news, done.repeated)
+        raise AssertionError("every round returns or raises")
+
+    def sink(self, name: str) -> Callable[[DataFrame, int | str], Applied]:
+        """
+        `apply` for one stream: `stream.writeStream.foreachBatch(ledger.sink("orders")).start()`.
+
+        Args:
+            name: Of the stream, always the same.  The batch ids that Spark counts are those of this
+                name, so that the batches of two streams are not taken for each other.  A stream that begins
+                anew, with another checkpoint, needs another name.
+        """
+        require_name(name, "name", function="sink")
+
+        def applied(changes: DataFrame, batch: int | str) -> Applied:
+            return self.apply(changes, f"{name}:{batch}")
+
+        return applied
+
+    def rebuild(self) -> int:
+        """
+        Make the history anew from the log; returns the commit.
+
+        The rows are the same, unless a history was damaged, or was made by a version of cdckit with a fault.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
+
+        Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
+            writes its versions.
+        """
+        with self.store.begin() as transaction:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            found = tables(transaction, kind, transaction.schema(kind.changes))
+            bring_up(transaction, kind, found.book, [], anew=True)
+            return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
+
+    def compact(self) -> Committed:
+        """
+        Write the small files of each bucket together; as `cdckit.store.Store.compact`.
+
+        `apply` does it itself for a bucket that it touches and that has 16 of them.
+        """
+        with self.store.begin() as transaction:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            for name in (kind.changes, kind.history, kind.unborn):
+                transaction.compact(name)
+            return transaction.commit(reads=())
+
+    def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
+        """Delete files of older commits, which `at` then refuses; as `cdckit.store.Store.vacuum`."""
+        return self.store.vacuum(older_than)
+
+    def _batch_id(self, batch: str | int | None) -> str | None:
+        if batch is None:
+            return None
+        if not isinstance(batch, str | int) or isinstance(batch, bool) or batch == "":
+            raise InvalidArgument("apply", "batch", "a text or a number", batch)
+        return f"{self._kind.name}/{batch}" if self._kind.name else str(batch)

@@ -1,0 +1,82 @@
+"""New changes on their way into the log: files that no commit names yet, by bucket; and their digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.kernel.arrays import ints
+from cdckit.ledger.columns import CONTENT
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import Made
+from cdckit.store import File
+from cdckit.store.columns import as_columns
+from cdckit.store.names import true_names
+from cdckit.store.writing import OpenFiles, Target, reported
+
+_REPORT = T.StructType().add("report", T.StringType())
+
+
+class Taken(NamedTuple):
+    """
+    What was written.
+
+    Args:
+        files: Each holds changes of one bucket.
+        digest: Of the batch: the sum over its rows, whatever their order.
+    """
+
+    files: list[File]
+    digest: int
+
+
+def take(rows: DataFrame, target: Target) -> Taken:
+    """Let the workers write rows of `columns.logged`, one file for each task and bucket; one job."""
+    columns = true_names(target.stored)
+    wanted = T.StructType([*columns, rows.schema[CONTENT]])
+    if not _has_types(rows.schema, columns):
+        rows = as_columns(rows, wanted)
+    made = Made(rows, partial(_write, target=target), _REPORT, large=True)
+    found = [json.loads(row["report"]) for row in made.rows().collect()]
+    files = reported([each for one in found for each in one["files"]], target).files
+    total = sum(one["content"] for one in found)
+    return Taken(list(files), (total + (1 << 63)) % (1 << 64) - (1 << 63))
+
+
+def _has_types(rows: T.StructType, columns: T.StructType) -> bool:
+    """Whether the rows need no cast; fields that they lack, they lack."""
+    return all(
+        each.name in columns.fieldNames() and _fits(each.dataType, columns[each.name].dataType)
+        for each in rows
+        if each.name != CONTENT
+    )
+
+
+def _fits(found: T.DataType, wanted: T.DataType) -> bool:
+    if isinstance(found, T.StructType) and isinstance(wanted, T.StructType):
+        return all(
+            each.name in wanted.fieldNames() and _fits(each.dataType, wanted[each.name].dataType)
+            for each in found
+        )
+    one, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (found, wanted))
+    return bool(one == other)
+
+
+def _write(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    files, content = OpenFiles(target), 0
+    try:
+        for batch in batches:
+            content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
+            files.take(batch)
+        found = files.close()
+    except BaseException:
+        files.discard()
+        raise
+    yield pa.record_batch({"report": pa.array([json.dumps({"files": found, "content": content})])})

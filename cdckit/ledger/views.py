@@ -1,0 +1,129 @@
+"""A ledger as one commit of its store has it: what is read, and which files that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.asking.as_of import as_of
+from cdckit.errors import InvalidArgument
+from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.columns import BUCKET, OPEN, fields_of, shown_changes, shown_history
+from cdckit.ledger.kinds import Kind
+from cdckit.parts.arguments import microseconds
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.identifiers import can_be_guids, guid, guids
+from cdckit.store import File, Snapshot
+
+Key = str | Mapping[str, Any]
+"""An entity: its guid, or the values of its key fields by name."""
+
+
+class View:
+    """
+    A ledger at one commit; what is applied later is not seen.
+
+    Attributes:
+        kind: What the ledger is about.
+        version: The number of the commit; None if nothing was ever applied.
+        timestamp: When the commit was made.
+    """
+
+    def __init__(self, snapshot: Snapshot, kind: Kind) -> None:
+        self._snapshot, self.kind = snapshot, kind
+        self.version, self.timestamp = snapshot.version, snapshot.timestamp
+
+    def changes(self, key: Key | None = None) -> DataFrame:
+        """
+        Every change that was news, as it was given, and the guid of its entity.
+
+        Args:
+            key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            InvalidArgument: *key* is no such thing.
+        """
+        where = self._where(key, "changes")
+        return shown_changes(self._snapshot.read(self.kind.changes, where), self.kind)
+
+    def history(self, key: Key | None = None) -> DataFrame:
+        """
+        Every version, in the columns that `merge` gives.
+
+        Args:
+            key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            InvalidArgument: *key* is no such thing.
+        """
+        return self._shown(self._snapshot.read(self.kind.history, self._where(key, "history")))
+
+    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+        """
+        The version of each entity that was in force at an instant.
+
+        Args:
+            at: The instant; aware, any zone.
+            key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
+            deletes: Keep the entities that were deleted then.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            InvalidArgument: *at* is naive, or *key* is no such thing.
+
+        Cost: the files that can hold such versions are read (`files` names them), no shuffle.
+        """
+        found = self._snapshot.read(self.kind.history, self._where(key, "as_of"), self.files(at=at, key=key))
+        return as_of(self._shown(found), at, deletes=deletes)
+
+    def files(self, *, at: datetime | None = None, key: Key | None = None) -> list[File]:
+        """The files of the history that `as_of` and `history` read."""
+        where = self._where(key, "files")
+        if at is None:
+            return self._snapshot.files(self.kind.history, where)
+        microseconds(at, "at", function="as_of")
+        begun = {**where, VALID_FROM: (None, at)}
+        return [
+            *self._snapshot.files(self.kind.history, {**begun, OPEN: [True]}),
+            *self._snapshot.files(self.kind.history, {**begun, OPEN: [False], VALID_TO: (at, None)}),
+        ]
+
+    def _shown(self, versions: DataFrame) -> DataFrame:
+        return shown_history(versions, self._snapshot.schema(self.kind.changes))
+
+    def _where(self, key: Key | None, function: str) -> dict[str, Any]:
+        if key is None:
+            return {}
+        found = self._guid(key, function)
+        return {GUID: [found], BUCKET: [self.kind.bucket(found)]}
+
+    def _guid(self, key: Key, function: str) -> str:
+        if isinstance(key, str):
+            return key
+        keys = self.kind.keys
+        if not isinstance(key, Mapping) or self.kind.by_guid or set(key) != set(keys):
+            needed = "a guid" if self.kind.by_guid else f"a guid, or values of {', '.join(keys)}"
+            raise InvalidArgument(function, "key", needed, key)
+        fields = fields_of(self._snapshot.schema(self.kind.changes))
+        types = {name: arrow_type(fields[name].dataType) for name in keys}
+        if can_be_guids(types):
+            try:
+                values = {name: pa.array([key[name]], kind) for name, kind in types.items()}
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                needed = "of values of " + ", ".join(
+                    f"{n} ({fields[n].dataType.simpleString()})" for n in keys
+                )
+                raise InvalidArgument(function, "key", needed, key) from error
+            return str(guids(self.kind.entity, values)[0].as_py())
+        columns = {name: F.lit(key[name]).cast(fields[name].dataType) for name in keys}
+        row = self._snapshot.spark.range(1).select(guid(self.kind.entity, columns)).first()
+        assert row is not None
+        return str(row[0])

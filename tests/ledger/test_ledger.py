@@ -1,0 +1,300 @@
+"""A ledger on a store: batches in, one merge of everything out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
+from ledger_programs import FIELDS, KEYS, all_of, batches
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import as_known, as_of, merge, union_changes
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.ledger import Ledger, OtherLedger
+from cdckit.store import BatchIdReused, NoSuchTable, Store
+
+WIDE = {"h": "int", "k": "string", "a": "string"}
+"""Fields of which a later batch brings one more, and one of another type."""
+
+
+def opened(spark: SparkSession, place: Path, **options: object) -> Ledger:
+    return Ledger(spark, place, entity="e", keys=KEYS, **{"buckets": 3, **options})  # type: ignore[arg-type]
+
+
+def price(number: int, day: int, value: str | None, *, operation: str = "upsert", message: str = "") -> Row:
+    """A change of the entity (*number*, x), on a day of January 2024, that arrived on the same day."""
+    at = datetime(2024, 1, day, tzinfo=UTC)
+    arrival = {"timestamp": at, "topic": "t", "partition": 0, "offset": day, "record_number": number}
+    return {
+        "operation": operation,
+        "effective_timestamp": at,
+        "sequence": "",
+        "arrival": arrival,
+        "message_id": message or f"day {day}",
+        "source": "shop",
+        "priority": 0,
+        "data": {"h": number, "k": "x", "a": value},
+        "carried": {"h": True, "k": True, "a": value is not None},
+    }
+
+
+def prices(spark: SparkSession, *changes: Row) -> DataFrame:
+    return rows_to_dataframe(spark, changes, change_schema(WIDE, field_priorities=False))
+
+
+def shown(history: DataFrame) -> list[tuple[int, str | None, int, int | None, bool]]:
+    """Of each version the number, the value, the days of its begin and end, and whether it is deleted."""
+    found = [
+        (
+            row["h"],
+            row["a"],
+            row["valid_from_timestamp"].day,
+            row["valid_to_timestamp"] and row["valid_to_timestamp"].day,
+            row["deleted_indicator"],
+        )
+        for row in to_rows(history)
+    ]
+    return sorted(found, key=lambda row: (row[0], row[2]))
+
+
+def paths(ledger: Ledger, name: str) -> set[str]:
+    return {one.path for one in ledger.store.snapshot().files(name)}
+
+
+# The law ---------------------------------------------------------------------------------------------------
+
+
+def test_any_batches_give_the_rows_of_one_merge(spark: SparkSession, tmp_path: Path) -> None:
+    """Many random programs at once, each an entity or several; changes of a file are again a log."""
+    ledger = opened(spark, tmp_path)
+    parts = batches(11, 120, most=4)
+    for number, batch in enumerate(parts):
+        ledger.apply(to_dataframe(spark, batch, FIELDS), number)
+    assert_folds_to(ledger.history(), all_of(parts), entity="e", keys=KEYS)
+    again = merge(ledger.changes(), entity="e", keys=KEYS)
+    assert_folds_to(again, all_of(parts), entity="e", keys=KEYS)
+    ledger.rebuild()
+    ledger.compact()
+    assert_folds_to(ledger.history(), all_of(parts), entity="e", keys=KEYS)
+
+
+def test_entities_known_by_their_guids(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    parts = batches(12, 60, most=3, guids=True, keys_carried=False)
+    for batch in parts:
+        ledger.apply(to_dataframe(spark, batch, FIELDS))
+    assert_folds_to(ledger.history(), all_of(parts), entity="e", keys=KEYS)
+    one = all_of(parts)[0]["guid"]
+    assert {row["guid"] for row in to_rows_of(ledger.changes(one))} == {one}
+    with pytest.raises(InvalidArgument, match="a guid; it is"):
+        ledger.history({"h": 1, "k": "x"})
+    with pytest.raises(InvalidArgument, match="with the column guid, as those before"):
+        ledger.apply(prices(spark, price(1, 1, "a")))
+
+
+def test_a_new_field_and_a_wider_type_come_with_a_later_batch(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    first = prices(spark, price(1, 1, "1"), price(2, 1, "7"), price(3, 1, "0")).withColumns(
+        {"data": F.struct("data.h", "data.k", F.col("data.a").cast("int").alias("a"))}
+    )
+    second = prices(spark, price(1, 3, "1"), price(2, 3, "7.5"), price(4, 2, "9"))
+    third = prices(spark, price(2, 2, "2.5")).withColumns(
+        {
+            "data": F.struct("data.*", F.lit(True).alias("new")),
+            "carried": F.struct("carried.*", F.lit(True).alias("new")),
+        }
+    )
+    for batch in (first, second, third, first):
+        ledger.apply(batch)
+    expected = merge(union_changes(first, second, third), entity="e", keys=KEYS)
+    assert ledger.history().schema.simpleString() == expected.schema.simpleString()
+    assert to_rows(ledger.history()) == to_rows(expected)
+    texts = prices(spark, price(1, 4, "x")).withColumn("data", F.col("data").withField("h", F.lit("one")))
+    with pytest.raises(WrongColumnType, match=r"data.h as a number as before \(int\); it is string"):
+        ledger.apply(texts)
+
+
+def test_an_entity_that_was_only_deleted_has_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    ledger.apply(prices(spark, price(1, 5, None, operation="delete"), price(2, 5, None, operation="absent")))
+    assert ledger.history().count() == 0
+    ledger.apply(prices(spark, price(1, 3, "late"), price(2, 6, "later")))
+    assert shown(ledger.history()) == [
+        (1, "late", 3, 5, False),
+        (1, None, 5, None, True),
+        (2, "later", 6, None, False),
+    ]
+    assert paths(ledger, "unborn") == set()
+
+
+# Batches ---------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    batch = prices(spark, price(1, 1, "a"), price(2, 1, "b"))
+    assert ledger.apply(batch, "one").news == 2
+    before = ledger.at().version
+    again = ledger.apply(prices(spark, price(2, 1, "b"), price(1, 1, "a")), "one")
+    assert (again.repeated, again.version, ledger.at().version) == (True, before, before)
+    with pytest.raises(BatchIdReused):
+        ledger.apply(prices(spark, price(1, 1, "a"), price(2, 1, "c")), "one")
+    assert ledger.at().version == before
+
+
+def test_a_batch_that_fails_leaves_all_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    ledger.apply(prices(spark, price(1, 1, "a")))
+    bad = prices(spark, price(1, 2, "b"), {**price(2, 2, "b"), "message_id": None})
+    with pytest.raises(PythonException, match="The merge needs message_id in every change"):
+        ledger.apply(bad, "one")
+    assert shown(ledger.history()) == [(1, "a", 1, None, False)]
+    assert ledger.apply(prices(spark, price(1, 2, "b")), "one").news == 1
+
+
+def test_two_streams_may_count_alike(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    assert ledger.sink("one")(prices(spark, price(1, 1, "a")), 0).news == 1
+    assert ledger.sink("two")(prices(spark, price(1, 2, "b")), 0).news == 1
+    assert ledger.sink("two")(prices(spark, price(1, 2, "b")), 0).repeated
+
+
+def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """They begin on a new location, and then work on the same entities."""
+    parts = batches(21, 40, most=4)
+
+    def applied(part: Sequence[Row]) -> None:
+        opened(spark, tmp_path).apply(to_dataframe(spark, part, FIELDS))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(applied, parts))
+    assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
+
+
+# Reading ---------------------------------------------------------------------------------------------------
+
+
+def test_what_it_said_before_is_what_was_known_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Where commits follow arrival, a commit is a moment of knowledge."""
+    ledger = opened(spark, tmp_path)
+    days = [
+        [price(1, 1, "a"), price(2, 1, "b")],
+        [{**price(1, 2, "c"), "effective_timestamp": datetime(2023, 12, 31, tzinfo=UTC)}],
+        [price(2, 3, None, operation="delete"), price(3, 3, "d")],
+    ]
+    versions = [ledger.apply(prices(spark, *day)).version for day in days]
+    for number, version in enumerate(versions):
+        known = as_known(
+            ledger.changes(), entity="e", keys=KEYS, at=datetime(2024, 1, number + 1, 12, tzinfo=UTC)
+        )
+        then = ledger.at(version)
+        assert to_rows(then.history()) == to_rows(known)
+        assert then.timestamp is not None
+        assert ledger.at(timestamp=then.timestamp + timedelta(microseconds=1)).version == version
+    assert ledger.at(versions[0]).changes().count() == 2
+    with pytest.raises(NoSuchTable):
+        ledger.at(timestamp=datetime(2000, 1, 1, tzinfo=UTC)).history()
+
+
+def test_an_instant_or_an_entity_opens_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    """8 buckets after three batches: 8 files of open versions, and twice 8 of closed ones."""
+    ledger = opened(spark, tmp_path, buckets=8)
+    for day in (1, 10, 20):
+        ledger.apply(prices(spark, *(price(number, day, f"{day}") for number in range(100))).coalesce(1))
+    view = ledger.at()
+    assert len(view.files()) == 24
+    in_force = {day: len(view.files(at=datetime(2024, 1, day, 12, tzinfo=UTC))) for day in (1, 10, 20)}
+    assert in_force == {1: 8, 10: 8, 20: 8}
+    assert view.files(at=datetime(2023, 1, 1, tzinfo=UTC)) == []
+    assert len(view.files(key={"h": 5, "k": "x"})) == 3
+    assert len(view.files(key={"h": 5, "k": "x"}, at=datetime(2024, 1, 1, 12, tzinfo=UTC))) == 1
+    noon = datetime(2024, 1, 10, 12, tzinfo=UTC)
+    assert to_rows(view.as_of(noon)) == to_rows(as_of(view.history(), noon))
+    assert shown(view.as_of(noon, {"h": 5, "k": "x"})) == [(5, "10", 10, 20, False)]
+    assert shown(view.history({"h": 5, "k": "x"}))[0] == (5, "1", 1, 10, False)
+    assert sorted(row["message_id"] for row in to_rows_of(view.changes({"h": 5, "k": "x"}))) == [
+        "day 1",
+        "day 10",
+        "day 20",
+    ]
+
+
+def to_rows_of(frame: DataFrame) -> list[Row]:
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows
+
+
+def test_opening_and_asking_write_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "ledger"
+    ledger = opened(spark, place)
+    assert not place.exists()
+    with pytest.raises(NoSuchTable):
+        ledger.history()
+    with pytest.raises(NoSuchTable):
+        ledger.rebuild()
+    assert not place.exists()
+
+
+# Bad input -------------------------------------------------------------------------------------------------
+
+
+def test_a_location_of_something_else_is_refused_with_what_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path / "ledger").apply(prices(spark, price(1, 1, "a")))
+    with pytest.raises(OtherLedger, match="holds the ledger of 'e' by h, k: open it as what it is"):
+        Ledger(spark, tmp_path / "ledger", entity="f", keys=KEYS)
+    with pytest.raises(OtherLedger, match="to hold the ledger of 'e' by k; it holds"):
+        Ledger(spark, tmp_path / "ledger", entity="e", keys=["k"])
+    with pytest.raises(OtherLedger, match="in 4 buckets; it holds one in 3"):
+        opened(spark, tmp_path / "ledger", buckets=4)
+    with Store(None, tmp_path / "store").begin() as transaction:
+        transaction.append("stock", pa.table({"n": [1]}))
+        transaction.commit()
+    with pytest.raises(OtherLedger, match="it holds the tables stock, no ledger's"):
+        opened(spark, tmp_path / "store")
+    named = opened(spark, tmp_path / "store", name="prices")
+    named.apply(prices(spark, price(1, 1, "a")), 1)
+    assert named.store.snapshot().names() == ["prices.changes", "prices.history", "prices.unborn", "stock"]
+
+
+def test_arguments_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="entity to be a name"):
+        Ledger(spark, tmp_path, entity="", keys=["h"])
+    with pytest.raises(InvalidArgument, match="keys to be a list of distinct fields"):
+        Ledger(spark, tmp_path, entity="e", keys="h")
+    with pytest.raises(InvalidArgument, match="buckets to be a whole number from 1 on"):
+        opened(spark, tmp_path, buckets=0)
+    ledger = opened(spark, tmp_path)
+    changes = prices(spark, price(1, 1, "a"))
+    with pytest.raises(InvalidArgument, match="batch to be a text or a number"):
+        ledger.apply(changes, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="free of the names of a history's own columns"):
+        ledger.apply(
+            changes.withColumn("data", F.col("data").withField("ledger_open", F.lit(1))).withColumn(
+                "carried", F.col("carried").withField("ledger_open", F.lit(True))
+            )
+        )
+    ledger.apply(changes)
+    with pytest.raises(InvalidArgument, match=r"key to be a guid, or values of h, k; it is \{'h': 1\}"):
+        ledger.history({"h": 1})
+    with pytest.raises(InvalidArgument, match=r"values of h \(int\), k \(string\)"):
+        ledger.history({"h": "one", "k": "x"})
+    with pytest.raises(InvalidArgument, match="an aware datetime"):
+        ledger.as_of(datetime(2024, 1, 1))
+
+
+def test_old_commits_can_be_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    for day in (1, 2):
+        ledger.apply(prices(spark, price(1, day, f"{day}")))
+    before = to_rows(ledger.history())
+    assert ledger.vacuum(timedelta(0))
+    assert to_rows(ledger.history()) == before
+    with pytest.raises(InvalidArgument, match="because of vacuum"):
+        ledger.at(1)

@@ -1,0 +1,231 @@
+"""A bucket is kept up as one merge of everything would have it: the worker's part, without Spark."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fold import fold, identity
+from histories import EXTREME_PRIORITIES, Row, assert_same, change_schema
+from ledger_programs import FIELDS, KEYS, all_of, batches
+from pyspark.sql import types as T
+
+from cdckit.kernel.changes import InvalidChanges
+from cdckit.kernel.layout import GUID, Layout
+from cdckit.ledger import upkeep as module
+from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
+from cdckit.ledger.upkeep import Book, Task, upkeep
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.store.locations import locate
+from cdckit.store.reading import batches_of
+from cdckit.store.writing import OpenFiles, Target
+
+
+class Bucket:
+    """One bucket and its files, as the driver would know them."""
+
+    def __init__(self, folder: Path, *, by_guid: bool = False) -> None:
+        changes = change_schema(FIELDS)
+        log = T.StructType(
+            [
+                T.StructField(GUID, T.StringType()),
+                T.StructField(IDENTITY, T.LongType()),
+                T.StructField(BUCKET, T.IntegerType()),
+                *changes.fields,
+            ]
+        )
+        data = changes["data"].dataType
+        assert isinstance(data, T.StructType)
+        names = list(FIELDS)
+        place = locate(folder, None, None)
+        self.book = Book(
+            log=Target(place, "log", log, (BUCKET,)),
+            history=Target(place, "history", kept_history(data), (BUCKET, OPEN)),
+            unborn=Target(place, "unborn", UNBORN_SCHEMA, (BUCKET,)),
+            layout=Layout(
+                fields=tuple(names),
+                keys=tuple(names.index(key) for key in KEYS),
+                field_priorities=frozenset(range(len(names))),
+                by_guid=by_guid,
+                entity=None,
+                has_guid=True,
+            ),
+        )
+        for name in ("log", "history", "unborn"):
+            place.make_folder(name)
+        self.task = Task(0)
+
+    def apply(self, changes: Sequence[Row]) -> int:
+        """How many of the changes were news."""
+        target = self.book.log
+        rows = [
+            {**change, GUID: identity(change, "e", KEYS), IDENTITY: hashed(change), BUCKET: 0}
+            for change in changes
+        ]
+        files = OpenFiles(target)
+        files.take(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(target.stored, large=True)))
+        fresh = [(one["path"], one["size"]) for one in files.close()]
+        return self._done(replace(self.task, fresh=fresh))
+
+    def rebuild(self) -> None:
+        """Merge all again."""
+        self._done(replace(self.task, anew=True))
+
+    def _done(self, task: Task) -> int:
+        kept = upkeep(task, self.book)
+        log = [one for one in task.log if one[0] not in kept.removed["log"]]
+        log += [one for one in task.fresh if one[0] in kept.keep]
+        log += [(one["path"], one["size"]) for one in kept.added["log"]]
+        added = kept.added["history"]
+        versions = {
+            name: [one for one in before if one[0] not in kept.removed["history"]]
+            + [
+                (one["path"], one["size"])
+                for one in added
+                if f'"{OPEN}": {str(is_open).lower()}' in one["partition"]
+            ]
+            for name, before, is_open in (("open", task.open, True), ("closed", task.closed, False))
+        }
+        unborn = [one for one in task.unborn if one[0] not in kept.removed["unborn"]]
+        unborn += [(one["path"], one["size"]) for one in kept.added["unborn"]]
+        self.task = Task(0, [], log, versions["open"], versions["closed"], unborn)
+        return kept.taken
+
+    def history(self) -> list[Row]:
+        """The versions, in the order in which the fold has them."""
+        return sorted(
+            ({name: value for name, value in row.items() if name not in HIDDEN} for row in self.versions()),
+            key=lambda row: (row["guid"], row["valid_from_timestamp"]),
+        )
+
+    def versions(self) -> list[Row]:
+        """The versions as they are kept."""
+        return self._rows(self.book.history, [*self.task.open, *self.task.closed])
+
+    def log(self) -> list[Row]:
+        """The changes as they are kept."""
+        return self._rows(self.book.log, self.task.log)
+
+    @staticmethod
+    def _rows(target: Target, paths: list[tuple[str, int]]) -> list[Row]:
+        return [row for path, _ in paths for batch in batches_of(target, path) for row in batch.to_pylist()]
+
+
+def hashed(change: Row) -> int:
+    """A hash of what makes it the same change again."""
+    word = (
+        identity(change, "e", KEYS),
+        change["source"],
+        change["message_id"],
+        change["arrival"]["record_number"],
+    )
+    return int.from_bytes(hashlib.sha256(repr(word).encode()).digest()[:7])
+
+
+def assert_is_one_merge(bucket: Bucket, changes: list[Row]) -> None:
+    expected = fold(changes, entity="e", keys=KEYS, fields=list(FIELDS))
+    if not bucket.book.layout.by_guid:
+        # Every version shows its key, carried or not.
+        shown = {identity(each, "e", KEYS): {key: each["data"][key] for key in KEYS} for each in changes}
+        expected = [{**row, **shown[row["guid"]]} for row in expected]
+    assert_same(bucket.history(), expected, changes, lambda change: identity(change, "e", KEYS))
+
+
+PROGRAMS: list[dict[str, Any]] = [
+    {},
+    {"keys_carried": False},
+    {"guids": True},
+    {"guids": True, "keys_carried": False},
+    {"priorities": EXTREME_PRIORITIES},
+    {"priorities": (0,)},
+]
+
+
+@pytest.mark.parametrize("options", PROGRAMS, ids=lambda each: ",".join(each) or "plain")
+@pytest.mark.parametrize("seed", range(3))
+def test_any_batches_give_the_rows_of_one_merge(tmp_path: Path, seed: int, options: dict[str, Any]) -> None:
+    bucket = Bucket(tmp_path, by_guid="guids" in options)
+    so_far: list[Row] = []
+    for batch in batches(seed, 60, **options):
+        bucket.apply(batch)
+        so_far += batch
+        assert_is_one_merge(bucket, so_far)
+    assert_is_one_merge(bucket, bucket.log())
+    bucket.rebuild()
+    assert_is_one_merge(bucket, so_far)
+
+
+def test_the_programs_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open versions are gone on from, and changes are read from the log: neither way is left out."""
+    resumed, again = [], []
+
+    def counted_resumed(versions: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+        resumed.append(versions.num_rows)
+        return plain_resumed(versions, layout)
+
+    def counted_again(*arguments: Any) -> Any:
+        found = plain_again(*arguments)
+        again.append(found.rows.num_rows - found.news.num_rows)
+        return found
+
+    plain_resumed, plain_again = module.resumed, module._merged_again
+    monkeypatch.setattr(module, "resumed", counted_resumed)
+    monkeypatch.setattr(module, "_merged_again", counted_again)
+    bucket = Bucket(tmp_path)
+    for batch in batches(0, 150):
+        bucket.apply(batch)
+    assert sum(resumed) > 50
+    assert sum(again) > 50
+
+
+def test_every_change_again_is_no_news_and_changes_nothing(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    changes = all_of(batches(7, 50))
+    assert bucket.apply(changes) > 0
+    before = bucket.task
+    assert bucket.apply(changes) == 0
+    assert bucket.apply(changes[::2]) == 0
+    assert bucket.task == before
+
+
+def test_closed_versions_of_timely_changes_are_not_written_again(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    changes = sorted(all_of(batches(3, 80)), key=lambda change: change["effective_timestamp"])
+    changes = list({hashed(change): change for change in reversed(changes)}.values())
+    first = [change for change in changes if change["effective_timestamp"].year < 2024]
+    bucket.apply(first)
+    bucket.apply([change for change in changes if change["effective_timestamp"].month == 1])
+    closed = bucket.task.closed
+    assert closed
+    bucket.apply([change for change in changes if change["effective_timestamp"].month == 6])
+    assert set(closed) <= set(bucket.task.closed)
+
+
+def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    changes = sorted(all_of(batches(5, 60)), key=lambda change: change["effective_timestamp"])
+    for start in range(0, len(changes), 6):
+        bucket.apply(changes[start : start + 6])
+    assert len(changes) > 6 * 3 * module.FOLD
+    assert len(bucket.task.log) <= module.FOLD
+    assert len(bucket.task.closed) <= module.FOLD
+    assert len(bucket.task.open) == 1
+    assert_is_one_merge(bucket, changes)
+
+
+@pytest.mark.parametrize("column", ["effective_timestamp", "message_id", "operation", "data", "arrival"])
+def test_a_change_that_lacks_what_it_needs_is_refused(tmp_path: Path, column: str) -> None:
+    bucket = Bucket(tmp_path)
+    change = all_of(batches(0, 1))[0]
+    guid = identity(change, "e", KEYS)
+    files = OpenFiles(bucket.book.log)
+    row = {**change, column: None, GUID: guid, IDENTITY: 1, BUCKET: 0}
+    files.take(pa.RecordBatch.from_pylist([row], schema=arrow_schema(bucket.book.log.stored, large=True)))
+    fresh = [(one["path"], one["size"]) for one in files.close()]
+    with pytest.raises(InvalidChanges):
+        upkeep(Task(0, fresh), bucket.book)
