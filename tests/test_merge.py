@@ -43,6 +43,7 @@ from cdckit.kernel.layout import Layout
 from cdckit.kernel.versions import versions
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.identifiers import NAMESPACE
+from tools.tiers import examples, seeds
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]
@@ -52,9 +53,8 @@ KEYS = ["h", "k"]
 with_spark = settings(
     deadline=None,
     database=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
-    max_examples=8,
+    **examples(8, soak=60),
     phases=(Phase.explicit, Phase.generate),
 )
 
@@ -295,23 +295,26 @@ def test_a_business_field_may_have_nearly_any_name(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"guids": True}, {"priorities": EXTREME_PRIORITIES}, {"priorities": (0,)}]
 )
+@seeds(4, soak=5)
 def test_thousands_of_random_histories_are_what_the_fold_makes_of_them(
-    spark: SparkSession, options: dict[str, Any]
+    spark: SparkSession, options: dict[str, Any], seed: int
 ) -> None:
-    changes = random_changes(4, 3000, FIELDS, **options)
+    changes = random_changes(seed, 3000, FIELDS, **options)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 
 
-def test_random_histories_with_fields_of_all_types(spark: SparkSession) -> None:
+@seeds(5, soak=10)
+def test_random_histories_with_fields_of_all_types(spark: SparkSession, seed: int) -> None:
     fields = {"h": "int", "k": "string", **{f"f{i}": kind for i, kind in enumerate(KINDS)}}
-    changes = random_changes(5, 600, fields)
+    changes = random_changes(seed, 600, fields)
     history = merge(to_dataframe(spark, changes, fields), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 
 
-def test_long_histories_of_few_values(spark: SparkSession) -> None:
-    changes = random_changes(6, 40, FIELDS, longest=300)
+@seeds(6, soak=10)
+def test_long_histories_of_few_values(spark: SparkSession, seed: int) -> None:
+    changes = random_changes(seed, 40, FIELDS, longest=300)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 
@@ -336,6 +339,7 @@ def test_a_field_that_field_priorities_does_not_name_has_the_priority_of_the_ent
     assert_folds_to(merge(frame, entity="thing", keys=KEYS), changes, entity="thing", keys=KEYS)
 
 
+@pytest.mark.drawn
 @with_spark
 @given(changes=change_lists(FIELDS, histories=6))
 def test_what_hypothesis_draws_is_what_the_fold_makes_of_it(spark: SparkSession, changes: list[Row]) -> None:
@@ -360,6 +364,7 @@ def merged(changes: DataFrame) -> dict[str, list[Row]]:
     return by_guid(to_rows(merge(changes, entity="thing", keys=KEYS)))
 
 
+@pytest.mark.drawn
 @with_spark
 @given(seed=st.integers(0, 2**32), partitions=st.sampled_from([1, 2, 5, 17]))
 def test_order_and_partitioning_do_not_matter(

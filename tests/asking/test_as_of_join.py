@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, merge
+from tools.tiers import seeds
 
 PRODUCTS = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,
@@ -423,7 +424,7 @@ def test_a_history_must_have_the_columns_that_are_read(
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@seeds(1, 2, 3, soak=12)
 def test_every_fact_meets_the_versions_that_a_search_through_all_of_them_finds(
     spark: SparkSession, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ from cdckit.datahub.readers import READERS
 from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
 from cdckit.datahub.walk import Walk
 from cdckit.parts.arrow_types import arrow_schema
+from tools.tiers import seeds
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -299,7 +300,7 @@ def random_record(chance: random.Random, odd: float, sent: float) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-@pytest.mark.parametrize("seed", range(24))
+@seeds(*range(24), soak=300)
 def test_random_messages_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(reading, "_MANY", 64)

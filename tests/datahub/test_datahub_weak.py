@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hub_interpreter import Message, read_message
 from hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from test_hub_programs import interpreted
@@ -24,6 +23,7 @@ from cdckit.datahub.statements import (
 from cdckit.datahub.weak import _DELETES, _LOOKS, _REFRESHES, _UPSERTS, _walked
 from cdckit.datahub.weak import _Work as _Keys
 from cdckit.parts.arrow_types import arrow_schema
+from tools.tiers import seeds
 
 Row = dict[str, Any]
 Found = dict[tuple[str, str], tuple[str | None, bool]]
@@ -103,7 +103,7 @@ def expected(program: Program, entity: str) -> Found:
     }
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@seeds(*range(200, 206), soak=30)
 def test_every_record_means_whom_the_interpreter_says(seed: int) -> None:
     """300 messages each, with corrections, priorities, deletes, refreshes and keys of two fields."""
     program = draw_program(seed, messages=300).without_repeats()

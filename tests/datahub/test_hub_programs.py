@@ -12,6 +12,8 @@ from hub_interpreter import InterpretedHub
 from hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 from pyspark.sql import SparkSession
 
+from tools.tiers import seeds
+
 # A day between runs: whoever waits is due by then, and nobody has waited too long in the end.
 DAY = timedelta(days=1)
 
@@ -32,7 +34,7 @@ def assert_same(program: Program, expected: InterpretedHub, actual: SparkHub) ->
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(*range(8), soak=8)
 def test_the_programs_are_the_same_for_the_same_seed(seed: int) -> None:
     one, other = draw_program(seed), draw_program(seed)
     assert (one.schema, one.messages) == (other.schema, other.messages)
@@ -68,7 +70,7 @@ def test_the_programs_meet_everything_that_can_happen() -> None:
     assert deleted >= {"customer", "order", "order_line", "serial", "person", "desk", "site"}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(*range(8), soak=100)
 def test_the_interpreter_gives_the_same_in_pieces(seed: int) -> None:
     """What it remembers between runs (only who was given up) changes nothing here."""
     program = draw_program(seed)
@@ -79,10 +81,11 @@ def test_the_interpreter_gives_the_same_in_pieces(seed: int) -> None:
     assert program_differences(program, interpreted(program), world) == []
 
 
+@seeds(100, soak=6)
 def test_the_hub_is_the_interpreter_in_one_run_and_after_a_rebuild(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    program = draw_program(100)
+    program = draw_program(seed)
     expected = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
     actual = SparkHub(spark, program.schema, tmp_path)
     wanted, receipts = expected.receive(program.messages), actual.receive(program.messages)
@@ -94,7 +97,7 @@ def test_the_hub_is_the_interpreter_in_one_run_and_after_a_rebuild(
     assert_same(program, expected, actual)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(*range(12), soak=100)
 def test_the_order_of_arrival_does_not_matter_where_effective_times_differ(seed: int) -> None:
     """By the interpreter: histories, statuses and log are those of the same messages that came otherwise."""
     program = draw_program(seed).without_repeats().at_times_of_their_own()
@@ -102,12 +105,13 @@ def test_the_order_of_arrival_does_not_matter_where_effective_times_differ(seed:
     assert program_differences(program, interpreted(program), interpreted(other)) == []
 
 
-@pytest.mark.parametrize(("seed", "pieces", "in_order"), [(101, 2, True), (102, 3, False)])
+@pytest.mark.parametrize(("pieces", "in_order"), [(2, True), (3, False)])
+@seeds(99, soak=3)
 def test_the_hub_is_the_interpreter_in_pieces(
     spark: SparkSession, tmp_path: Path, seed: int, pieces: int, in_order: bool
 ) -> None:
     """Each piece is received and processed alone, in order of arrival or in any other one."""
-    program = draw_program(seed).without_repeats()
+    program = draw_program(seed + pieces).without_repeats()  # another one for each
     received = program if in_order else program.shuffled(random.Random(seed))
     actual = SparkHub(spark, program.schema, tmp_path)
     for number, piece in enumerate(received.pieces(pieces), start=1):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cdckit.kernel import entities
 from cdckit.kernel.entities import whole_entities
+from tools.tiers import examples
 
 # Entities in order, each with its number of rows; a null part of the key is a value like any other.
 ENTITIES = st.lists(st.integers(1, 6), min_size=1, max_size=12)
@@ -35,7 +36,8 @@ def cut(batch: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
     return [batch.slice(start, end - start) for start, end in pairwise(bounds)]
 
 
-@settings(deadline=None, derandomize=True, database=None)
+@pytest.mark.drawn
+@settings(**examples(100, soak=5_000), deadline=None, database=None)
 @given(sizes=ENTITIES, places=CUTS, at_once=st.integers(1, 12))
 def test_all_rows_come_out_in_order_and_no_entity_comes_out_in_two_parts(
     sizes: list[int], places: list[int], at_once: int

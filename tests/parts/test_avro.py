@@ -28,6 +28,7 @@ from cdckit.parts.arrow_types import arrow_type, spark_type
 from cdckit.parts.avro import Decoded, SchemaRefused, decode, decode_parts, decoding, native, parse_schema
 from cdckit.parts.avro.size import made, most_made
 from cdckit.parts.avro.strict import find_fault
+from tools.tiers import examples
 
 
 def number(value: int) -> bytes:
@@ -683,7 +684,8 @@ def branches(draw: st.DrawFn, depth: int, names: list[int]) -> tuple[Any, st.Sea
     return [kind for kind, _ in found.values()], st.one_of(numbered)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.drawn
+@settings(**examples(400, soak=10_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_written_is_read_as_fastavro_reads_it(data: st.DataObject) -> None:
     """In no more bytes than were foreseen: of the schema alone, and of what the native reader gives."""
@@ -701,7 +703,8 @@ def test_whatever_is_written_is_read_as_fastavro_reads_it(data: st.DataObject) -
     assert decoded.values.nbytes <= sum(most.ratio * max(1, length) for length in lengths) + overhead
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.drawn
+@settings(**examples(60, soak=1_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_unions_of_several_types_are_the_json_that_fastavro_writes(data: st.DataObject) -> None:
     branches = data.draw(

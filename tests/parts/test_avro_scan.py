@@ -13,6 +13,7 @@ import pytest
 from cdckit.parts.avro import parse_schema
 from cdckit.parts.avro.scan import can_scan, ends_right
 from cdckit.parts.avro.strict import find_fault
+from tools.tiers import seeds
 
 SCHEMA = {
     "type": "record",
@@ -66,7 +67,7 @@ def damaged(right: bytes, chance: random.Random) -> bytes:
     return right[:place] + bytes([chance.randrange(256)]) + right[place + 1 :]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(*range(3), soak=50)
 def test_what_is_right_passes_and_what_ends_elsewhere_does_not(seed: int) -> None:
     """Of 6,000 datums, none that is right is held back; few that are wrong pass, for their values alone."""
     chance = random.Random(seed)

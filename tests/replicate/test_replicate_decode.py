@@ -25,6 +25,7 @@ from replicate_messages import (
 
 from cdckit import MissingColumns, WrongColumnType, replicate
 from cdckit.replicate.envelope import open_envelopes
+from tools.tiers import examples
 
 CASES = read_cases("envelope")["cases"]
 ENVELOPE = ("form", "type", "envelope_headers", "schema_id", "message_schema", "message")
@@ -143,7 +144,8 @@ def test_partitions_and_order_change_no_row(spark: SparkSession, decoded: dict[i
     assert by_offset(replicate.decode(shuffled)) == decoded
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=200)
+@pytest.mark.drawn
+@settings(**examples(200, soak=5_000), deadline=None, database=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
