@@ -37,13 +37,16 @@ from cdckit.datahub.threads import at_once
 from cdckit.merging import versions_by_guid
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.schemas import quoted
-from cdckit.store import Transaction
+from cdckit.store import File, Transaction
 from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
+_FEW = 1_000
+"""So many guids, or keys of statements, this program may hold; more stay with the executors."""
+
 _SMALL, _MANY = 4 << 20, 16
-"""So many files of fewer bytes are written together: a table that grows by a file a run has a bounded number."""
+"""So many files of fewer bytes are written together: a table that grows by the run has a bounded number."""
 
 
 class _Moved(NamedTuple):
@@ -61,6 +64,17 @@ def grow(tables: Transaction, name: str, rows: Rows) -> None:
     """Append rows to a table, and write its small files together when there are many."""
     tables.append(name, rows)
     tables.compact(name, below=_SMALL, files=_MANY)
+
+
+def computed(rows: DataFrame) -> DataFrame:
+    """
+    Rows computed once and looked at again: without files, and if they are few as rows of Spark's plans.
+
+    Cost: a job, and another one that looks whether there are more than a few.
+    """
+    kept = rows.localCheckpoint()
+    some = kept.limit(_FEW + 1).toArrow()
+    return kept if some.num_rows > _FEW else rows.sparkSession.createDataFrame(some, rows.schema)
 
 
 def note(tables: Transaction, key: str, value: Any) -> None:
@@ -173,7 +187,7 @@ class Run(State):
         before = self.some(WAITING), self.some(AMBIGUOUS)
         found = {name: self.read(name) for name in self._looked_up}
         waiting = waiting_statements(
-            self.schema, self.resolution, self._stated_everywhere, self._held, self._writes.scratch
+            self.schema, self.resolution, self._stated_everywhere, self._held, computed
         )
         ambiguous = self._ambiguous()
         if waiting is not None:
@@ -211,7 +225,7 @@ class Run(State):
             if self.schema.targets[entity].export:
                 rows = export_rows(self.schema, entity, self.applied(entity))
                 name = table(EXPORTED, entity)
-                new = self._writes.scratch(newly_exported(rows, self.read(name), position))
+                new = computed(newly_exported(rows, self.read(name), position))
                 if not new.isEmpty():
                     grow(self._writes, name, new)
                     note(self._writes, _LAST_POSITION, position)
@@ -232,7 +246,7 @@ class Run(State):
         given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
         messages = known.where(not_due | given_up).select(F.col("message_identifier").alias("message_id"))
         held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing", "record")
-        kept = self._writes.scratch(held)
+        kept = computed(held)
         return None if kept.isEmpty() else kept
 
     def _ambiguous(self) -> DataFrame | None:
@@ -249,7 +263,7 @@ class Run(State):
             rows = with_statement_key(self.resolution.resolved(entity))
             rows = rows.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
             found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
-        return self._writes.scratch(found)
+        return computed(found)
 
     def _turned(
         self,
@@ -267,7 +281,7 @@ class Run(State):
                 found += [one.exceptAll(other), other.exceptAll(one)]
         if not found:
             return None
-        turned = self._writes.scratch(reduce(DataFrame.unionByName, found))
+        turned = computed(reduce(DataFrame.unionByName, found))
         return None if turned.isEmpty() else turned
 
     def _merge(self, turned: DataFrame | None, everything: bool) -> None:
@@ -292,10 +306,23 @@ class Run(State):
         some = self._touched(entity, moved, touched)
         if some is None:
             return {}
-        rest = before.join(some, "guid", "left_anti").select(*map(quoted, before.columns))
+        touches = self._files_with(name, some)
+        rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
         history = versions_by_guid(self.changes(entity, some), entity=entity, keys=keys)
-        self._writes.replace(name, rest, history)
+        if touches:
+            self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
+        else:
+            self._writes.append(name, history)
+        self._writes.compact(name, below=_SMALL, files=_MANY)
         return {entity: some}
+
+    def _files_with(self, name: str, guids: DataFrame) -> list[File]:
+        """The files of a history that have versions of these entities: the others stay as they are."""
+        rows = self._writes.read(name).select("guid", F.input_file_name().alias("file"))
+        # As many rows as there are files, at most.
+        found = rows.join(guids, "guid", "left_semi").select("file").distinct().collect()
+        paths = {row["file"].rsplit("/", 1)[-1] for row in found}
+        return [one for one in self._writes.files(name) if one.path in paths]
 
     @property
     def _stated_everywhere(self) -> list[str]:
@@ -343,7 +370,7 @@ class Run(State):
             ]
         if not found:
             return _Moved(self._no_statements(), set())
-        rows = self._writes.scratch(reduce(DataFrame.unionByName, found))
+        rows = computed(reduce(DataFrame.unionByName, found))
         # As many rows as there are targets, at most.
         return _Moved(rows, {row["entity"] for row in rows.select("entity").distinct().collect()})
 
@@ -367,7 +394,7 @@ class Run(State):
         if not found:
             return None
         guids = reduce(DataFrame.unionByName, found).where(F.col("guid").isNotNull()).distinct()
-        return self._writes.scratch(guids)
+        return computed(guids)
 
     def _due(self, known: DataFrame) -> DataFrame:
         waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
