@@ -44,7 +44,7 @@ from cdckit.store import ConflictingCommit, OtherKind, Snapshot, Store, Transact
 from cdckit.store.kinds import KIND, require_kind
 from cdckit.store.locations import locate
 
-_KIND = "data hub 1"
+_KIND = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
 
 _TRIES = 10
@@ -57,23 +57,39 @@ class Hub:
     """
     Messages in, histories out, and what became of each message.
 
-    A hub is a folder of tables: the messages as they came, what their records say (typed, by target),
-    the histories that this makes, and the status of each message.  Everything but the messages can be
-    made anew from them (`rebuild`), and is then what it was.
+    A hub is a store of Delta tables (`cdckit.store`): the messages as they came, what their records say
+    (typed, by target), the histories that this makes, and the status of each message.  Everything but the
+    messages can be made anew from them (`rebuild`), and is then what it was.
+
+    `receive`, `process`, `reprocess` and `rebuild` are one commit each: all or nothing.  Several programs may
+    use one place.  Messages that come during a run land, and are for the next run; where two do the same,
+    the later one does it again on what the other has committed.  In a local folder runs wait for each other.
+
+    Opening a hub, and every question to it, writes and deletes nothing.  A question is answered from the
+    newest commit, and the answer stays what it was while others write, until `store.vacuum()` deletes what
+    it needs.
 
     Args:
         spark: The session that does the work.
         schema: The source systems (see `schema` and `read_schema`).
-        tables: The folder of the hub's tables; made if it is not there.  On a cluster driver and workers must
-            all see it, under the same name.
+        location: A folder, which need not be there, or a URI such as `s3://bucket/hub`.  On a cluster driver
+            and workers must all reach it, under the same name.
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.
         retry: When messages that wait are tried again, and when they are given up.
+        storage_options: What deltalake calls so, for a URI; Spark takes its own from its session.
+
+    Attributes:
+        schema: The schema.
+        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
             *retry*.
+        OtherKind: Something else is kept there.
+        NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
+        DamagedTable: The store cannot be read.
 
     Cost: a run reads the new messages once for each target that they can bring records of, writes what
     they say, looks at the guids and links of all statements, and merges the entities that are touched.

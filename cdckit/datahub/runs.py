@@ -70,6 +70,8 @@ def computed(rows: DataFrame) -> DataFrame:
     """
     Rows computed once and looked at again: without files, and if they are few as rows of Spark's plans.
 
+    Of more, an executor that dies takes its part along: the run fails, and can be run again.
+
     Cost: a job, and another one that looks whether there are more than a few.
     """
     kept = rows.localCheckpoint()

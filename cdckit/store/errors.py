@@ -96,8 +96,8 @@ class OtherKind(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{self.location} is needed for a {self.needed}, and holds {self.found}. Nothing was changed "
-            "there: use another place."
+            f"{self.location} should hold a {self.needed}; it holds {self.found}. Nothing was changed there: "
+            "use another place."
         )
 
 

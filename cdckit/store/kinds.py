@@ -6,7 +6,7 @@ from cdckit.store.errors import OtherKind
 from cdckit.store.snapshot import Snapshot
 
 KIND = "cdckit.kind"
-"""The note that says it, such as "data hub 1": the kind, and the version of its tables' form."""
+"""The note that says it, such as "data hub (form 1)": the kind, and the form of its tables."""
 
 
 def require_kind(tables: Snapshot, kind: str) -> None:
