@@ -35,7 +35,7 @@ from cdckit.kernel.versions import versions
 from cdckit.parts.arguments import require_keys, require_name
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid
-from cdckit.parts.schemas import quoted, require_struct, require_type
+from cdckit.parts.schemas import quoted, require_batch, require_struct, require_type
 from cdckit.parts.values import is_collated
 from cdckit.parts.workers import Made
 
@@ -164,6 +164,8 @@ def sorted_by_entity(
     *reserved* are names that the result will have, beside those of every history: no field may.
     """
     data = checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
+    instead = "keep a Ledger up: changes.writeStream.foreachBatch(ledger.sink('a name'))"
+    require_batch(changes, "changes", instead, function=function)
     names = data.fieldNames()
     by_guid = GUID in changes.columns
     priorities = fields_with_priority(changes, names, function)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -344,3 +345,40 @@ def joined(parts: Iterable[str]) -> bytes:
     return b"".join(
         piece[1:-1].encode() if piece.startswith("'") else bytes.fromhex(piece) for piece in pieces
     )
+
+
+# --- a life -------------------------------------------------------------------------------------------------
+
+TEXT = ["null", "string"]
+V1 = Version({"id": "int", "price": ["null", "int"], "note": TEXT})
+V2 = Version({"id": "int", "price": ["null", "int"], "note": TEXT, "colour": TEXT}, number=2)
+
+
+def life(seed: int) -> list[Record]:
+    """Sixty messages about three items, in two versions of their table, some damaged or sent twice."""
+    rng = random.Random(seed)
+    records = [record(V1.md(), 0, topic="metadata"), record(V2.md(), 1, topic="metadata")]
+    for offset in range(2, 62):
+        version = rng.choice([V1, V2])
+        row = {
+            "id": rng.randrange(3),
+            "price": rng.choice([None, 1, 2]),
+            "note": rng.choice([None, "a", "b"]),
+        }
+        row |= {"colour": rng.choice([None, "red"])} if version is V2 else {}
+        operation = rng.choice(["INSERT", "UPDATE", "UPDATE", "UPDATE", "DELETE", "REFRESH"])
+        mask = rng.choice([None, bytes([1 | rng.randrange(8 if version is V1 else 16)])])
+        minute = rng.randrange(20)
+        said = {
+            "columnMask": mask,
+            "changeSequence": sequence(f"2024010110{minute:02d}", offset),
+            "timestamp": f"2024-01-01T10:{minute:02d}:00",
+        }
+        said |= NO_TIME if operation == "REFRESH" else {}
+        value = version.dt(operation, row, **said)
+        if rng.random() < 0.1:
+            value = value[: rng.randrange(len(value))]
+        elif rng.random() < 0.1:
+            value = records[-1]["value"]
+        records.append(record(value, offset))
+    return records

@@ -80,6 +80,15 @@ class Kind:
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
 
+    def forget(self, transaction: Transaction) -> None:
+        """Let the store know nothing of the ledger: it is begun anew."""
+        transaction.note(self._key, None)
+
+    def within(self, transaction: Transaction) -> Kind:
+        """The same in the number of buckets that a transaction knows, if it knows one."""
+        text = transaction.note_of(self._key)
+        return self if text is None else replace(self, buckets=json.loads(text)["buckets"])
+
     def noted(self, snapshot: Snapshot, location: str, buckets: int | None) -> Kind:
         """
         The same as the store knows it; raises `OtherLedger` if that is about something else.

@@ -43,6 +43,12 @@ def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructT
     return found
 
 
+def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str) -> None:
+    """Raise `InvalidArgument` for a stream, where all rows must be there at once; *instead* names the way."""
+    if frame.isStreaming:
+        raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
+
+
 def quoted(name: str) -> str:
     """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
     return "`" + name.replace("`", "``") + "`"

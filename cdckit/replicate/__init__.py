@@ -9,6 +9,9 @@ The Replicate door: Qlik Replicate's message envelope.
     changes = replicate.changes(rows, keys=replicate.keys(flights))
     waiting = replicate.waiting(decoded, zone, now=...)    data that came before its metadata
 
+    feed = replicate.Feed(spark, folder)                   the same, kept up as records come, in a store
+    stream.writeStream.foreachBatch(feed.sink("a name"))   and fed by a stream
+
 Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
 error; a data message in the rows of its table, good or in error; or it is waiting.
 `cdckit.rejects` takes what is in error out of any of these tables.  A good row that does not say its key
@@ -18,16 +21,21 @@ table has them in one step with `table_changes`, and those of many with `with_ta
 
 from cdckit.replicate.envelope import decode
 from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.feed import Feed, Received
 from cdckit.replicate.many_tables import TableName, tables_changes, with_table
 from cdckit.replicate.row_changes import changes, find_without_key, table_changes
 from cdckit.replicate.schema_messages import metadata, schema_zone
+from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import data
 from cdckit.replicate.table_versions import keys
 from cdckit.replicate.waiting_rows import waiting
 
 __all__ = [
+    "Feed",
+    "Received",
     "ReplicateFault",
     "TableName",
+    "TableSettings",
     "changes",
     "data",
     "decode",

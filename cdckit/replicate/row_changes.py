@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
-from cdckit.parts.schemas import require_columns, require_struct
+from cdckit.parts.schemas import require_batch, require_columns, require_struct
+from cdckit.records import require_records
 from cdckit.rejected import ERROR_CODE
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import decode
-from cdckit.replicate.schema_messages import LINEAGE, metadata, schema_zone
+from cdckit.replicate.schema_messages import INSTEAD, LINEAGE, metadata, schema_zone
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.times import is_load_without_time, require_load_time
 
@@ -160,6 +161,8 @@ def table_changes(
     if isinstance(topics, str):
         raise InvalidArgument("table_changes", "topics", "a collection of names", topics)
     require_load_time(loaded_at, function="table_changes")
+    require_records(records, function="table_changes")
+    require_batch(records, "records", INSTEAD, function="table_changes")
     zone = schema_zone(metadata(decode(records)))
     asked = {"server": server, "task": task, "schema": schema, "table": table}
     conditions = [F.col(name) == value for name, value in asked.items() if value is not None]

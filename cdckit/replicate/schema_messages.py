@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.schemas import require_types
+from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
@@ -65,6 +65,9 @@ ZONE_SCHEMA = T.StructType(
 and the place of the latest message that said so (`latest`) before another one about the same id and table
 said something else.  `other_tables` are those that the same id stands for as well."""
 
+INSTEAD = "keep a Feed up: records.writeStream.foreachBatch(feed.sink('a name'))"
+"""What to do with a stream, where all metadata is needed at once."""
+
 LINEAGE = ("server", "task", "schema", "table")
 """What names a table: a task of one name may run on two servers, and is another one then."""
 
@@ -101,6 +104,7 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
         Replicate, "Decoding a self-describing message" and "Typical consumer logic".
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
+    require_batch(decoded, "decoded", INSTEAD, function="metadata")
     messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
     needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
     return _with_conflicts(Made(needed, _read_batches, METADATA_SCHEMA).rows(), known)
@@ -133,6 +137,7 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
         of one version of a table alone.
     """
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
+    require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
     names = [field.name for field in _TABLE_FIELDS]
     place = F.struct(*_PLACE).alias("place")
     said = metadata.where(F.col(ERROR_CODE).isNull()).select(*names, place)

@@ -69,14 +69,8 @@ def waiting(
         raise InvalidArgument("waiting", "now", "an aware datetime", now)
     if overdue not in ("keep", "reject", "fail"):
         raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
-    is_json = F.col("form") == "json"
-    has_table = is_json & F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
-    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull() & ~has_table)
-    # A message in JSON form is found by its topic: an id that it may hold does not help it.
-    # Not an anti join: Spark would move the condition that fails below it, to data that does not wait.
-    known = zone.select(F.col("schema_id").alias("known")).distinct()
-    is_known = ~is_json & (F.col("schema_id") == F.col("known"))
-    found = data.join(F.broadcast(known), on=is_known, how="left").where(F.col("known").isNull())
+    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
+    found = with_waits(data, zone, json_topics).where("waits")
     waited = found.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
         "is_overdue", F.col("waited") > F.lit(wait)
     )
@@ -90,11 +84,27 @@ def waiting(
     if overdue == "fail":
         # As a filter, since a column that nobody reads is never computed.
         failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
-        fails = F.col("known").isNull() & F.col("is_overdue")
+        fails = F.col("waits") & F.col("is_overdue")
         described = described.where(F.when(fails, failure.cast("boolean")).otherwise(True))
     return described.select(
         *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
     )
+
+
+def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -> DataFrame:
+    """
+    Say of data messages, in the column `waits`, whether what they need to be read is not there yet.
+
+    In Avro form that is a statement about their schema id; in JSON form, which names no schema, that the
+    table of their topic has been told: an id that such a message may hold does not help it.
+    """
+    is_json = F.col("form") == "json"
+    has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
+    # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
+    known = zone.select(F.col("schema_id").alias("known")).distinct()
+    found = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
+    waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
+    return found.withColumn("waits", waits).drop("known")
 
 
 def _finding() -> Column:

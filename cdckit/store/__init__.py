@@ -14,7 +14,6 @@ from cdckit.store.errors import (
     NoFileSystem,
     NoSuchTable,
     NotStorable,
-    OtherKind,
     StoreIsBusy,
 )
 from cdckit.store.files import File
@@ -32,7 +31,6 @@ __all__ = [
     "NoFileSystem",
     "NoSuchTable",
     "NotStorable",
-    "OtherKind",
     "Snapshot",
     "Store",
     "StoreIsBusy",

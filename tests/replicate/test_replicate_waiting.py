@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from replicate_messages import (
-    NO_TIME,
     NOON,
     Record,
     Version,
@@ -22,8 +21,8 @@ from replicate_messages import (
     envelope,
     header_values,
     json_envelope,
+    life,
     record,
-    sequence,
     to_dataframe,
 )
 from replicate_readings import Reading, read, settled
@@ -183,39 +182,6 @@ def test_wrong_tables_are_refused_at_the_call(reading: Reading) -> None:
 
 
 # --- feeding again what waits ------------------------------------------------------------------------------
-
-V1 = Version({"id": "int", "price": ["null", "int"], "note": TEXT})
-V2 = Version({"id": "int", "price": ["null", "int"], "note": TEXT, "colour": TEXT}, number=2)
-
-
-def life(seed: int) -> list[Record]:
-    """Sixty messages about three items, in two versions of their table, some damaged or sent twice."""
-    rng = random.Random(seed)
-    records = [record(V1.md(), 0, topic="metadata"), record(V2.md(), 1, topic="metadata")]
-    for offset in range(2, 62):
-        version = rng.choice([V1, V2])
-        row = {
-            "id": rng.randrange(3),
-            "price": rng.choice([None, 1, 2]),
-            "note": rng.choice([None, "a", "b"]),
-        }
-        row |= {"colour": rng.choice([None, "red"])} if version is V2 else {}
-        operation = rng.choice(["INSERT", "UPDATE", "UPDATE", "UPDATE", "DELETE", "REFRESH"])
-        mask = rng.choice([None, bytes([1 | rng.randrange(8 if version is V1 else 16)])])
-        minute = rng.randrange(20)
-        said = {
-            "columnMask": mask,
-            "changeSequence": sequence(f"2024010110{minute:02d}", offset),
-            "timestamp": f"2024-01-01T10:{minute:02d}:00",
-        }
-        said |= NO_TIME if operation == "REFRESH" else {}
-        value = version.dt(operation, row, **said)
-        if rng.random() < 0.1:
-            value = value[: rng.randrange(len(value))]
-        elif rng.random() < 0.1:
-            value = records[-1]["value"]
-        records.append(record(value, offset))
-    return records
 
 
 @dataclass(frozen=True)

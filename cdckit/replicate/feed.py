@@ -1,0 +1,397 @@
+"""A feed that is kept up: records in; out a ledger for each table, what waits, and what is rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import Ledger, View
+from cdckit.parts.arguments import require_instant, require_name
+from cdckit.records import RECORD_COLUMNS, require_records
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
+from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.feed_tables import (
+    GIVEN_UP,
+    RECEIVED_SCHEMA,
+    RECORDS,
+    REJECTS,
+    WAITING,
+    ZONE,
+    FeedTable,
+    feed_tables,
+)
+from cdckit.replicate.intake import Intake
+from cdckit.replicate.many_tables import TableName
+from cdckit.replicate.row_changes import find_without_key
+from cdckit.replicate.schema_messages import ZONE_SCHEMA
+from cdckit.replicate.settings import TableSettings
+from cdckit.replicate.table_rows import rows_of_table
+from cdckit.store import ConflictingCommit, Snapshot, Store, Transaction
+
+_TRIES = 20
+_Answer = TypeVar("_Answer")
+
+TABLES_SCHEMA = T.StructType(
+    [
+        *(T.StructField(name, T.StringType()) for name in TableName._fields),
+        T.StructField("entity", T.StringType()),
+        T.StructField("keys", T.ArrayType(T.StringType())),
+        T.StructField("has_ledger", T.BooleanType()),
+    ]
+)
+"""One row is one table of a feed: its name, its entity, its key (none: its rows cannot become changes), and
+whether there are changes of it."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """
+    What `Feed.receive` did.
+
+    Args:
+        version: The commit by which it is seen.
+        records: How many records came.
+        repeated: Whether nothing was done, because the batch had been received before.
+    """
+
+    version: int
+    records: int
+    repeated: bool = False
+
+
+class Feed:
+    """
+    What Replicate sends, kept up as it comes: a ledger for each table, in one store.
+
+    Records may come in any order and any batches, of all tables together: metadata in mid-stream, DDL,
+    data before its metadata.  What the ledgers hold is at any time what `table_changes` and `merge` would
+    give for all records that were received.  Everything that came is kept, so everything can be made anew.
+
+    Each call of `receive`, `process` and `rebuild` is one transaction: seen whole or not at all, whatever
+    dies meanwhile.  Opening a feed, and every question to it, writes and deletes nothing; a question is
+    answered from the newest commit.
+
+    Args:
+        spark: The session that does the work.
+        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this feed's.
+        tables: What is to be known of single tables beyond their metadata.
+        buckets: For new ledgers, as for `cdckit.Ledger`.
+        storage_options: What deltalake calls so, for a URI.
+
+    Raises:
+        InvalidArgument: The location holds something else than a feed; or *tables* is no mapping of names to
+            settings.
+        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+
+    Source:
+        Replicate, "Typical consumer logic" and "wait a reasonable amount of time … activate the planned
+        error policy".
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit import samples
+    >>> records = session().read.parquet(samples("replicate/{metadata,schedule}.parquet"))
+    >>> some = records.where("topic in ('flights.metadata', 'schedule.airlines')")
+    >>> with TemporaryDirectory() as folder:
+    ...     feed = Feed(session(), folder, buckets=2)
+    ...     _ = feed.receive(some, "monday")
+    ...     print(feed.receive(some, "monday").repeated)
+    ...     feed.tables().where("has_ledger").select("task", "table", "keys").show()
+    ...     airlines = feed.table("AIRLINES", task="schedule").history().where("carrier = 'AA'")
+    ...     airlines.select("carrier", "name", "deleted_indicator").show(truncate=False)
+    True
+    +--------+--------+---------+
+    |    task|   table|     keys|
+    +--------+--------+---------+
+    |schedule|AIRLINES|[carrier]|
+    +--------+--------+---------+
+    <BLANKLINE>
+    +-------+----------------------+-----------------+
+    |carrier|name                  |deleted_indicator|
+    +-------+----------------------+-----------------+
+    |AA     |American Airlines Inc.|false            |
+    +-------+----------------------+-----------------+
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        tables: Mapping[TableName, TableSettings] | None = None,
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self._tables = dict(tables or {})
+        for name, settings in self._tables.items():
+            if not isinstance(name, TableName) or not isinstance(settings, TableSettings):
+                raise InvalidArgument(
+                    "Feed", "tables", "a mapping of TableName to TableSettings", (name, settings)
+                )
+        self.location, self._options, self._buckets = str(location), storage_options, buckets
+        self._spark, self.store = spark, Store(spark, location, storage_options)
+        self._snapshot()
+
+    # Asking ----------------------------------------------------------------------------------------------
+
+    def schema_zone(self) -> DataFrame:
+        """What each schema id stands for (see `schema_zone`)."""
+        return self._read(self._snapshot(), ZONE, ZONE_SCHEMA)
+
+    def tables(self) -> DataFrame:
+        """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
+        snapshot = self._snapshot()
+        known = self._known(snapshot)
+        rows = [
+            (*each.name, each.entity, list(each.keys), snapshot.has(each.kind(self._buckets).changes))
+            for each in known.values()
+        ]
+        return self._spark.createDataFrame(rows, TABLES_SCHEMA)
+
+    def table(
+        self,
+        table: str,
+        *,
+        task: str | None = None,
+        server: str | None = None,
+        schema: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+    ) -> View:
+        """
+        The ledger of one table: its `history`, its `changes`, its `as_of`.
+
+        Args:
+            table: The name of the table.
+            task: The task that replicates it, where several replicate one of that name.
+            server: The server, likewise.
+            schema: The schema of the source, likewise.
+            version: The commit that is meant; the newest without it.
+            timestamp: An instant, instead: the last commit until then.
+
+        Raises:
+            InvalidArgument: There is no such table with a key, or there are several.
+        """
+        found = self._one(self._snapshot(), table, task, server, schema, function="table")
+        return self._ledger(found).at(version, timestamp)
+
+    def without_key(
+        self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None
+    ) -> DataFrame:
+        """
+        The rows of a table that do not say which entity they are about (see `find_without_key`).
+
+        Cost: reads all records of the table.
+        """
+        snapshot = self._snapshot()
+        found = self._one(snapshot, table, task, server, schema, function="without_key")
+        records = found.of(self._read(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
+        rows = rows_of_table(records, found.table, function="without_key", **found.reading)
+        return (
+            find_without_key(rows, keys=found.keys) if found.keys else rows.where(F.col(ERROR_CODE).isNull())
+        )
+
+    def waiting(self) -> DataFrame:
+        """
+        The data that came before its metadata.
+
+        Returns:
+            One row per record: its columns, `form`, `schema_id`.  It becomes part of its table's ledger with
+            the batch that brings the metadata.
+        """
+        found = self._read(self._snapshot(), WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        return found.select(*RECORD_COLUMNS, "form", "schema_id")
+
+    def rejects(self) -> DataFrame:
+        """
+        The records that cannot be used: envelopes, metadata and rows in error, and data that was given up.
+
+        Returns:
+            One row per record (`cdckit.rejected.REJECT_SCHEMA`), which can be fed again once it is mended.
+            Data that was given up (METADATA_MISSING) is used all the same if its metadata comes at last.
+        """
+        snapshot = self._snapshot()
+        kept = self._read(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
+        given_up = self._read(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
+        fault = ReplicateFault.METADATA_MISSING
+        named = given_up.withColumns(
+            {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
+        )
+        found = kept.unionByName(named.select(*REJECT_SCHEMA.fieldNames()))
+        return found.dropDuplicates(["topic", "partition", "offset", ERROR_CODE])
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    def receive(self, records: DataFrame, batch: str | int | None = None) -> Received:
+        """
+        Take records, and bring zone, ledgers, rejects and what waits up to them, in one transaction.
+
+        Args:
+            records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), of any topics; a
+                batch, not a stream (see `sink`).
+            batch: An id of the batch: of one id, one batch is received.
+
+        Raises:
+            MissingColumns, WrongColumnType: *records* are not records.
+            InvalidArgument: They are a stream; or a table has other settings than those that its ledger was
+                made with (`rebuild` makes it anew).
+            BatchIdReused: The batch id was received with other content.
+            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+
+        Cost: the envelopes once; then two jobs of a ledger for each table of which rows came.  A table whose
+            older rows read otherwise by new metadata, as after a change of its key or of a type, is made anew
+            from its records.
+        """
+        require_records(records, function="receive")
+        if records.isStreaming:
+            needed = "a batch: of a stream, let writeStream.foreachBatch(feed.sink('a name')) hand them over"
+            raise InvalidArgument("receive", "records", needed, "a stream")
+        if batch is not None and (not isinstance(batch, str | int) or isinstance(batch, bool) or batch == ""):
+            raise InvalidArgument("receive", "batch", "a text or a number", batch)
+        key = None if batch is None else str(batch)
+
+        def work(transaction: Transaction) -> Received:
+            intake = Intake(transaction, self._tables, self._buckets)
+            written = intake.keep(records)
+            if key is not None and self.store.batch(key) is not None:
+                done = transaction.commit(batch=key, digest=written.digest, reads=())
+                return Received(done.version, 0, repeated=True)
+            intake.take(written)
+            done = transaction.commit(batch=key, digest=written.digest, reads=intake.reads)
+            return Received(done.version, 0 if done.repeated else written.rows, done.repeated)
+
+        return self._atomically(work)
+
+    def sink(self, name: str) -> Callable[[DataFrame, int | str], None]:
+        """
+        `receive` for a stream: `stream.writeStream.foreachBatch(feed.sink("orders")).start()`.
+
+        Args:
+            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
+                stream that begins anew, with another checkpoint, needs another name.
+        """
+        require_name(name, "name", function="sink")
+
+        def received(records: DataFrame, batch: int | str) -> None:
+            self.receive(records, f"{name}:{batch}")
+
+        return received
+
+    def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(seconds=10)) -> int:
+        """
+        Give up the data that has waited for its metadata for too long; returns how many records that are.
+
+        They are rejects then, with the code METADATA_MISSING, until their metadata comes all the same.
+
+        Args:
+            now: The instant at which waiting is measured, aware; without it the clock's.
+            wait: How long a record may wait, from its `timestamp` on.
+        """
+        at = datetime.now(UTC) if now is None else now
+        instant = require_instant(at, "now", function="process")
+
+        def work(transaction: Transaction) -> int:
+            if not transaction.has(WAITING):
+                return 0
+            rows = transaction.read(WAITING)
+            overdue = F.col(GIVEN_UP).isNull() & (instant - F.col("timestamp") > F.lit(wait))
+            found = rows.where(overdue).count()
+            if found:
+                given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
+                transaction.replace(WAITING, rows.withColumn(GIVEN_UP, given_up))
+                transaction.commit()
+            return found
+
+        return self._atomically(work)
+
+    def rebuild(self, table: TableName | None = None) -> None:
+        """
+        Make the ledger of a table, or of all, anew from the records, by the settings as they are now.
+
+        Cost: as for receiving all its records at once.
+        """
+
+        def work(transaction: Transaction) -> None:
+            intake = Intake(transaction, self._tables, self._buckets)
+            intake.rebuild(None if table is None else [table])
+            transaction.commit(reads=intake.reads)
+
+        self._atomically(work)
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _atomically(self, work: Callable[[Transaction], _Answer]) -> _Answer:
+        for number in range(_TRIES):
+            self._snapshot()
+            with self.store.begin() as transaction:
+                try:
+                    return work(transaction)
+                except ConflictingCommit:
+                    if number == _TRIES - 1:
+                        raise
+        raise AssertionError("every round returns or raises")
+
+    def _snapshot(self) -> Snapshot:
+        found = self.store.snapshot()
+        strange = [] if RECORDS in found.names() else found.names()
+        if strange:
+            needed = "empty, or a feed's"
+            raise InvalidArgument(
+                "Feed", "location", needed, f"a store with the tables {', '.join(strange[:9])}"
+            )
+        return found
+
+    def _read(self, snapshot: Snapshot, name: str, columns: T.StructType) -> DataFrame:
+        return snapshot.read(name) if snapshot.has(name) else self._spark.createDataFrame([], columns)
+
+    def _known(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
+        return feed_tables(self._read(snapshot, ZONE, ZONE_SCHEMA), self._tables)
+
+    def _one(
+        self,
+        snapshot: Snapshot,
+        table: str,
+        task: str | None,
+        server: str | None,
+        schema: str | None,
+        *,
+        function: str,
+    ) -> FeedTable:
+        asked = {"table": table, "task": task, "server": server, "schema": schema}
+        known = self._known(snapshot)
+        found = [
+            each
+            for name, each in known.items()
+            if all(value is None or getattr(name, part) == value for part, value in asked.items())
+        ]
+        if len(found) != 1:
+            which = f"several: {', '.join(str(each) for each in found[:9])}" if found else "none"
+            names = ", ".join(str(each) for each in list(known.values())[:20]) or "no table yet"
+            raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {asked}")
+        return found[0]
+
+    def _ledger(self, table: FeedTable) -> Ledger:
+        if not table.keys:
+            needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
+            raise InvalidArgument("table", "table", needed, str(table))
+        kind = table.kind(self._buckets)
+        return Ledger(
+            self._spark,
+            self.location,
+            entity=kind.entity,
+            keys=kind.keys,
+            name=kind.name,
+            storage_options=self._options,
+        )
+
+
+_WAITING_SCHEMA = T.StructType([*RECEIVED_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])
+_REJECTS_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField("of_table", T.StringType())])

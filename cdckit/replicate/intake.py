@@ -1,0 +1,168 @@
+"""One batch of records on its way into a feed's tables, within a transaction of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.within import apply_within
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
+from cdckit.replicate.envelope import METADATA, decode
+from cdckit.replicate.feed_tables import (
+    GIVEN_UP,
+    RECEIVED_SCHEMA,
+    RECORDS,
+    REJECTS,
+    WAITING,
+    ZONE,
+    FeedTable,
+    feed_tables,
+    is_data,
+    json_topics,
+)
+from cdckit.replicate.many_tables import TableName
+from cdckit.replicate.row_changes import changes
+from cdckit.replicate.schema_messages import ZONE_SCHEMA, metadata, schema_zone
+from cdckit.replicate.settings import TableSettings
+from cdckit.replicate.table_rows import rows_of_table
+from cdckit.replicate.waiting_rows import with_waits
+from cdckit.store import Transaction
+from cdckit.store.conflicts import Scope
+from cdckit.store.writing import Written
+
+_NOTE = "cdckit.feed"
+
+
+class Intake:
+    """
+    What a transaction does with records: first `keep`, then `take`; or `rebuild` alone.
+
+    Attributes:
+        reads: What the transaction has gone by, for its commit.
+    """
+
+    def __init__(
+        self, transaction: Transaction, settings: Mapping[TableName, TableSettings], buckets: int | None
+    ) -> None:
+        self._transaction, self._settings, self._buckets = transaction, settings, buckets
+        self.reads: list[Scope] = [ZONE, WAITING]
+
+    def keep(self, records: DataFrame) -> Written:
+        """Write the records as they came, with what their envelopes say."""
+        opened = decode(records.select(*RECORD_COLUMNS)).select(*RECEIVED_SCHEMA.fieldNames())
+        return self._transaction.append(RECORDS, opened, digest=True)
+
+    def take(self, written: Written) -> None:
+        """Bring the other tables up to records that were kept."""
+        if not written.files:
+            return
+        came = self._transaction.read(RECORDS, files=written.files)
+        counts = came.groupBy("type", F.col(ERROR_CODE).isNull().alias("is_sound")).count().collect()
+        before = self._tables()
+        if any(row["type"] == METADATA and row["is_sound"] for row in counts):
+            self._learn(came)
+        if any(not row["is_sound"] for row in counts):
+            self._reject(came.where(F.col(ERROR_CODE).isNotNull()))
+        now = self._tables()
+        ready = self._sort_out(came, now)
+        self._require_settings(now)
+        for name, table in now.items():
+            earlier = before.get(name)
+            if earlier is not None and self._is_begun(table) and not table.goes_on_from(earlier):
+                self._make_anew(table)
+            elif ready is not None:
+                self._add(table, table.of(ready))
+
+    def rebuild(self, names: Iterable[TableName] | None) -> None:
+        """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
+        known = self._tables()
+        for name in known if names is None else names:
+            if name not in known:
+                raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
+            self._make_anew(known[name])
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> dict[TableName, FeedTable]:
+        zone = self._read(ZONE)
+        return {} if zone is None else feed_tables(zone, self._settings)
+
+    def _learn(self, came: DataFrame) -> None:
+        """Read the metadata messages, and let the zone know what they say."""
+        zone = self._read(ZONE)
+        messages = came.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+        said = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), known=zone))
+        self._transaction.replace(ZONE, schema_zone(said, known=zone))
+        self._reject(said.where(F.col(ERROR_CODE).isNotNull()))
+
+    def _sort_out(self, came: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame | None:
+        """Let what has no schema wait, and return what has one now; None for nothing."""
+        data = came.where(is_data()).withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+        waited = self._read(WAITING)
+        everything = data if waited is None else data.unionByName(waited)
+        zone = self._read(ZONE)
+        if zone is None:
+            zone = self._transaction.spark.createDataFrame([], ZONE_SCHEMA)
+        sorted_out = self._transaction.scratch(with_waits(everything, zone, json_topics(tables.values())))
+        waits = sorted_out.where("waits").drop("waits")
+        ready = sorted_out.where("not waits").drop("waits", GIVEN_UP)
+        counted = {row["waits"]: row["count"] for row in sorted_out.groupBy("waits").count().collect()}
+        if waited is not None or counted.get(True):
+            self._transaction.replace(WAITING, waits)
+        return ready if counted.get(False) else None
+
+    def _add(self, table: FeedTable, received: DataFrame) -> None:
+        """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
+        self._transaction.note(self._note(table), table.settings.text())
+        read = rows_of_table(
+            received.select(*RECORD_COLUMNS), table.table, function="receive", **table.reading
+        )
+        rows = self._transaction.scratch(read)
+        found = {
+            row["is_sound"]
+            for row in rows.select(F.col(ERROR_CODE).isNull().alias("is_sound")).distinct().collect()
+        }
+        if False in found:
+            self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), table)
+        if True in found and table.keys:
+            kind = table.kind(self._buckets)
+            self.reads += apply_within(self._transaction, kind, changes(rows, keys=table.keys))
+
+    def _make_anew(self, table: FeedTable) -> None:
+        kind = table.kind(self._buckets)
+        for name in (kind.changes, kind.history, kind.unborn):
+            self._transaction.drop(name)
+        kind.forget(self._transaction)
+        rejects = self._read(REJECTS)
+        if rejects is not None:
+            self._transaction.replace(REJECTS, rejects.where(~F.col("of_table").eqNullSafe(str(table))))
+        self.reads += [RECORDS, REJECTS]
+        received = self._read(RECORDS)
+        if received is not None:
+            self._add(table, table.of(received))
+
+    def _reject(self, rows: DataFrame, table: FeedTable | None = None) -> None:
+        of_table = F.lit(None if table is None else str(table)).cast("string").alias("of_table")
+        self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.fieldNames(), of_table))
+
+    def _read(self, name: str) -> DataFrame | None:
+        """A table; None if there is none, or nothing in it."""
+        found = self._transaction.has(name) and self._transaction.files(name)
+        return self._transaction.read(name) if found else None
+
+    def _is_begun(self, table: FeedTable) -> bool:
+        return self._transaction.note_of(self._note(table)) is not None
+
+    def _require_settings(self, tables: Mapping[TableName, FeedTable]) -> None:
+        for table in tables.values():
+            noted = self._transaction.note_of(self._note(table))
+            if noted not in (None, table.settings.text()):
+                needed = f"settings for {table} as its ledger was made with; rebuild makes it anew by these"
+                raise InvalidArgument("receive", "tables", needed, table.settings)
+
+    def _note(self, table: FeedTable) -> str:
+        return f"{_NOTE}:{table}"

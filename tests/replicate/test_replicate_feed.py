@@ -1,0 +1,262 @@
+"""`Feed`: records in any order and any batches, as a stream too, give what one batch of all of them gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from replicate_messages import (
+    NOON,
+    Record,
+    Version,
+    header_values,
+    json_envelope,
+    life,
+    record,
+    sequence,
+    to_dataframe,
+)
+
+from cdckit import InvalidArgument, merge, replicate
+from cdckit.replicate import Feed, TableName, TableSettings
+from cdckit.store import BatchIdReused, Store
+
+TEXT = ["null", "string"]
+V1 = Version({"id": "int", "name": TEXT})
+V2 = Version({"id": "int", "name": TEXT, "colour": TEXT}, number=2)
+OTHER = Version({"code": "int", "name": TEXT}, keys=("code",), table="SHOPS")
+LOG = Version({"line": TEXT}, keys=(), table="LOG")
+MINUTE = timedelta(minutes=1)
+
+
+def said(
+    version: Version, operation: str, row: dict[str, Any], minute: int, offset: int, **others: Any
+) -> Record:
+    """A record of one change, true at a minute after ten."""
+    at = {
+        "changeSequence": sequence(f"2024010110{minute:02d}", offset),
+        "timestamp": f"2024-01-01T10:{minute:02d}:00",
+    }
+    return record(version.dt(operation, row, **at), offset, **others)
+
+
+def short(history: DataFrame, *names: str) -> list[tuple[Any, ...]]:
+    """The versions by their beginning: minute after ten, whether deleted, and these columns."""
+    rows = history.orderBy("valid_from_timestamp", *names).collect()
+    return [
+        (row["valid_from_timestamp"].minute, row["deleted_indicator"], *(row[name] for name in names))
+        for row in rows
+    ]
+
+
+def in_order(history: DataFrame) -> list[Any]:
+    """The rows whatever the order of the columns, which follows that of arrival in a ledger."""
+    columns = sorted(set(history.columns) - {"field_provenance"})
+    fields = sorted(history.schema["field_provenance"].dataType.fieldNames())  # type: ignore[attr-defined]
+    return sorted(
+        history.select(*columns, *(f"field_provenance.{name}" for name in fields)).collect(), key=repr
+    )
+
+
+def rounds(records: Sequence[Record], rng: random.Random, count: int) -> list[list[Record]]:
+    found: list[list[Record]] = [[] for _ in range(count)]
+    for each in rng.sample(records, len(records)):
+        rng.choice(found).append(each)
+    return found
+
+
+def fed(spark: SparkSession, folder: Path, batches: Sequence[Sequence[Record]], **options: Any) -> Feed:
+    feed = Feed(spark, folder, buckets=2, **options)
+    for number, records in enumerate(batches):
+        feed.receive(to_dataframe(spark, records), number)
+    return feed
+
+
+def test_any_order_and_any_batches_give_what_one_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
+    """Two versions of a table, damaged and repeated messages, metadata whenever it comes."""
+    records = life(3)
+    feed = fed(spark, tmp_path, rounds(records, random.Random(5), 3))
+    everything = to_dataframe(spark, records)
+    expected = merge(
+        replicate.table_changes(everything, task="shop_task", table="ITEMS"), entity="ITEMS", keys=["id"]
+    )
+    found = in_order(feed.table("ITEMS").history())
+    assert found == in_order(expected)
+    assert len(found) > 10
+    decoded = replicate.decode(everything)
+    bad = decoded.where("error_code is not null").count()
+    zone = replicate.schema_zone(replicate.metadata(decoded))
+    bad += replicate.data(everything, zone).where("error_code is not null").count()
+    assert bad
+    assert feed.rejects().count() == bad
+    assert feed.waiting().count() == 0
+
+
+def test_a_column_that_comes_in_mid_stream_comes_to_the_history(spark: SparkSession, tmp_path: Path) -> None:
+    feed = fed(
+        spark,
+        tmp_path,
+        [
+            [record(V1.md(), 0), said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1)],
+            [record(V2.md(), 2), said(V2, "UPDATE", {"id": 1, "name": "a", "colour": "red"}, 2, 3)],
+        ],
+    )
+    assert short(feed.table("ITEMS").history(), "name", "colour") == [
+        (1, False, "a", None),
+        (2, False, "a", "red"),
+    ]
+
+
+def test_data_before_its_metadata_waits_and_is_used_when_it_comes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = fed(spark, tmp_path, [[said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1, timestamp=NOON)]])
+    assert [row["offset"] for row in feed.waiting().collect()] == [1]
+    assert feed.tables().collect() == []
+    assert feed.process(now=NOON + timedelta(seconds=10)) == 0
+    assert feed.process(now=NOON + MINUTE) == 1
+    assert feed.waiting().collect() == []
+    given_up = feed.rejects().collect()
+    assert [(row["offset"], row["error_code"]) for row in given_up] == [(1, "METADATA_MISSING")]
+    feed.receive(to_dataframe(spark, [record(V1.md(), 0)]))
+    assert feed.rejects().collect() == []
+    assert short(feed.table("ITEMS").history(), "id", "name") == [(1, False, 1, "a")]
+
+
+def test_another_key_in_the_metadata_makes_the_ledger_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """By the key id there are two entities, by the key name one."""
+    rows = [said(V1, "INSERT", {"id": number, "name": "a"}, number, number) for number in (1, 2)]
+    feed = fed(spark, tmp_path, [[record(V1.md(), 0), *rows]])
+    assert len({row["guid"] for row in feed.table("ITEMS").history().collect()}) == 2
+    renamed = Version(V1.columns, keys=("name",))
+    feed.receive(to_dataframe(spark, [record(renamed.md(), 9, timestamp=NOON + MINUTE)]))
+    assert feed.tables().select("keys").collect() == [(["name"],)]
+    assert short(feed.table("ITEMS").history(), "id", "name") == [(1, False, 1, "a"), (2, False, 2, "a")]
+    assert len({row["guid"] for row in feed.table("ITEMS").history().collect()}) == 1
+
+
+def test_tables_without_a_key_have_no_ledger_until_they_are_given_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = [record(LOG.md(), 0), said(LOG, "INSERT", {"line": "x"}, 1, 1), record(OTHER.md(), 2)]
+    feed = fed(spark, tmp_path, [[*records, said(OTHER, "INSERT", {"code": 7, "name": "s"}, 1, 3)]])
+    found = feed.tables().orderBy("table").select("table", "entity", "keys", "has_ledger").collect()
+    assert found == [("LOG", "LOG", [], False), ("SHOPS", "SHOPS", ["code"], True)]
+    assert [row["offset"] for row in feed.without_key("LOG").collect()] == [1]
+    with pytest.raises(InvalidArgument, match=r"a table with a key: give it one in TableSettings"):
+        feed.table("LOG")
+    name = TableName("db1", "shop_task", "SHOP", "LOG")
+    keyed = Feed(spark, tmp_path, tables={name: TableSettings(entity="line", keys=["line"])})
+    with pytest.raises(InvalidArgument, match=r"rebuild makes it anew by these"):
+        keyed.receive(to_dataframe(spark, [said(LOG, "INSERT", {"line": "y"}, 2, 4)]))
+    keyed.rebuild(name)
+    assert short(keyed.table("LOG").history(), "line") == [(1, False, "x")]
+    assert short(keyed.table("SHOPS").history(), "code") == [(1, False, 7)]
+
+
+def test_a_batch_is_received_once(spark: SparkSession, tmp_path: Path) -> None:
+    first = to_dataframe(spark, [record(V1.md(), 0), said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1)])
+    feed = fed(spark, tmp_path, [])
+    assert feed.receive(first, "a").records == 2
+    assert feed.receive(first, "a").repeated
+    with pytest.raises(BatchIdReused):
+        feed.receive(first.limit(1), "a")
+    # Without an id the records are kept twice, but what they say is no news.
+    feed.receive(first)
+    assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1)]
+    assert feed.table("ITEMS").changes().count() == 1
+
+
+def test_messages_in_json_form_belong_to_the_table_of_their_topic(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    message = json_envelope("DT", {"data": {"id": "1", "name": "j"}, "headers": header_values("INSERT")})
+    name = TableName("db1", "shop_task", "SHOP", "ITEMS")
+    batches = [[record(message, 1, topic="items")], [record(V1.md(), 0)]]
+    feed = fed(spark, tmp_path, batches, tables={name: TableSettings(json_topics=["items"])})
+    assert short(feed.table("ITEMS").history(), "id", "name") == [(0, False, 1, "j")]
+    assert feed.waiting().collect() == []
+
+
+def test_a_stream_gives_what_one_batch_gives_also_when_it_begins_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Files that come while it runs; the last batch is handed over once more, as after a crash."""
+    records, landing = life(4), tmp_path / "landing"
+    files = [records[:3], records[3:30], records[30:]]
+    feed = Feed(spark, tmp_path / "feed", buckets=2)
+    schema = to_dataframe(spark, []).schema
+
+    def run() -> None:
+        stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(landing))
+        with pytest.raises(InvalidArgument, match=r"foreachBatch\(feed.sink"):
+            feed.receive(stream)
+        writer = stream.writeStream.foreachBatch(feed.sink("landing"))
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for number, some in enumerate(files):
+        to_dataframe(spark, some).coalesce(1).write.mode("append").parquet(str(landing))
+        if number != 1:
+            run()
+    for commit in sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))[-1:]:
+        commit.unlink()
+        commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+    run()
+    expected = merge(
+        replicate.table_changes(to_dataframe(spark, records), task="shop_task", table="ITEMS"),
+        entity="ITEMS",
+        keys=["id"],
+    )
+    assert in_order(feed.table("ITEMS").history()) == in_order(expected)
+    assert feed.store.commits().where("batch is not null").count() == 3
+
+
+def test_what_needs_all_rows_at_once_refuses_a_stream_and_names_the_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    to_dataframe(spark, [record(V1.md(), 0)]).write.parquet(str(tmp_path / "a"))
+    stream = spark.readStream.schema(to_dataframe(spark, []).schema).parquet(str(tmp_path / "a"))
+    decoded = replicate.decode(stream)
+    with pytest.raises(
+        InvalidArgument, match=r"metadata\(\) needs decoded to be a batch of rows; of a stream, keep a Feed"
+    ):
+        replicate.metadata(decoded)
+    with pytest.raises(
+        InvalidArgument, match=r"table_changes\(\) needs records to be a batch of rows; of a stream"
+    ):
+        replicate.table_changes(stream, task="shop_task", table="ITEMS")
+    zone = replicate.schema_zone(
+        replicate.metadata(replicate.decode(spark.read.parquet(str(tmp_path / "a"))))
+    )
+    changes = replicate.changes(replicate.data(stream, zone), keys=["id"])
+    with pytest.raises(
+        InvalidArgument, match=r"merge\(\) needs changes to be a batch of rows; of a stream, keep a Ledger"
+    ):
+        merge(changes, entity="item", keys=["id"])
+
+
+def test_a_store_of_something_else_is_refused_and_asking_writes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(spark, tmp_path / "feed")
+    assert (feed.tables().collect(), feed.waiting().collect(), feed.rejects().collect()) == ([], [], [])
+    assert not (tmp_path / "feed").exists()
+    with Store(spark, tmp_path / "else").begin() as transaction:
+        transaction.append("mine", spark.range(1))
+        transaction.commit()
+    with pytest.raises(
+        InvalidArgument, match=r"Feed\(\) needs location to be empty, or a feed's; it is .*mine"
+    ):
+        Feed(spark, tmp_path / "else")
+    with pytest.raises(InvalidArgument, match=r"one of no table yet"):
+        feed.table("ITEMS")
