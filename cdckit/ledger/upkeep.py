@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,12 +56,12 @@ class Book:
         """For changes made of open versions: there every field has a priority of its own."""
         return replace(self.layout, field_priorities=frozenset(range(len(self.layout.fields))))
 
-    @property
+    @cached_property
     def kept(self) -> pa.Schema:
         """The columns of the table of versions."""
         return arrow_schema(true_names(self.history.stored), large=True)
 
-    @property
+    @cached_property
     def merged(self) -> pa.Schema:
         """Those of them that the kernel makes."""
         return pa.schema([each for each in self.kept if each.name not in (BUCKET, OPEN, LATEST)])
@@ -347,8 +348,7 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: _Me
 
 
 def _rows(target: Target, paths: Paths) -> pa.RecordBatch:
-    schema = arrow_schema(true_names(target.stored), large=True)
-    return _joined((batch for path, _ in paths for batch in batches_of(target, path)), schema)
+    return _joined((batch for path, _ in paths for batch in batches_of(target, path)), target.shape.schema)
 
 
 def _joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

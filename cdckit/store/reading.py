@@ -86,8 +86,9 @@ def batches_of(
         names: The true names of the columns that are wanted, in the table's order; all without it.
         rows: How many at once, at most.
     """
-    stored = T.StructType([one for one in target.stored if names is None or true_name(one) in names])
-    shape = to_true(stored)
+    some = [one for one in target.stored if names is None or true_name(one) in names]
+    stored = T.StructType(some)
+    shape = target.shape if names is None else to_true(stored)
     at = f"{target.folder}/{path}"
     try:
         with target.location.file_system().open_input_file(target.location.path(at)) as file:

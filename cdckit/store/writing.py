@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from cdckit.parts.workers import Made
 from cdckit.store.digests import row_digests
 from cdckit.store.files import File, typed
 from cdckit.store.locations import Location
-from cdckit.store.shaping import to_stored
+from cdckit.store.shaping import Shape, to_stored, to_true
 
 OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
 
@@ -82,6 +82,11 @@ class Target:
     stored: T.StructType
     partition_by: tuple[str, ...] = ()
     digest: bool = False
+
+    @cached_property
+    def shape(self) -> Shape:
+        """From rows as they are stored to those under their true names; made once for many files."""
+        return to_true(self.stored)
 
 
 def columns_of(rows: Rows) -> T.StructType:

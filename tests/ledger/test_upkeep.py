@@ -24,6 +24,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.locations import locate
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import OpenFiles, Target
+from tools.tiers import seeds
 
 
 class Bucket:
@@ -147,7 +148,7 @@ PROGRAMS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", PROGRAMS, ids=lambda each: ",".join(each) or "plain")
-@pytest.mark.parametrize("seed", range(3))
+@seeds(0, 1, soak=40)
 def test_any_batches_give_the_rows_of_one_merge(tmp_path: Path, seed: int, options: dict[str, Any]) -> None:
     bucket = Bucket(tmp_path, by_guid="guids" in options)
     so_far: list[Row] = []
