@@ -1,9 +1,7 @@
-"""Files: those that come with cdckit, and how one takes the place of another."""
+"""The files that come with cdckit."""
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -44,22 +42,6 @@ def expectations(name: str = "") -> str:
     True
     """
     return _below(_EXPECTATIONS, name)
-
-
-def put(new: str | Path, place: str | Path) -> None:
-    """
-    Let the file *new* take the place of another, at once and whole.
-
-    Windows refuses while somebody has the other one open, so there it is tried for about a second.
-    """
-    for seconds in (0.01, 0.1, 1):
-        try:
-            os.replace(new, place)
-        except PermissionError:
-            time.sleep(seconds)
-        else:
-            return
-    os.replace(new, place)
 
 
 def _below(folders: tuple[Path, ...], name: str) -> str:

@@ -2,7 +2,7 @@
 The data hub door: messages of many systems, mapped to the same entities by rules that are data.
 
     shop = datahub.read_schema("schema")                   one JSON document per source system
-    hub = datahub.Hub(spark, shop, "tables")               a folder of tables
+    hub = datahub.Hub(spark, shop, "tables")               a store of tables, in a folder or below a URI
     receipts = hub.receive(datahub.records(spark, [...], at=...))
     hub.process(now=...)
     hub.history("product")                                 what the spine's questions are asked of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -12,7 +12,6 @@ from cdckit.datahub.falling import falling
 from cdckit.datahub.resolution import Resolution, needed_columns, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
-from cdckit.datahub.tables import Tables
 
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""
@@ -34,7 +33,7 @@ def waiting_statements(
     resolution: Resolution,
     entities: Sequence[str],
     held: DataFrame | None,
-    tables: Tables,
+    keep: Callable[[DataFrame], DataFrame],
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -50,7 +49,7 @@ def waiting_statements(
         entities: The targets of which there are any.
         held: The statements (`STATEMENT_KEY`, `missing`, `record`) that wait on and are not tried, as
             their messages are not due, or were given up.
-        tables: Where each round is kept.
+        keep: Computes rows once, and returns them so that they can be looked at again.
 
     Returns:
         `STATEMENT_KEY`, `record` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
@@ -66,7 +65,7 @@ def waiting_statements(
     stated, answers = _stated(schema, resolution, entities), resolution.answers()
     if answers is not None:
         # What was looked up is looked at several times.
-        stated = tables.scratch("stated", stated)
+        stated = keep(stated)
     needing = stated.where(F.size("needs") > 0)
     if answers is None:
         needed = _needed(schema, resolution, entities)
@@ -80,7 +79,7 @@ def waiting_statements(
         missing = _not_among(needed, exists)
         if answers is not None:
             missing = _not_answered(missing, answers, exists)
-        missing = tables.scratch("missing", missing)
+        missing = keep(missing)
         if missing.isEmpty():
             return held
         needs = needing.select(*STATEMENT_KEY, "record", F.explode("needs").alias("need"))
@@ -91,14 +90,14 @@ def waiting_statements(
         )
         if held is not None:
             found = _without(found, held).unionByName(held)
-        waiting = tables.scratch("waiting", found)
+        waiting = keep(found)
         now = waiting.count()
         if now == count:
             return waiting
         count, rounds = now, rounds + 1
         if rounds == _ROUNDS:
-            more = falling(_standing(stated, waiting, answers, tables)).select("statement.*")
-            waiting = tables.scratch("waiting", waiting.select(*STATEMENT_KEY).unionByName(more))
+            more = falling(_standing(stated, waiting, answers, keep)).select("statement.*")
+            waiting = keep(waiting.select(*STATEMENT_KEY).unionByName(more))
             # The next round finds these, and says for what they wait.
             count = waiting.count()
 
@@ -147,7 +146,12 @@ def _needed(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
     return reduce(DataFrame.unionByName, found).where(F.col("need").isNotNull())
 
 
-def _standing(stated: DataFrame, waiting: DataFrame, answers: DataFrame | None, tables: Tables) -> DataFrame:
+def _standing(
+    stated: DataFrame,
+    waiting: DataFrame,
+    answers: DataFrame | None,
+    keep: Callable[[DataFrame], DataFrame],
+) -> DataFrame:
     """The statements that do not wait, but may have to, as `falling` wants them."""
     alive = _without(stated, waiting)
     makes = F.when(F.col("operation").isin(UPSERT, AUTOCREATE), F.col("guid")).alias("makes")
@@ -158,7 +162,7 @@ def _standing(stated: DataFrame, waiting: DataFrame, answers: DataFrame | None, 
         led = answers.select(F.col("text").alias("need"), "found")
         needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
     certain = alive.where(F.size("needs") == 0).select(makes)
-    some = tables.scratch("standing", _uncertain(needing, certain))
+    some = keep(_uncertain(needing, certain))
     # What all of these need is certain: so is what they make.
     certain = some.where(F.size("needs") == 0).select("makes")
     rest = some.where(F.size("needs") > 0)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.datahub.exports import Sink
 from cdckit.datahub.mappings import EntityMapping
 from cdckit.datahub.message_store import (
-    DECODED_SCHEMA,
     MESSAGE_SCHEMA,
     Document,
     decode,
@@ -28,49 +25,71 @@ from cdckit.datahub.outcomes import (
     DUE,
     EVERYTHING,
     Retry,
-    message_log,
-    record_log,
     rejected,
     with_being_processed,
     with_status,
 )
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import READERS, Filter, Reader
-from cdckit.datahub.runs import AMBIGUOUS, INBOX, RECEIVED, STATUSES, WAITING, Run, table
+from cdckit.datahub.runs import Run, grow, note
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, STATUSES, State, noted
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.tables import Tables
+from cdckit.datahub.under_way import UnderWay
 from cdckit.errors import InvalidArgument
-from cdckit.merging import history_schema
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.instants import microseconds
 from cdckit.records import require_records
+from cdckit.store import ConflictingCommit, OtherKind, Snapshot, Store, Transaction
+from cdckit.store.kinds import KIND, require_kind
+from cdckit.store.locations import locate
 
-_FINGERPRINT = "schema"
-_IS_STORED = f"status = {int(Status.NOT_PROCESSED)}"
+_KIND = "data hub (form 1)"
+"""What is noted in the store: the kind of what is kept there, and the version of its form."""
+
+_TRIES = 10
+"""How often something is done again because others came between."""
+
+Result = TypeVar("Result")
 
 
 class Hub:
     """
     Messages in, histories out, and what became of each message.
 
-    A hub is a folder of tables: the messages as they came, what their records say (typed, by target),
-    the histories that this makes, and the status of each message.  Everything but the messages can be
-    made anew from them (`rebuild`), and is then what it was.
+    A hub is a store of Delta tables (`cdckit.store`): the messages as they came, what their records say
+    (typed, by target), the histories that this makes, and the status of each message.  Everything but the
+    messages can be made anew from them (`rebuild`), and is then what it was.
+
+    `receive`, `process`, `reprocess` and `rebuild` are one commit each: all or nothing.  Several programs may
+    use one place.  Messages that come during a run land, and are for the next run; where two do the same,
+    the later one does it again on what the other has committed.  In a local folder runs wait for each other.
+
+    Opening a hub, and every question to it, writes and deletes nothing.  A question is answered from the
+    newest commit, and the answer stays what it was while others write, until `store.vacuum()` deletes what
+    it needs.
 
     Args:
         spark: The session that does the work.
         schema: The source systems (see `schema` and `read_schema`).
-        tables: The folder of the hub's tables; made if it is not there.  On a cluster driver and workers must
-            all see it, under the same name.
+        location: A folder, which need not be there, or a URI such as `s3://bucket/hub`.  On a cluster driver
+            and workers must all reach it, under the same name.
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.
         retry: When messages that wait are tried again, and when they are given up.
+        storage_options: What deltalake calls so, for a URI; Spark takes its own from its session.
+
+    Attributes:
+        schema: The schema.
+        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
             *retry*.
+        OtherKind: Something else is kept there.
+        NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
+        DamagedTable: The store cannot be read.
 
     Cost: a run reads the new messages once for each target that they can bring records of, writes what
     they say, looks at the guids and links of all statements, and merges the entities that are touched.
@@ -123,12 +142,13 @@ class Hub:
         self,
         spark: SparkSession,
         schema: Schema,
-        tables: str | Path,
+        location: str | Path,
         *,
         readers: Mapping[str, Reader] | None = None,
         filters: Mapping[str, Filter] | None = None,
         files: str | Path | None = None,
         retry: Retry | None = None,
+        storage_options: dict[str, str] | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
             needed = "what datahub.schema or datahub.read_schema returns"
@@ -136,41 +156,84 @@ class Hub:
         if not isinstance(retry, Retry | None):
             raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
         self.schema = schema
-        self._spark, self._tables = spark, Tables(spark, tables)
+        self._spark, self.store = spark, Store(spark, location, storage_options)
+        place = locate(location, storage_options, None)
+        folder = Path(place.root) if place.local else None
+        if folder is not None and (folder / "current.json").exists():
+            raise OtherKind(place.root, _KIND, "the tables of a hub of an earlier form (current.json)")
+        self._under_way = UnderWay(folder)
         self._readers, self._filters = {**READERS, **(readers or {})}, dict(filters or {})
-        self._writes = False
         self._files, self._retry = None if files is None else str(files), retry or Retry()
-        for place, mapping in schema.all_mappings.items():
-            self._require_known(str(place), mapping)
+        for path, mapping in schema.all_mappings.items():
+            self._require_known(str(path), mapping)
+        self._tables()
 
-    def receive(self, records: DataFrame | Iterable[Document], *, at: datetime | None = None) -> DataFrame:
+    def receive(
+        self,
+        records: DataFrame | Iterable[Document],
+        batch: str | int | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> DataFrame:
         """
         Store messages.
 
         Args:
             records: One row per record, `value` one JSON document (see `decode`); `files` makes such a
                 table.  Or a list of documents, which become records as by `datahub.records`.
+            batch: An id: of one id, records are received once, however often they are given.  So a stream's
+                `foreachBatch(hub.receive)` receives each record exactly once; of two streams into one hub,
+                one must give its ids another form, such as `f"web/{number}"`.
             at: When documents of a list are stored, an aware datetime; without it the clock's time.  Those
                 that name no `guid` are told apart by it: passed on again at another time, they are others.
 
         Returns:
             One receipt per record: `topic`, `partition`, `offset`, `message_identifier`, `status` (0 not
             processed yet; 5 previously received, which changes nothing; 22 message invalid, kept as a
-            reject), `error_code`, `error_description`.
+            reject), `error_code`, `error_description`.  Of a batch that was received before, the receipts
+            of that time.
 
         Raises:
             MissingColumns, WrongColumnType: *records* is not a table of records.
             InvalidArgument: *records* is neither a table nor a list of documents; *at* is naive, or is given
-                with a table, whose rows say when they were stored.
+                with a table, whose rows say when they were stored; *batch* is empty.
+            BatchIdReused: The batch id was received with other keys or values.
+            ConflictingCommit: Others have received messages each time that this was tried.
+
+        Cost: the identifiers of all messages that were ever received are read; with a batch id, *records*
+        are read a second time.
         """
-        records = self._as_records(records, at)
-        with self._atomic():
-            kept = self._received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
-            known = kept.select(identity().alias("identity"))
-            part = self._tables.append(INBOX, with_statuses(decode(records), known))
-        return part.select(
+        records, id_ = self._as_records(records, at), _batch_id(batch)
+        digest = None if id_ is None else _digest(records)
+        if id_ is None or self.store.batch(id_) != digest:
+            number = self._received(records, id_, digest)
+            rows = State(self.schema, self._tables()).received(number, number)
+        else:
+            rows = State(self.schema, self._tables()).received()
+        if id_ is not None:
+            rows = rows.where(F.col("batch") == id_)
+        return rows.select(
             "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description"
         )
+
+    def _received(self, records: DataFrame, batch: str | None, digest: int | None) -> int:
+        """Append the records to those that were received; the number of the receipt."""
+        decoded = decode(records)
+
+        def append(tables: Transaction) -> int:
+            state = State(self.schema, tables)
+            number = int(noted(tables, RECEIVED, 0)) + 1
+            known = state.received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+            said = with_statuses(decoded, known.select(identity().alias("identity")))
+            numbered = said.withColumns(
+                {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
+            )
+            grow(tables, MESSAGES, numbered)
+            note(tables, RECEIVED, number)
+            return number
+
+        # What was compared with must stand still: of one message only one may be the first.
+        return self._written(append, batch=batch, digest=digest, reads=[MESSAGES])
 
     def process(self, *, now: datetime | None = None) -> None:
         """
@@ -182,16 +245,19 @@ class Hub:
         Args:
             now: The time of the run, aware; without it the clock's.  It decides which messages are due
                 and which are given up, nothing else.
+
+        Raises:
+            ConflictingCommit: Others have processed messages each time that this was tried.
         """
-        run = self._run(now, "process")
-        with self._marked(DUE, now), self._atomic():
-            new = self._messages_of(INBOX)
-            if self._schema_changed():
-                self._read_all_anew(run)
-            elif not new.isEmpty() or run.has_due():
-                run.read(new)
-                run.settle()
-            self._tables.move(INBOX, RECEIVED)
+
+        def work(run: Run, first: int, last: int) -> bool:
+            came = run.read_messages(run.stored(first, last) if first <= last else run.stored(1, 0))
+            if not came and not run.has_due():
+                return False
+            run.settle()
+            return True
+
+        self._run("process", DUE, now, work)
 
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
         """
@@ -205,24 +271,26 @@ class Hub:
 
         Raises:
             InvalidArgument: One of them is not in the store (status 21, message not found).
+            ConflictingCommit: As for `process`.
         """
-        run = self._run(now, "reprocess")
-        self._see_others()
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
         chosen = self._spark.createDataFrame([(each,) for each in listed], "message_identifier string")
-        stored = self._messages_of(RECEIVED)
+        tables = self._tables()
+        stored = State(self.schema, tables).stored(last=noted(tables, PROCESSED, 0))
         unknown = chosen.join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
             raise InvalidArgument(
                 "reprocess", "messages", "identifiers of processed messages (status 21)", unknown[0]
             )
-        with self._marked(listed, now), self._atomic():
-            if self._schema_changed():
-                self._read_all_anew(run)
-                return
+
+        def work(run: Run, first: int, last: int) -> bool:
             run.forget(chosen)
-            run.read(stored.join(F.broadcast(chosen), "message_identifier", "left_semi"))
+            stored = run.stored(last=first - 1)
+            run.read_messages(stored.join(F.broadcast(chosen), "message_identifier", "left_semi"))
             run.settle(everything=True)
+            return True
+
+        self._run("reprocess", listed, now, work)
 
     def rebuild(self, *, now: datetime | None = None) -> None:
         """
@@ -230,29 +298,37 @@ class Hub:
 
         Messages that were given up stay given up, and those that are not due wait on: with the same
         schema, tables and statuses are what they were.
+
+        Raises:
+            ConflictingCommit: As for `process`.
         """
-        run = self._run(now, "rebuild")
-        with self._marked(EVERYTHING, now), self._atomic():
-            if self._schema_changed():
-                self._read_all_anew(run)
-                return
+
+        def work(run: Run, first: int, last: int) -> bool:
             run.forget(None)
-            run.read(self._messages_of(RECEIVED), attempt=False)
+            run.read_messages(run.stored(last=first - 1), attempt=False)
             run.settle(everything=True)
+            return True
+
+        self._run("rebuild", EVERYTHING, now, work)
 
     def messages(self) -> DataFrame:
         """
         One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
         `next_attempt_timestamp`.
 
-        While a run is under way, be it of another hub on the same folder in this program or another one, the
+        While a run is under way in a local folder, be it of another hub in this program or another one, the
         messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
+        Elsewhere nobody is told of runs, and all is as it was.
         """
-        run = self._tables.under_way()
-        self._see_others()
-        stored = self._received().where(F.col("status") == int(Status.NOT_PROCESSED))
-        found = with_status(stored.select(*MESSAGE_SCHEMA.names), self._tables.read(STATUSES))
-        return found if run is None else with_being_processed(found, run["messages"], run["now"])
+        run = self._under_way.found()
+        tables = self._tables()
+        state = State(self.schema, tables)
+        stored = state.received().where(F.col("status") == int(Status.NOT_PROCESSED))
+        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.read(STATUSES))
+        # A run that has just been committed may still be told of.
+        if run is not None and run["run"] != noted(tables, RUN, None):
+            found = with_being_processed(found, run["messages"], run["now"], run["last"])
+        return found.drop("received")
 
     def log(self) -> DataFrame:
         """
@@ -263,7 +339,7 @@ class Hub:
             for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`HubFault`),
             `error_description`, `guid`.  What a record in error holds is not looked at, and has no row.
         """
-        return self._log().drop("raw", "number")
+        return self._state().log().drop("raw", "number")
 
     def rejects(self) -> DataFrame:
         """
@@ -282,21 +358,16 @@ class Hub:
             a message whose `value` was corrected it takes under another `guid`, or one that was none
             before under any.
         """
-        return rejected(self._received(), self._log())
+        state = self._state()
+        return rejected(state.received(), state.log())
 
     def history(self, entity: str) -> DataFrame:
-        """
-        The history of a target, as `merge` gives it, as it stands now.
-
-        The table can be read until the second run from now: ask for it again after a run.
-        """
-        target = self._target(entity, export=False, function="history")
-        found = self._tables.read(table("history", entity))
-        return self._empty(history_schema(self.schema.targets[target].data)) if found is None else found
+        """The history of a target, as `merge` gives it, as it stands now."""
+        return self._state().history(self._target(entity, export=False, function="history"))
 
     def changes(self, entity: str) -> DataFrame:
         """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
-        return self._run(None, "changes").changes(self._target(entity, export=False, function="changes"))
+        return self._state().changes(self._target(entity, export=False, function="changes"))
 
     def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
         """
@@ -330,7 +401,8 @@ class Hub:
 
     def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
         """Answer a question about one target (see `query`)."""
-        histories = {entity: self.history(entity) for entity in self.schema.families}
+        state = self._state()
+        histories = {entity: state.history(entity) for entity in self.schema.families}
         return query(histories, question, now=datetime.now(UTC) if now is None else now)
 
     def _as_records(self, records: DataFrame | Iterable[Document], at: datetime | None) -> DataFrame:
@@ -345,62 +417,83 @@ class Hub:
     def _exported(self, target: str, after: int | None, function: str) -> DataFrame:
         if isinstance(after, bool) or not isinstance(after, int | None):
             raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
-        rows = self._run(None, function).exported(target)
+        rows = self._state().exported(target)
         return rows if after is None else rows.where(F.col("position") > after)
 
-    def _run(self, now: datetime | None, function: str) -> Run:
+    def _tables(self) -> Snapshot:
+        """The tables at the newest commit."""
+        tables = self.store.snapshot()
+        require_kind(tables, _KIND)
+        return tables
+
+    def _state(self) -> State:
+        return State(self.schema, self._tables())
+
+    def _run(
+        self,
+        function: str,
+        chosen: str | list[str],
+        now: datetime | None,
+        work: Callable[[Run, int, int], bool],
+    ) -> None:
+        """
+        Commit what a run of that time does, which is *work*; or, with another schema, to read all anew.
+
+        It is given the run and the first and the last receipt that no run has read, and says whether it has
+        done anything.
+        """
         at = datetime.now(UTC) if now is None else now
         require_instant(at, "now", function=function)
-        return Run(self.schema, self._tables, self._readers, self._filters, self._files, self._retry, at)
+        if self._tables().version is None:
+            return
+        with self._under_way.alone() as say:
 
-    def _schema_changed(self) -> bool:
-        changed = self._schema_is_another()
-        self._tables.note(_FINGERPRINT, [self.schema.fingerprint])
-        return changed
+            def written(tables: Transaction) -> bool:
+                first, last = noted(tables, PROCESSED, 0) + 1, noted(tables, RECEIVED, 0)
+                anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
+                name, messages = uuid4().hex, EVERYTHING if anew else chosen
+                known = last if anew or chosen == DUE else first - 1
+                say({"run": name, "messages": messages, "now": microseconds(at), "last": known})
+                run = Run(self.schema, tables, self._readers, self._filters, self._files, self._retry, at)
+                if anew:
+                    run.forget_schema()
+                    run.read_messages(run.stored())
+                    run.settle(everything=True)
+                elif not work(run, first, last):
+                    return False
+                note(tables, PROCESSED, known)
+                note(tables, SCHEMA, self.schema.fingerprint)
+                # Of two runs at once, which both note their names, the second is told of the first.
+                note(tables, RUN, name)
+                return True
 
-    def _schema_is_another(self) -> bool:
-        return self._tables.noted(_FINGERPRINT) not in ([], [self.schema.fingerprint])
+            # What a run goes by, only runs change; messages that come meanwhile are for the next one.
+            self._written(written, reads=[])
 
-    @contextmanager
-    def _marked(self, chosen: str | list[str], now: datetime | None) -> Iterator[None]:
-        """Meanwhile any reader sees that the *chosen* messages are being processed."""
-        messages = EVERYTHING if self._schema_is_another() else chosen
-        with self._tables.marked(
-            {"messages": messages, "now": microseconds(datetime.now(UTC) if now is None else now)}
-        ):
-            yield
-
-    def _read_all_anew(self, run: Run) -> None:
-        """What was read by another schema says nothing by this one, nor who had to wait by it."""
-        run.forget(None)
-        for name in (*self._tables.names("history"), WAITING, AMBIGUOUS):
-            self._tables.drop(name)
-        run.read(self._received().where(_IS_STORED).select(*MESSAGE_SCHEMA.names))
-        run.settle(everything=True)
-        self._tables.move(INBOX, RECEIVED)
-
-    def _received(self) -> DataFrame:
-        found = [each for each in (self._tables.read(RECEIVED), self._tables.read(INBOX)) if each is not None]
-        return reduce(DataFrame.unionByName, found) if found else self._empty(_received_schema())
-
-    def _messages_of(self, name: str) -> DataFrame:
-        found = self._tables.read(name)
-        rows = self._empty(_received_schema()) if found is None else found
-        return rows.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
-
-    def _log(self) -> DataFrame:
-        run = self._run(None, "log")
-        waiting = run.waiting()
-        parts = [record_log(run.resolved(entity), waiting, entity) for entity in self.schema.targets]
-        known = self._tables.read(STATUSES)
-        if known is not None:
-            parts.append(message_log(known, parts[0].columns))
-        return reduce(DataFrame.unionByName, parts)
-
-    def _see_others(self) -> None:
-        """See what other hubs on the folder have committed, unless this one is writing."""
-        if not self._writes:
-            self._tables.refresh()
+    def _written(
+        self,
+        work: Callable[[Transaction], Result],
+        *,
+        reads: list[str],
+        batch: str | None = None,
+        digest: int | None = None,
+    ) -> Result:
+        """What *work* returns, committed if that is not False; done again where others came between."""
+        for left in reversed(range(_TRIES)):
+            with self.store.begin() as tables:
+                require_kind(tables.base, _KIND)
+                done = work(tables)
+                if done is False:
+                    return done
+                tables.note(KIND, _KIND)
+                try:
+                    tables.commit(reads=reads, batch=batch, digest=digest)
+                except ConflictingCommit:
+                    if not left:
+                        raise
+                else:
+                    return done
+        raise AssertionError("the last try returns or raises")
 
     def _target(self, entity: str, *, export: bool, function: str) -> str:
         known = [name for name, target in self.schema.targets.items() if target.export == export]
@@ -417,23 +510,17 @@ class Hub:
                 needed = f"given for {path}.messageFilters"
                 raise InvalidArgument("Hub", f"filters[{each.name!r}]", needed, sorted(self._filters))
 
-    def _empty(self, columns: T.StructType) -> DataFrame:
-        return self._spark.createDataFrame([], columns)
 
-    @contextmanager
-    def _atomic(self) -> Iterator[None]:
-        """What happens inside goes on from what others did, and is seen when it has ended well, or never."""
-        self._see_others()
-        self._writes = True
-        try:
-            yield
-            self._tables.commit()
-        except BaseException:
-            self._tables.rollback()
-            raise
-        finally:
-            self._writes = False
+def _batch_id(batch: str | int | None) -> str | None:
+    if batch is None or (isinstance(batch, str) and batch):
+        return batch
+    if isinstance(batch, int) and not isinstance(batch, bool):
+        return str(batch)
+    raise InvalidArgument("receive", "batch", "a text that is not empty, a whole number or None", batch)
 
 
-def _received_schema() -> T.StructType:
-    return T.StructType([*DECODED_SCHEMA.fields, T.StructField("status", T.IntegerType())])
+def _digest(records: DataFrame) -> int:
+    """Of the keys and values of records, whatever their order, in 64 bits with a sign."""
+    each = F.xxhash64("key", "value").cast("decimal(38,0)")
+    found = int(records.select(F.coalesce(F.sum(each), F.lit(0))).first()[0])  # type: ignore[index]
+    return (found + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -245,19 +245,28 @@ def with_status(messages: DataFrame, known: DataFrame | None) -> DataFrame:
     )
 
 
-def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int) -> DataFrame:
-    """Messages with their statuses while a run of that time is under way that has chosen some of them."""
+def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int, last: int) -> DataFrame:
+    """
+    Messages with their statuses while a run is under way that has chosen some of them.
+
+    Args:
+        messages: With their statuses, and `received`, the number of their receipt.
+        chosen: `DUE`, `EVERYTHING`, or the identifiers.
+        now: The time of the run, in microseconds.
+        last: The last receipt that the run knows of.
+    """
     at, status = F.timestamp_micros(F.lit(now)), F.col("status")
-    waits = status == int(Status.REQUIRES_REPROCESSING)
     if chosen == EVERYTHING:
         is_chosen = F.lit(True)
     elif chosen == DUE:
+        waits = status == int(Status.REQUIRES_REPROCESSING)
         is_due = waits & (F.col("next_attempt_timestamp") <= at)
         is_chosen = (status == int(Status.NOT_PROCESSED)) | F.coalesce(is_due, F.lit(False))
     else:
         is_chosen = F.col("message_identifier").isin(chosen)
+    is_known = F.col("received") <= last
     return messages.withColumn(
-        "status", F.when(is_chosen, F.lit(int(Status.BEING_PROCESSED))).otherwise(status)
+        "status", F.when(is_chosen & is_known, F.lit(int(Status.BEING_PROCESSED))).otherwise(status)
     )
 
 

@@ -1,48 +1,56 @@
-"""One run of a hub: what new messages say, whom it touches, and what they look like now."""
+"""One run of a hub: what new messages say, which entities it touches, and what they look like now."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property, partial, reduce
-from typing import NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
-from cdckit.datahub.changes import absence_changes, record_changes
-from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key, without_waiting
-from cdckit.datahub.exports import export_rows, newly_exported, with_positions
-from cdckit.datahub.message_store import MESSAGE_SCHEMA
+from cdckit.datahub.absences import parent_fields
+from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key
+from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.outcomes import Retry, problems, routed, statuses
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, Resolution
+from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.sought import with_sought
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import statement_schema, statements
+from cdckit.datahub.state import (
+    AMBIGUOUS,
+    EXPORTED,
+    HISTORY,
+    REFRESHED,
+    STATEMENTS,
+    STATUSES,
+    WAITING,
+    State,
+    noted,
+    table,
+)
+from cdckit.datahub.statements import statements
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.tables import Tables
 from cdckit.datahub.threads import at_once
-from cdckit.datahub.weak import without_instant
 from cdckit.merging import versions_by_guid
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.schemas import quoted
-
-INBOX, RECEIVED, STATUSES, WAITING, AMBIGUOUS = "inbox", "received", "statuses", "waiting", "ambiguous"
-
-_EXPORTED = "exported"
-"""The kind of the tables that say since which run a record is exported as it is."""
+from cdckit.store import File, Transaction
+from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
-_REFRESHED = "refreshed"
-"""The note of the targets of which there ever was a refresh."""
+_FEW = 1_000
+"""So many guids, or keys of statements, this program may hold; more stay with the executors."""
+
+_SMALL, _MANY = 4 << 20, 16
+"""So many files of fewer bytes are written together: a table that grows by the run has a bounded number."""
 
 
 class _Moved(NamedTuple):
-    """Whom a run moves before anything is merged: `entity`, `guid` (null for ends of lists), `parents`."""
+    """What a run moves before anything is merged: `entity`, `guid` (null for ends of lists), `parents`."""
 
     rows: DataFrame
     entities: set[str]
@@ -52,18 +60,37 @@ _Touched = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
 
 
-def table(kind: str, entity: str) -> str:
-    """The name of a target's table: an entity may have any name, a folder may not."""
-    return f"{kind}.{quote(entity, safe='')}"
+def grow(tables: Transaction, name: str, rows: Rows) -> None:
+    """Append rows to a table, and write its small files together when there are many."""
+    tables.append(name, rows)
+    tables.compact(name, below=_SMALL, files=_MANY)
 
 
-class Run:
+def computed(rows: DataFrame) -> DataFrame:
+    """
+    Rows computed once and looked at again: without files, and if they are few as rows of Spark's plans.
+
+    Of more, an executor that dies takes its part along: the run fails, and can be run again.
+
+    Cost: a job, and another one that looks whether there are more than a few.
+    """
+    kept = rows.localCheckpoint()
+    some = kept.limit(_FEW + 1).toArrow()
+    return kept if some.num_rows > _FEW else rows.sparkSession.createDataFrame(some, rows.schema)
+
+
+def note(tables: Transaction, key: str, value: Any) -> None:
+    """Note a value beside the tables, as JSON; see `noted`."""
+    tables.note(key, json.dumps(value))
+
+
+class Run(State):
     """
     The tables of a hub during one run.
 
     Args:
         schema: The schema.
-        tables: The tables; nothing is committed here.
+        tables: A transaction; nothing is committed here.
         readers: By name.
         filters: By name.
         files: The folder of the files.
@@ -74,169 +101,146 @@ class Run:
     def __init__(
         self,
         schema: Schema,
-        tables: Tables,
+        tables: Transaction,
         readers: Mapping[str, Reader],
         filters: Mapping[str, Filter],
         files: str | None,
         retry: Retry,
         now: datetime,
     ) -> None:
-        self._schema, self._tables, self._retry, self._now = schema, tables, retry, now
+        super().__init__(schema, tables)
+        self._writes, self._retry, self._now = tables, retry, now
         self._readers, self._filters, self._files = readers, filters, files
         self._at = require_instant(now, "now", function="process")
         self._fresh: DataFrame | None = None
         self._refreshed: set[str] = set()
-        self._attempt = True
+        self._attempt, self._forgot = True, False
 
     def has_due(self) -> bool:
         """Whether a message that waits is to be tried again."""
-        known = self._tables.read(STATUSES)
-        return known is not None and not self._due(known).isEmpty()
+        known = self.read(STATUSES)
+        return known is not None and self.some(WAITING) is not None and not self._due(known).isEmpty()
 
-    def read(self, messages: DataFrame, *, attempt: bool = True) -> None:
-        """Write what *messages* say; an *attempt* counts as one for those that come to wait."""
-        self._fresh, self._attempt = routed(messages, self._schema), attempt
-        readable = self._fresh.where(F.col("refused").isNull())
-        # As many rows as the schema has source entities, at most twice.
-        said = readable.select("source_system", "source_entity", "refresh").distinct().collect()
+    def read_messages(self, messages: DataFrame, *, attempt: bool = True) -> bool:
+        """
+        Write what *messages* say; whether there are any.
+
+        An *attempt* counts as one for those that come to wait.
+        """
+        self._fresh, self._attempt = routed(messages, self.schema), attempt
+        # As many rows as the schema has source entities, at most twice; and of others one that says so.
+        readable = F.col("refused").isNull()
+        sender = [F.when(readable, F.col(name)).alias(name) for name in ("source_system", "source_entity")]
+        said = (
+            self._fresh.select(*sender, (readable & F.col("refresh")).alias("refresh")).distinct().collect()
+        )
         senders = {(row["source_system"], row["source_entity"]) for row in said}
         refreshing = {(row["source_system"], row["source_entity"]) for row in said if row["refresh"]}
         self._refreshed = {
             mapping.reference
-            for place, mapping in self._schema.all_mappings.items()
+            for place, mapping in self.schema.all_mappings.items()
             if (place.system, place.entity) in refreshing
         }
-        known = self._tables.noted(_REFRESHED)
-        self._tables.note(_REFRESHED, sorted({*known, *self._refreshed}))
+        known = noted(self._writes, REFRESHED, [])
+        note(self._writes, REFRESHED, sorted({*known, *self._refreshed}))
         spoken_of = [
             entity
-            for entity in self._schema.targets
-            if any((place.system, place.entity) in senders for place in self._schema.roots(entity))
+            for entity in self.schema.targets
+            if any((place.system, place.entity) in senders for place in self.schema.roots(entity))
         ]
-        at_once(self._tables.spark, partial(self._read_of, readable), spoken_of)
+        at_once(self._writes.spark, partial(self._read_of, self._fresh.where(readable)), spoken_of)
+        return bool(said)
 
     def _read_of(self, messages: DataFrame, entity: str) -> None:
         said = statements(
             messages,
-            self._schema,
+            self.schema,
             entity,
             readers=self._readers,
             filters=self._filters,
             files=self._files,
         )
-        self._tables.append(table("statements", entity), said)
+        grow(self._writes, table(STATEMENTS, entity), said)
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""
-        for name in self._tables.names("statements"):
-            before = self._tables.read(name)
-            if chosen is None or before is None:
-                self._tables.drop(name)
-            else:
-                ids = F.broadcast(chosen.withColumnRenamed("message_identifier", "message_id"))
-                self._tables.replace(name, before.join(ids, "message_id", "left_anti"))
+        self._forgot = True
+        known = self.read(STATUSES)
         if chosen is None:
-            self._tables.note(_REFRESHED, [])
-            for name in (*self._tables.names(HELD), *self._tables.names(ANSWERS)):
-                self._tables.drop(name)
-        known = self._tables.read(STATUSES)
-        if chosen is not None and known is not None:
-            self._tables.replace(STATUSES, known.join(F.broadcast(chosen), "message_identifier", "left_anti"))
+            self._drop(STATEMENTS, HELD, ANSWERS)
+            note(self._writes, REFRESHED, [])
+            return
+        ids = F.broadcast(chosen)
+        for name in self._names(STATEMENTS):
+            said = F.broadcast(chosen.withColumnRenamed("message_identifier", "message_id"))
+            self._writes.replace(name, self._writes.read(name).join(said, "message_id", "left_anti"))
+        if known is not None:
+            self._writes.replace(STATUSES, known.join(ids, "message_identifier", "left_anti"))
+
+    def forget_schema(self) -> None:
+        """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""
+        self.forget(None)
+        self._drop(HISTORY)
+        for name in (WAITING, AMBIGUOUS):
+            self._keep(name, None)
 
     def settle(self, *, everything: bool = False) -> None:
-        """Find out who can be applied, merge whom this touches (or *everything*), and set the statuses."""
-        before = self._tables.read(WAITING), self._tables.read(AMBIGUOUS)
-        found = {name: self._tables.read(name) for name in self._looked_up}
+        """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
+        before = self.some(WAITING), self.some(AMBIGUOUS)
+        found = {name: self.read(name) for name in self._looked_up}
         waiting = waiting_statements(
-            self._schema, self._resolution, self._stated_everywhere, self._held, self._tables
+            self.schema, self.resolution, self._stated_everywhere, self._held, computed
         )
         ambiguous = self._ambiguous()
         if waiting is not None:
-            waiting = with_sought(self._schema, self._resolution, self._stated_everywhere, waiting)
+            waiting = with_sought(self.schema, self.resolution, self._stated_everywhere, waiting)
         turned = self._turned(before, (waiting, ambiguous))
         self._keep(WAITING, waiting)
         self._keep(AMBIGUOUS, ambiguous)
         self._merge(turned, everything or self._found_otherwise(found))
-        self._set_statuses(turned)
+        self._set_statuses(turned, had_waiting=before[0] is not None)
         self._number_exports()
 
-    def resolved(self, entity: str) -> DataFrame:
-        """The statements of a target that are processed, with their guids and links."""
-        rows = self._resolution.resolved(entity)
-        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
+    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
+        """A table that a run writes, and that is read until the next one."""
+        name = table(kind, entity)
+        self._writes.replace(name, rows)
+        return self._writes.read(name)
 
-    def waiting(self) -> DataFrame | None:
-        """The statements that wait; None if there are none."""
-        found = self._tables.read(WAITING)
-        return None if found is None else found.withColumn("missing", without_instant(F.col("missing")))
+    def _names(self, kind: str) -> list[str]:
+        return [name for name in self._writes.names() if name.startswith(f"{kind}.")]
+
+    def _drop(self, *kinds: str) -> None:
+        for name in [name for kind in kinds for name in self._names(kind)]:
+            self._writes.drop(name)
 
     def _keep(self, name: str, rows: DataFrame | None) -> None:
-        if rows is None:
-            self._tables.drop(name)
-        else:
-            self._tables.replace(name, rows)
-
-    def applied(self, entity: str) -> DataFrame:
-        """The statements of a target that are applied."""
-        valid = self.resolved(entity).where(F.col("error_code").isNull())
-        return without_waiting(valid, self.waiting(), entity)
-
-    def exported(self, entity: str) -> DataFrame:
-        """The records of an export target, each with its position."""
-        rows = export_rows(self._schema, entity, self.applied(entity))
-        return with_positions(rows, self._tables.read(table(_EXPORTED, entity)))
+        if rows is not None:
+            self._writes.replace(name, rows)
+        elif self._writes.has(name):
+            self._writes.swap(name, self._writes.files(name))
 
     def _number_exports(self) -> None:
         """Give what is exported now, and was not or not so before, the next position."""
-        last = self._tables.noted(_LAST_POSITION)
-        position = int(last[0]) + 1 if last else 1
+        position = int(noted(self._writes, _LAST_POSITION, 0)) + 1
         for entity in self._stated_everywhere:
-            if self._schema.targets[entity].export:
-                rows = export_rows(self._schema, entity, self.applied(entity))
-                known = self._tables.read(table(_EXPORTED, entity))
-                new = newly_exported(rows, known, position)
+            if self.schema.targets[entity].export:
+                rows = export_rows(self.schema, entity, self.applied(entity))
+                name = table(EXPORTED, entity)
+                new = computed(newly_exported(rows, self.read(name), position))
                 if not new.isEmpty():
-                    self._tables.append(table(_EXPORTED, entity), new)
-                    self._tables.note(_LAST_POSITION, [str(position)])
-
-    def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
-        """The changes of a target; of the entities *touched* alone, where they are given."""
-        applied = self.applied(entity)
-        own = record_changes(self._schema, entity, _of(applied, touched))
-        events = self._events(entity, applied)
-        if not events:
-            return own
-        missed = absences(_of(self.resolved(entity), touched), events)
-        return own.unionByName(absence_changes(self._schema.targets[entity], missed, own))
-
-    @cached_property
-    def _resolution(self) -> Resolution:
-        said = {entity: self._statements(entity) for entity in self._schema.targets}
-        return Resolution(self._schema, said, self._kept)
-
-    def _kept(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
-        """A table that a run writes, and that is read until the next one."""
-        name = table(kind, entity)
-        if self._fresh is None:
-            found = self._tables.read(name)
-            return rows if found is None else found
-        return self._tables.replace(name, rows)
-
-    def _statements(self, entity: str) -> DataFrame:
-        found = self._tables.read(table("statements", entity))
-        if found is None:
-            return self._tables.empty(statement_schema(self._schema.targets[entity]))
-        return found
+                    grow(self._writes, name, new)
+                    note(self._writes, _LAST_POSITION, position)
 
     def _no_statements(self) -> DataFrame:
-        return self._tables.empty(
+        return self._empty(
             "entity string, message_id string, number int, operation string, place int, made string"
         )
 
     @cached_property
     def _held(self) -> DataFrame | None:
         """The statements that are not tried in this run: their messages are not due, or were given up."""
-        known, waiting = self._tables.read(STATUSES), self._tables.read(WAITING)
+        known, waiting = self.read(STATUSES), self.some(WAITING)
         if known is None or waiting is None:
             return None
         later = (F.col("next_attempt_timestamp") > self._at) | F.lit(not self._attempt)
@@ -244,7 +248,8 @@ class Run:
         given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
         messages = known.where(not_due | given_up).select(F.col("message_identifier").alias("message_id"))
         held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing", "record")
-        return None if held.isEmpty() else self._tables.scratch("held", held)
+        kept = computed(held)
+        return None if kept.isEmpty() else kept
 
     def _ambiguous(self) -> DataFrame | None:
         """
@@ -253,14 +258,14 @@ class Run:
         None if there can be none.  Other messages may bring them into this, and out of it again.
         """
         found = self._no_statements()
-        weak = any(len(each.alternatives) > 1 for each in self._schema.targets.values())
-        if not self._resolution.looks_up and not weak:
+        weak = any(len(each.alternatives) > 1 for each in self.schema.targets.values())
+        if not self.resolution.looks_up and not weak:
             return None
         for entity in self._stated_everywhere:
-            rows = with_statement_key(self._resolution.resolved(entity))
+            rows = with_statement_key(self.resolution.resolved(entity))
             rows = rows.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
             found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
-        return self._tables.scratch("found", found)
+        return computed(found)
 
     def _turned(
         self,
@@ -271,62 +276,77 @@ class Run:
         found = []
         for earlier, later in zip(before, now, strict=True):
             if earlier is not None or later is not None:
-                nobody = self._no_statements()
+                nothing = self._no_statements()
                 one, other = (
-                    (nobody if each is None else each).select(*STATEMENT_KEY) for each in (earlier, later)
+                    (nothing if each is None else each).select(*STATEMENT_KEY) for each in (earlier, later)
                 )
                 found += [one.exceptAll(other), other.exceptAll(one)]
-        return self._tables.scratch("turned", reduce(DataFrame.unionByName, found)) if found else None
+        if not found:
+            return None
+        turned = computed(reduce(DataFrame.unionByName, found))
+        return None if turned.isEmpty() else turned
 
     def _merge(self, turned: DataFrame | None, everything: bool) -> None:
-        begun = any(self._tables.has(table("history", entity)) for entity in self._stated)
+        begun = any(self._writes.has(table(HISTORY, entity)) for entity in self._stated)
         moved = self._moved(turned) if begun and not everything else None
         touched: _Touched = {}
         stated = set(self._stated)
-        for generation in self._schema.generations:
+        for generation in self.schema.generations:
             merge_one = partial(self._merge_one, moved=moved, touched=touched)
             for some in at_once(
-                self._tables.spark, merge_one, [entity for entity in generation if entity in stated]
+                self._writes.spark, merge_one, [entity for entity in generation if entity in stated]
             ):
                 touched = {**touched, **some}
 
     def _merge_one(self, entity: str, moved: _Moved | None, touched: _Touched) -> _Touched:
         """Merge a target; the entities of it that this run touches."""
-        before = self._history_of(entity)
-        keys = self._schema.targets[entity].keys
+        name, keys = table(HISTORY, entity), self.schema.targets[entity].keys
+        before = self.read(name)
         if moved is None or before is None or entity in self._refreshed:
-            history = versions_by_guid(self.changes(entity), entity=entity, keys=keys)
-            self._tables.replace(table("history", entity), history)
+            self._writes.replace(name, versions_by_guid(self.changes(entity), entity=entity, keys=keys))
             return {entity: None}
         some = self._touched(entity, moved, touched)
         if some is None:
             return {}
-        rest = before.join(some, "guid", "left_anti").select(*map(quoted, before.columns))
+        touches = self._files_with(name, some)
+        rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
         history = versions_by_guid(self.changes(entity, some), entity=entity, keys=keys)
-        self._tables.replace(table("history", entity), rest, history)
+        if touches:
+            self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
+        else:
+            self._writes.append(name, history)
+        self._writes.compact(name, below=_SMALL, files=_MANY)
         return {entity: some}
+
+    def _files_with(self, name: str, guids: DataFrame) -> list[File]:
+        """The files of a history that have versions of these entities: the others stay as they are."""
+        rows = self._writes.read(name).select("guid", F.input_file_name().alias("file"))
+        # As many rows as there are files, at most.
+        found = rows.join(guids, "guid", "left_semi").select("file").distinct().collect()
+        paths = {row["file"].rsplit("/", 1)[-1] for row in found}
+        return [one for one in self._writes.files(name) if one.path in paths]
 
     @property
     def _stated_everywhere(self) -> list[str]:
         """The targets of which anything was said, exported ones too."""
-        return [each for each in self._schema.targets if self._tables.has(table("statements", each))]
+        return [each for each in self.schema.targets if self._writes.has(table(STATEMENTS, each))]
 
     @property
     def _stated(self) -> list[str]:
         """The targets of which anything was said, parents before their children."""
-        return [each for each in self._schema.families if self._tables.has(table("statements", each))]
+        return [each for each in self.schema.families if self._writes.has(table(STATEMENTS, each))]
 
     @property
     def _looked_up(self) -> dict[str, Column]:
         """The tables of what keys and links find, with the condition of the rows that say so."""
-        weak = [name for name, target in self._schema.targets.items() if len(target.alternatives) > 1]
+        weak = [name for name, target in self.schema.targets.items() if len(target.alternatives) > 1]
         keys = {table(HELD, name): F.col("message_id").isNotNull() for name in weak}
-        return keys | {table(ANSWERS, name): F.lit(True) for name in self._schema.looked_up}
+        return keys | {table(ANSWERS, name): F.lit(True) for name in self.schema.looked_up}
 
     def _found_otherwise(self, before: Mapping[str, DataFrame | None]) -> bool:
-        """Whether a key or link finds another entity than it did: then anybody may have been moved."""
+        """Whether a key or link finds another entity than it did: then any entity may have been moved."""
         for name, earlier in before.items():
-            later, says = self._tables.read(name), self._looked_up[name]
+            later, says = self.read(name), self._looked_up[name]
             if earlier is None or later is None:
                 continue
             if not earlier.where(says).exceptAll(later.where(says)).isEmpty():
@@ -334,38 +354,37 @@ class Run:
         return False
 
     def _moved(self, turned: DataFrame | None) -> _Moved:
-        """Whom what came in this run speaks of, and whom what is applied now, or no longer, speaks of."""
+        """What came in this run speaks of, and what is applied now, or no longer, speaks of."""
         assert self._fresh is not None
         fresh = self._fresh.select(F.col("message_identifier").alias("message_id"))
         found = []
         for entity in self._stated:
-            rows = with_statement_key(self._resolution.resolved(entity))
+            rows = with_statement_key(self.resolution.resolved(entity))
             some = [rows.join(fresh, "message_id", "left_semi")]
             if turned is not None:
                 columns = ["message_id", "number", "operation", "place"]
                 ours = turned.where(F.col("entity") == entity).select(*columns)
                 some.append(rows.join(ours, columns, "left_semi"))
-            fields = list(parent_fields(self._schema, entity))
+            fields = list(parent_fields(self.schema, entity))
             parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
             found += [
                 each.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")) for each in some
             ]
         if not found:
             return _Moved(self._no_statements(), set())
-        table_ = self._tables.scratch("moved", reduce(DataFrame.unionByName, found))
+        rows = computed(reduce(DataFrame.unionByName, found))
         # As many rows as there are targets, at most.
-        names = {row["entity"] for row in table_.select("entity").distinct().collect()}
-        return _Moved(table_, names)
+        return _Moved(rows, {row["entity"] for row in rows.select("entity").distinct().collect()})
 
     def _touched(self, entity: str, moved: _Moved, touched: _Touched) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.rows.where(F.col("entity") == entity)
         found = [ours.select("guid")] if entity in moved.entities else []
-        rows = self._resolution.resolved(entity)
-        for place, (field, held_by) in enumerate(parent_fields(self._schema, entity).items()):
+        rows = self.resolution.resolved(entity)
+        for place, (field, held_by) in enumerate(parent_fields(self.schema, entity).items()):
             scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))] if found else []
-            for parent in {self._schema.mapping(each).reference for each in held_by.values()}:
-                changed = touched.get(parent, self._tables.empty("guid string"))
+            for parent in {self.schema.mapping(each).reference for each in held_by.values()}:
+                changed = touched.get(parent, self._empty("guid string"))
                 if changed is None:
                     return rows.select("guid").where(F.col("guid").isNotNull()).distinct()
                 if parent in touched:
@@ -377,57 +396,31 @@ class Run:
         if not found:
             return None
         guids = reduce(DataFrame.unionByName, found).where(F.col("guid").isNotNull()).distinct()
-        return self._tables.scratch("touched", guids)
-
-    def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
-        """The ends of all complete lists that may not have named an entity of the target."""
-        found: list[tuple[str | None, DataFrame]] = []
-        if entity in self._tables.noted(_REFRESHED):
-            found.append((None, refresh_events(self._schema, applied)))
-        for field in parent_fields(self._schema, entity):
-            found.append((field, list_events(self._schema, applied, field)))
-            cascade = cascade_events(self._schema, entity, field, self._history_of, self._messages)
-            if cascade is not None:
-                found.append((field, cascade))
-        return found
-
-    def _history_of(self, entity: str) -> DataFrame | None:
-        return self._tables.read(table("history", entity))
-
-    @cached_property
-    def _messages(self) -> DataFrame:
-        parts = [each for each in (self._tables.read(RECEIVED), self._tables.read(INBOX)) if each is not None]
-        if not parts:
-            return self._tables.empty(MESSAGE_SCHEMA)
-        stored = reduce(DataFrame.unionByName, parts)
-        return stored.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*MESSAGE_SCHEMA.names)
+        return computed(guids)
 
     def _due(self, known: DataFrame) -> DataFrame:
         waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
         return known.where(waits & (F.col("next_attempt_timestamp") <= self._at))
 
-    def _set_statuses(self, turned: DataFrame | None) -> None:
+    def _set_statuses(self, turned: DataFrame | None, *, had_waiting: bool) -> None:
         assert self._fresh is not None
-        known = self._tables.read(STATUSES)
+        known = self.read(STATUSES)
         fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
-        processed = fresh
+        processed, again = fresh, []
         if known is not None and self._attempt:
-            due = self._due(known).select("message_identifier")
+            again += [self._due(known).select("message_identifier")] if had_waiting else []
             if turned is not None:
-                due = due.unionByName(turned.select(F.col("message_id").alias("message_identifier")))
-            again = due.distinct().join(fresh, "message_identifier", "left_anti")
-            retried = routed(self._messages, self._schema).join(again, "message_identifier", "left_semi")
+                again.append(turned.select(F.col("message_id").alias("message_identifier")))
+        if again:
+            ids = reduce(DataFrame.unionByName, again).distinct()
+            others = ids.join(fresh, "message_identifier", "left_anti")
+            retried = routed(self.stored(), self.schema).join(others, "message_identifier", "left_semi")
             processed = processed.unionByName(retried.select(*fresh.columns))
         found = problems(map(self.resolved, self._stated_everywhere), self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
-        if known is not None:
-            if not self._attempt:
-                return
+        if known is None or (self._attempt and not again and not self._forgot):
+            # None of them was known before.
+            grow(self._writes, STATUSES, now)
+        elif self._attempt:
             rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
-            now = now.unionByName(rest.select(*now.columns))
-        self._tables.replace(STATUSES, now)
-
-
-def _of(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
-    """The statements about the entities *touched*; ends of lists are about none."""
-    return statements if touched is None else statements.join(touched, "guid", "left_semi")
+            self._writes.replace(STATUSES, now.unionByName(rest.select(*now.columns)))

@@ -10,8 +10,8 @@ class Status(IntEnum):
     Where a message stands.
 
     A message is BEING_PROCESSED while a run that has chosen it is under way: that is how any hub on the same
-    folder shows it meanwhile (`Hub.messages`).  No table holds it, so a run that dies leaves nobody so
-    (but on Windows, until the next run).
+    local folder shows it meanwhile (`Hub.messages`).  No table holds it, so a run that dies leaves no message
+    so (but on Windows, until the next run); and in an object store it is not shown at all.
 
     Source:
         Data hub: 1 and 5 stand in the text.  The others are those of the product's status page, but for

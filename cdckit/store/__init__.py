@@ -14,6 +14,7 @@ from cdckit.store.errors import (
     NoFileSystem,
     NoSuchTable,
     NotStorable,
+    OtherKind,
     StoreIsBusy,
 )
 from cdckit.store.files import File
@@ -31,6 +32,7 @@ __all__ = [
     "NoFileSystem",
     "NoSuchTable",
     "NotStorable",
+    "OtherKind",
     "Snapshot",
     "Store",
     "StoreIsBusy",

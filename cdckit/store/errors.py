@@ -87,6 +87,20 @@ class NoSuchTable(CdcError, LookupError):
         return f"{of} has no table {self.table!r}; it has {', '.join(self.found) or 'none'}."
 
 
+class OtherKind(CdcError, ValueError):
+    """A place in which tables of another kind are kept than the one that is needed."""
+
+    def __init__(self, location: str, needed: str, found: str) -> None:
+        self.location, self.needed, self.found = location, needed, found
+        super().__init__(location, needed, found)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.location} should hold a {self.needed}; it holds {self.found}. Nothing was changed there: "
+            "use another place."
+        )
+
+
 class NotStorable(CdcError, TypeError):
     """A column of a type that no Delta table has, or of one that cannot become that of its table."""
 

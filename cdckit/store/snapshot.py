@@ -48,9 +48,18 @@ class Snapshot:
         return self._commit.timestamp if self._commit else None
 
     @property
+    def root(self) -> str:
+        """Where the store lies."""
+        return self._location.root
+
+    @property
     def notes(self) -> Mapping[str, str]:
         """What was noted, by key."""
         return MappingProxyType(dict(self._commit.notes) if self._commit else {})
+
+    def note_of(self, key: str) -> str | None:
+        """What is noted under a key; None if nothing is."""
+        return self._commit.notes.get(key) if self._commit else None
 
     def names(self) -> list[str]:
         """The names of the tables, sorted."""

@@ -355,6 +355,10 @@ class Transaction:
             if change.after is None:
                 require_partitioning(columns, by, name)
                 stored = stored_names(columns)
+                dropped = change.before
+                if dropped is not None and not by and not dropped.partition_by:
+                    self._put(name, replace(dropped, stored=stored, files={}))
+                    return
                 names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
                 folder = self._free_folder(name)
                 self._put(name, Table(name, folder, None, stored, tuple(names[one] for one in by)))

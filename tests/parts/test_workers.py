@@ -1,19 +1,16 @@
-"""What workers make of batches: the same rows, whether they come back or are written where they are made."""
+"""What workers make of batches: rows; and work on several things at once."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from threading import Barrier
 from time import sleep
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
-from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
@@ -32,81 +29,10 @@ def doubled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": pc.multiply(batch.column("id"), 2)})
 
 
-def small_only(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in doubled(batches):
-        yield batch.filter(pc.less(batch.column("n"), 10))
-
-
-def fails_at_the_end(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from doubled(batches)
-    raise RuntimeError("no more")
-
-
-def test_rows_and_files_hold_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    made = Made(spark.range(0, 1000, 1, 4), doubled, NUMBERS)
-    made.write(tmp_path / "deep" / "er")
-    expected = [2 * n for n in range(1000)]
-    assert sorted(row["n"] for row in made.rows().collect()) == expected
-    read = spark.read.parquet(str(tmp_path / "deep" / "er"))
-    assert read.schema == NUMBERS
-    assert sorted(row["n"] for row in read.collect()) == expected
-    assert len(list((tmp_path / "deep" / "er").iterdir())) == 4
-
-
-def test_whoever_makes_nothing_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    Made(spark.range(0, 100, 1, 4), small_only, NUMBERS).write(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 1
-    assert sorted(row["n"] for row in spark.read.parquet(str(tmp_path)).collect()) == [0, 2, 4, 6, 8]
-    nothing = tmp_path / "nothing"
-    Made(spark.range(0), small_only, NUMBERS).write(nothing)
-    assert spark.read.schema(NUMBERS).parquet(str(nothing)).count() == 0
-
-
-def test_a_task_that_runs_again_writes_its_file_again(spark: SparkSession, tmp_path: Path) -> None:
-    made = Made(spark.range(0, 1000, 1, 4), doubled, NUMBERS)
-    made.write(tmp_path)
-    made.write(tmp_path)
-    assert spark.read.parquet(str(tmp_path)).count() == 1000
-
-
-def test_half_a_file_is_not_seen(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PythonException, match="no more"):
-        Made(spark.range(0, 1000, 1, 4), fails_at_the_end, NUMBERS).write(tmp_path)
-    assert spark.read.schema(NUMBERS).parquet(str(tmp_path)).count() == 0
-
-
-def test_small_batches_become_large_groups(spark: SparkSession, tmp_path: Path) -> None:
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    assert before is not None
-    spark.conf.set(name, "100")
-    try:
-        Made(spark.range(0, 100_000, 1, 1), doubled, NUMBERS).write(tmp_path)
-    finally:
-        spark.conf.set(name, before)
-    [file] = tmp_path.iterdir()
-    assert [pq.ParquetFile(file).metadata.row_group(group).num_rows for group in range(2)] == [65_600, 34_400]
-
-
-EXTREMES = ["0001-01-01 00:00:00", "1582-10-10 12:00:00", "1899-12-31 23:59:59.999999", "9999-12-31 00:00:00"]
-
-
-def as_they_are(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-def test_values_of_every_type_come_back(spark: SparkSession, tmp_path: Path) -> None:
-    texts = ", ".join(f"('{each}')" for each in EXTREMES)
-    frame = spark.sql(
-        f"""select timestamp'2024-01-01' + make_interval(0) as plain, cast(t as timestamp) as at,
-        cast(t as date) as day, cast(1.25 as decimal(5, 2)) as price, named_struct('m', t, 'p', 1) as source,
-        array('a', null) as listed, 'é\\u0000😀' as text, cast('nan' as double) as size, true as flag,
-        cast(null as string) as nothing from values {texts} as v(t)"""
-    )
-    Made(frame, as_they_are, frame.schema).write(tmp_path)
-    read = spark.read.schema(frame.schema).parquet(str(tmp_path))
-    shown = [f"cast({name} as string)" for name in frame.columns]
-    assert sorted(read.selectExpr(*shown).collect()) == sorted(frame.selectExpr(*shown).collect())
+def test_what_is_made_comes_back_as_rows(spark: SparkSession) -> None:
+    found = Made(spark.range(0, 1000, 1, 4), doubled, NUMBERS).rows()
+    assert found.schema == NUMBERS
+    assert sorted(row["n"] for row in found.collect()) == [2 * n for n in range(1000)]
 
 
 # Threads -------------------------------------------------------------------------------------------------
@@ -185,7 +111,7 @@ def as_they_come(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("session_has_large", ["false", "true"])
 @pytest.mark.parametrize("large", [False, True])
 def test_texts_come_large_or_not_as_asked_for_whatever_the_session_sends(
-    spark: SparkSession, tmp_path: Path, session_has_large: str, large: bool
+    spark: SparkSession, session_has_large: str, large: bool
 ) -> None:
     given = spark.range(3).selectExpr("'x' as t", "array(X'ff') as b")
     made = Made(given, as_they_come, TEXTS, large=large)
@@ -193,8 +119,6 @@ def test_texts_come_large_or_not_as_asked_for_whatever_the_session_sends(
     spark.conf.set(LARGE_TEXTS, session_has_large)
     try:
         assert [tuple(row) for row in made.rows().collect()] == expected
-        made.write(tmp_path)
-        assert [tuple(row) for row in spark.read.parquet(str(tmp_path)).collect()] == expected
     finally:
         spark.conf.unset(LARGE_TEXTS)
 

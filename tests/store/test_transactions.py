@@ -90,6 +90,20 @@ def test_a_dropped_table_may_come_back_with_other_columns(store: Store) -> None:
     assert held(store.snapshot(version=1), "log") == [1]
 
 
+def test_a_table_that_is_dropped_and_made_in_one_transaction_stays_in_its_place(store: Store) -> None:
+    add(store, "log", 1)
+    before = store.snapshot().path("log")
+    with store.begin() as transaction:
+        transaction.drop("log")
+        transaction.append("log", pa.table({"text": ["a"]}))
+        assert transaction.schema("log").names == ["text"]
+        transaction.commit()
+    found = store.snapshot()
+    assert found.arrow("log").to_pylist() == [{"text": "a"}]
+    assert found.path("log") == before
+    assert held(store.snapshot(version=1), "log") == [1]
+
+
 def test_a_replaced_table_may_have_other_columns_and_partitions(store: Store) -> None:
     add(store, "log", 1)
     with store.begin() as transaction:

@@ -1,16 +1,14 @@
-"""The files that come with cdckit, in a checkout and in a wheel; and files that take another's place."""
+"""The files that come with cdckit, in a checkout and in a wheel."""
 
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from cdckit import expectations, files, samples
-from cdckit.files import put
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,34 +35,3 @@ def test_a_wheel_has_every_package_and_both_folders() -> None:
         Path(samples()),
         Path(expectations()),
     }
-
-
-def test_a_file_takes_the_place_of_another(tmp_path: Path) -> None:
-    new, place = tmp_path / "new", tmp_path / "place"
-    place.write_text("old")
-    new.write_text("new")
-    put(new, place)
-    assert (place.read_text(), new.exists()) == ("new", False)
-
-
-def test_a_file_that_somebody_has_open_on_windows_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Refused twice, then it goes; refused for good, the refusal is told."""
-    refusals, replace = [1, 1], os.replace
-
-    def refusing(new: Path, place: Path) -> None:
-        if refusals:
-            refusals.pop()
-            raise PermissionError("in use")
-        replace(new, place)
-
-    monkeypatch.setattr(os, "replace", refusing)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    new = tmp_path / "new"
-    new.write_text("new")
-    put(new, tmp_path / "place")
-    assert (tmp_path / "place").read_text() == "new"
-    refusals.extend([1] * 9)
-    with pytest.raises(PermissionError, match="in use"):
-        put(tmp_path / "place", new)

@@ -1,0 +1,180 @@
+"""What a hub knows: its tables as one commit names them, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property, reduce
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
+from cdckit.datahub.changes import absence_changes, record_changes
+from cdckit.datahub.existence import without_waiting
+from cdckit.datahub.exports import export_rows, with_positions
+from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA
+from cdckit.datahub.outcomes import message_log, record_log
+from cdckit.datahub.resolution import UNPROCESSED, Resolution
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import statement_schema
+from cdckit.datahub.statuses import Status
+from cdckit.datahub.weak import without_instant
+from cdckit.merging import history_schema
+from cdckit.store import Snapshot, Transaction
+
+MESSAGES, STATUSES, WAITING, AMBIGUOUS = "messages", "statuses", "waiting", "ambiguous"
+STATEMENTS, HISTORY, EXPORTED = "statements", "history", "exported"
+"""The kinds of the tables of which each target has its own."""
+
+RECEIVED, PROCESSED = "received", "processed"
+"""
+The notes of how many times messages were received, and of how many of those the runs have read.
+
+Messages are only ever appended, each with the number of its receipt: so whoever receives some while a run is
+under way is not in its way.
+"""
+
+RUN, SCHEMA = "run", "schema"
+"""The notes of the last run, which no other is called as, and of the schema by which it read."""
+
+REFRESHED = "refreshed"
+"""The note of the targets of which there ever was a refresh."""
+
+RECEIVED_SCHEMA = T.StructType(
+    [
+        *DECODED_SCHEMA.fields,
+        T.StructField("status", T.IntegerType()),
+        T.StructField("received", T.LongType()),
+        T.StructField("batch", T.StringType()),
+    ]
+)
+"""One row is one record that was received: what it holds, its status then, in which receipt and batch."""
+
+Tables: TypeAlias = Snapshot | Transaction
+
+
+def table(kind: str, entity: str) -> str:
+    """The name of a target's table."""
+    return f"{kind}.{entity}"
+
+
+def noted(tables: Tables, key: str, default: Any) -> Any:
+    """What is noted under a key, as JSON; *default* if nothing is."""
+    text = tables.note_of(key)
+    return default if text is None else json.loads(text)
+
+
+class State:
+    """
+    What a hub knows.
+
+    Args:
+        schema: The schema by which messages were read.
+        tables: The tables as a commit names them, or as a transaction has left them so far.
+    """
+
+    def __init__(self, schema: Schema, tables: Tables) -> None:
+        self.schema, self._tables = schema, tables
+
+    def read(self, name: str) -> DataFrame | None:
+        """A table; None if there is none of that name."""
+        return self._tables.read(name) if self._tables.has(name) else None
+
+    def some(self, name: str) -> DataFrame | None:
+        """A table that has rows; None if there is none, or it is empty."""
+        return self.read(name) if self._tables.has(name) and self._tables.files(name) else None
+
+    def received(self, first: int | None = None, last: int | None = None) -> DataFrame:
+        """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
+        if not self._tables.has(MESSAGES):
+            return self._empty(RECEIVED_SCHEMA)
+        bounds = None if first is None and last is None else {"received": (first, last)}
+        return self._tables.read(MESSAGES, where=bounds)
+
+    def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
+        """The messages among them, each once, in `MESSAGE_SCHEMA`."""
+        is_stored = F.col("status") == int(Status.NOT_PROCESSED)
+        return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
+
+    def resolved(self, entity: str) -> DataFrame:
+        """The statements of a target that are processed, with their guids and links."""
+        rows = self.resolution.resolved(entity)
+        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
+
+    def waiting(self) -> DataFrame | None:
+        """The statements that wait; None if there are none."""
+        found = self.some(WAITING)
+        return None if found is None else found.withColumn("missing", without_instant(F.col("missing")))
+
+    def applied(self, entity: str) -> DataFrame:
+        """The statements of a target that are applied."""
+        valid = self.resolved(entity).where(F.col("error_code").isNull())
+        return without_waiting(valid, self.waiting(), entity)
+
+    def exported(self, entity: str) -> DataFrame:
+        """The records of an export target, each with its position."""
+        rows = export_rows(self.schema, entity, self.applied(entity))
+        return with_positions(rows, self.read(table(EXPORTED, entity)))
+
+    def history(self, entity: str) -> DataFrame:
+        """The history of a target."""
+        found = self.read(table(HISTORY, entity))
+        return self._empty(history_schema(self.schema.targets[entity].data)) if found is None else found
+
+    def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
+        """The changes of a target; of the entities *touched* alone, where they are given."""
+        applied = self.applied(entity)
+        own = record_changes(self.schema, entity, of_guids(applied, touched))
+        events = self._events(entity, applied)
+        if not events:
+            return own
+        missed = absences(of_guids(self.resolved(entity), touched), events)
+        return own.unionByName(absence_changes(self.schema.targets[entity], missed, own))
+
+    def log(self) -> DataFrame:
+        """What became of each record, and of the messages that the schema has no place for."""
+        waiting, known = self.waiting(), self.read(STATUSES)
+        parts = [record_log(self.resolved(entity), waiting, entity) for entity in self.schema.targets]
+        if known is not None:
+            parts.append(message_log(known, parts[0].columns))
+        return reduce(DataFrame.unionByName, parts)
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """The statements of all targets, with what can be looked up."""
+        said = {entity: self._statements(entity) for entity in self.schema.targets}
+        return Resolution(self.schema, said, self.looked_up)
+
+    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
+        """What the last run has found in the place of *rows*; themselves before the first one."""
+        found = self.read(table(kind, entity))
+        return rows if found is None else found
+
+    def _statements(self, entity: str) -> DataFrame:
+        found = self.read(table(STATEMENTS, entity))
+        return self._empty(statement_schema(self.schema.targets[entity])) if found is None else found
+
+    def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
+        """The ends of all complete lists that may not have named an entity of the target."""
+        found: list[tuple[str | None, DataFrame]] = []
+        if entity in noted(self._tables, REFRESHED, []):
+            found.append((None, refresh_events(self.schema, applied)))
+        for field in parent_fields(self.schema, entity):
+            found.append((field, list_events(self.schema, applied, field)))
+            cascade = cascade_events(self.schema, entity, field, self._known_history, self.stored())
+            if cascade is not None:
+                found.append((field, cascade))
+        return found
+
+    def _known_history(self, entity: str) -> DataFrame | None:
+        return self.read(table(HISTORY, entity))
+
+    def _empty(self, columns: str | T.StructType) -> DataFrame:
+        return self._tables.spark.createDataFrame([], columns)
+
+
+def of_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
+    """The statements about the entities *touched*; ends of lists are about none."""
+    return statements if touched is None else statements.join(touched, "guid", "left_semi")
