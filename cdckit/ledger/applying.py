@@ -32,8 +32,11 @@ from cdckit.store.names import true_names
 from cdckit.store.writing import Target, reported
 
 _REPORT = T.StructType().add("report", T.StringType())
-_LARGE = 64 << 20
-"""Bytes of all files: from there on each bucket is a task of its own."""
+_BYTES_PER_TASK = 8 << 20
+"""How much a task should have to read and write, so that it is worth starting."""
+
+_FEW = 8
+"""Fewer tasks than these are not worth counting: as many then as the session has cores."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +154,17 @@ def _done(spark: SparkSession, work: list[Task], book: Book) -> list[Kept]:
     """Let the workers do it, each some of the buckets."""
     if not work:
         return []
-    size = sum(size for task in work for part in (task.fresh, task.log, task.open) for _, size in part)
-    spread = spark.range(0, len(work), 1, len(work)) if size > _LARGE else spark.range(len(work))
+    parts = sum(_bytes(task) for task in work) // _BYTES_PER_TASK
+    few = parts < _FEW
+    spread = spark.range(len(work)) if few else spark.range(0, len(work), 1, min(parts, len(work)))
     made = Made(spread, partial(_upkeep, work=work, book=book), _REPORT)
     return [Kept(**json.loads(row["report"])) for row in made.rows().collect()]
+
+
+def _bytes(task: Task) -> int:
+    """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
+    parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
+    return sum(size for part in parts for _, size in part)
 
 
 def _upkeep(batches: Iterable[pa.RecordBatch], work: list[Task], book: Book) -> Iterator[pa.RecordBatch]:

@@ -58,7 +58,7 @@ def resumed(open_versions: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     message = np.concatenate([origins.row, others.message, origins.row[deleted]])
     step = np.repeat([0, 1, 2], [count, len(others.version), len(deleted)])
     priority = np.full(len(version), _LEAST)
-    priority[:count] = np.where(dead, _LEAST, origins.row_priority)
+    priority[:count] = origins.row_priority
     priority[step == 2] = origins.row_priority[deleted]
     at = pa.array(version)
     columns = {

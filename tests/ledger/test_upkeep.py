@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,16 @@ def test_every_change_again_is_no_news_and_changes_nothing(tmp_path: Path) -> No
     assert bucket.apply(changes) == 0
     assert bucket.apply(changes[::2]) == 0
     assert bucket.task == before
+
+
+def test_of_two_deliveries_in_one_batch_both_stay_in_the_log(tmp_path: Path) -> None:
+    """The one that stands first counts; but who asks what was known before it came needs the other one."""
+    bucket = Bucket(tmp_path)
+    (later, *_) = all_of(batches(0, 1))
+    first = {**later, "effective_timestamp": later["effective_timestamp"] - timedelta(days=1)}
+    assert bucket.apply([later, first, later]) == 2
+    assert bucket.apply([later, first]) == 0
+    assert len(bucket.log()) == 2
 
 
 def test_closed_versions_of_timely_changes_are_not_written_again(tmp_path: Path) -> None:
