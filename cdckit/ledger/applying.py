@@ -22,7 +22,8 @@ from cdckit.ledger.columns import (
     require_keys_keep_their_texts,
 )
 from cdckit.ledger.kinds import Kind
-from cdckit.ledger.upkeep import Book, Kept, Paths, Task, upkeep
+from cdckit.ledger.tasks import Book, Paths, Task
+from cdckit.ledger.upkeep import Kept, upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File, Transaction

@@ -18,9 +18,10 @@ from pyspark.sql import types as T
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout
-from cdckit.ledger import upkeep as module
+from cdckit.ledger import remerging as module
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
-from cdckit.ledger.upkeep import Book, Task, upkeep
+from cdckit.ledger.tasks import Book, Task
+from cdckit.ledger.upkeep import upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.locations import locate
 from cdckit.store.reading import batches_of

@@ -1,0 +1,161 @@
+"""
+The merge of one bucket, in a worker: only of the entities that new changes speak of.
+
+An entity whose new changes are all later than all that the log has of it goes on from its open version
+(`cdckit.ledger.resuming`); of any other one that is touched all changes are merged again.  Which of
+the two it was never shows in the result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.history import VALID_TO
+from cdckit.kernel.arrays import bools, ints
+from cdckit.kernel.layout import GUID
+from cdckit.kernel.versions import versions
+from cdckit.ledger.columns import IDENTITY, LATEST
+from cdckit.ledger.flat import flat, in_order, numbered_texts
+from cdckit.ledger.repeats import no_news, said_before
+from cdckit.ledger.resuming import resumed
+from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, with_columns
+from cdckit.ledger.tasks import Book, Task
+from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.running import Bools
+from cdckit.store.reading import batches_of
+
+
+class Merged(NamedTuple):
+    """The outcome for the entities that are touched."""
+
+    guids: pa.Array
+    """Of the touched ones."""
+    latest: pa.Array
+    """The latest effective time of each."""
+    versions: pa.RecordBatch
+    """Those that are new, of which one may be like one that was there."""
+    gone_on: pa.RecordBatch
+    """Versions that were open and have an end now, or have not."""
+    late: pa.Array
+    """The guids of which all versions that are there go."""
+    news: pa.RecordBatch
+    """The changes that were new, and were news."""
+
+
+def merged_changes(
+    task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
+) -> Merged:
+    late = _late(task, book, new, opened, unborn)
+    again = _merged_again(task, book, new.filter(pa.array(late)))
+    later = new.filter(pa.array(~late))
+    on = ordered(later)
+    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
+    begun, gone_on = _gone_on(book, stored, on)
+    guids, latest = _latest([again.rows, on])
+    return Merged(
+        guids,
+        latest,
+        joined([_with_hidden(again.versions, book), _with_hidden(begun, book)], book.kept),
+        gone_on,
+        distinct(again.rows),
+        joined([again.news, later], new.schema),
+    )
+
+
+def _late(
+    task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
+) -> Bools:
+    """The changes of entities for which their place in the log matters, or that may be in it already."""
+    if task.anew:
+        return np.ones(new.num_rows, dtype=bool)
+    known = [
+        batch.column(0) for path, _ in task.log for batch in batches_of(book.log, path, [IDENTITY], 1 << 20)
+    ]
+    late = said_before(new.column(IDENTITY), known)
+    encoded = new.column(GUID).dictionary_encode()
+    entity, instant = ints(encoded.indices), ints(new.column("effective_timestamp"))
+    for there in (opened, unborn):
+        at = pc.index_in(encoded.dictionary, value_set=there.column(GUID))
+        latest = there.column(LATEST).take(at)
+        before = np.asarray(latest.is_valid())
+        bound = ints(pc.fill_null(latest.cast(pa.int64()), 0))
+        late |= before[entity] & (instant <= bound[entity])
+    return np.isin(entity, entity[late])
+
+
+class _Again(NamedTuple):
+    """Of entities that are merged again: their changes in order, which of them are news, their versions."""
+
+    rows: pa.RecordBatch
+    news: pa.RecordBatch
+    versions: pa.RecordBatch
+
+
+def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
+    guids = distinct(new)
+    old = (
+        []
+        if not (task.anew or len(guids))
+        else [
+            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=guids))
+            for path, _ in task.log
+            for batch in batches_of(book.log, path)
+        ]
+    )
+    before = sum(batch.num_rows for batch in old)
+    rows = joined([*old, new], new.schema)
+    order = in_order(rows)
+    rows, is_new = rows.take(pa.array(order)), order >= before
+    drop = no_news(rows, is_new)
+    news = rows.filter(pa.array(is_new & ~drop))
+    rows = rows.filter(pa.array(~drop))
+    if not task.anew:
+        rows = rows.filter(pc.is_in(rows.column(GUID), value_set=distinct(news)))
+    found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
+    return _Again(rows, news, joined(found, book.merged))
+
+
+def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The versions that begin with later changes, and the open ones that they follow, with their ends."""
+    if not stored.num_rows:
+        found = versions([flat(on, book.layout)] if on.num_rows else [], book.layout, book.merged)
+        return joined(found, book.merged), stored
+    changes = joined_flat([resumed(stored, book.resuming), flat(on, book.resuming)])
+    changes = changes.take(pa.array(np.argsort(numbered_texts(changes.column(GUID)), kind="stable")))
+    found = joined(versions([changes], book.resuming, book.merged), book.merged)
+    entity = numbered_texts(found.column(GUID))
+    first = np.ones(len(entity), dtype=bool)
+    first[1:] = entity[1:] != entity[:-1]
+    first &= bools(pc.is_in(found.column(GUID), value_set=stored.column(GUID)))
+    as_stored = found.filter(pa.array(first))
+    at = pc.index_in(stored.column(GUID), value_set=as_stored.column(GUID))
+    assert as_stored.num_rows == stored.num_rows
+    assert not at.null_count
+    ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
+    return found.filter(pa.array(~first)), ended
+
+
+def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:
+    """Versions with room for the columns that users do not see."""
+    there = set(found.schema.names)
+    columns = {
+        each.name: found.column(each.name) if each.name in there else pa.nulls(found.num_rows, each.type)
+        for each in book.kept
+    }
+    return batch_of(columns, book.kept)
+
+
+def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
+    """The entities in rows that are in order, and the last instant of each."""
+    guids, instants = [], []
+    for rows in sorted_rows:
+        entity = numbered_texts(rows.column(GUID))
+        last = np.ones(len(entity), dtype=bool)
+        last[:-1] = entity[1:] != entity[:-1]
+        guids.append(rows.column(GUID).filter(pa.array(last)))
+        instants.append(rows.column("effective_timestamp").filter(pa.array(last)))
+    return pa.concat_arrays(guids), pa.concat_arrays(instants)

@@ -1,0 +1,66 @@
+"""What a worker is told to keep up: one bucket with its files, and what all buckets have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from cdckit.kernel.layout import Layout
+from cdckit.ledger.columns import BUCKET, LATEST, OPEN
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.store.names import true_names
+from cdckit.store.writing import Target
+
+Paths = list[tuple[str, int]]
+"""Files of a table: the path and the size of each."""
+
+
+@dataclass(frozen=True)
+class Book:
+    """What all tasks of one upkeep have in common: where the tables are, and how the kernel reads changes."""
+
+    log: Target
+    history: Target
+    unborn: Target
+    layout: Layout
+
+    @property
+    def resuming(self) -> Layout:
+        """For changes made of open versions: there every field has a priority of its own."""
+        return replace(self.layout, field_priorities=frozenset(range(len(self.layout.fields))))
+
+    @cached_property
+    def kept(self) -> pa.Schema:
+        """The columns of the table of versions."""
+        return arrow_schema(true_names(self.history.stored), large=True)
+
+    @cached_property
+    def merged(self) -> pa.Schema:
+        """Those of them that the kernel makes."""
+        return pa.schema([each for each in self.kept if each.name not in (BUCKET, OPEN, LATEST)])
+
+
+@dataclass(frozen=True)
+class Task:
+    """
+    One bucket and its files.
+
+    Args:
+        bucket: Its number.
+        fresh: Files of the log that no commit names yet: what is new, and perhaps is not.
+        log: Those that are there.
+        open: Of versions without an end.
+        closed: Of the other versions.
+        unborn: Of the entities that have changes and no version.
+        anew: Whether all entities are merged again, whatever is new.
+    """
+
+    bucket: int
+    fresh: Paths = field(default_factory=list)
+    log: Paths = field(default_factory=list)
+    open: Paths = field(default_factory=list)
+    closed: Paths = field(default_factory=list)
+    unborn: Paths = field(default_factory=list)
+    anew: bool = False
