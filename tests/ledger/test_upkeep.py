@@ -18,10 +18,10 @@ from pyspark.sql import types as T
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout
-from cdckit.ledger import remerging as module
+from cdckit.ledger import remerging
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
 from cdckit.ledger.tasks import Book, Task
-from cdckit.ledger.upkeep import upkeep
+from cdckit.ledger.upkeep import FOLD, upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.locations import locate
 from cdckit.store.reading import batches_of
@@ -176,9 +176,9 @@ def test_the_programs_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         again.append(found.rows.num_rows - found.news.num_rows)
         return found
 
-    plain_resumed, plain_again = module.resumed, module._merged_again
-    monkeypatch.setattr(module, "resumed", counted_resumed)
-    monkeypatch.setattr(module, "_merged_again", counted_again)
+    plain_resumed, plain_again = remerging.resumed, remerging._merged_again
+    monkeypatch.setattr(remerging, "resumed", counted_resumed)
+    monkeypatch.setattr(remerging, "_merged_again", counted_again)
     bucket = Bucket(tmp_path)
     for batch in batches(0, 150):
         bucket.apply(batch)
@@ -224,9 +224,9 @@ def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
     changes = sorted(all_of(batches(5, 60)), key=lambda change: change["effective_timestamp"])
     for start in range(0, len(changes), 6):
         bucket.apply(changes[start : start + 6])
-    assert len(changes) > 6 * 3 * module.FOLD
-    assert len(bucket.task.log) <= module.FOLD
-    assert len(bucket.task.closed) <= module.FOLD
+    assert len(changes) > 6 * 3 * FOLD
+    assert len(bucket.task.log) <= FOLD
+    assert len(bucket.task.closed) <= FOLD
     assert len(bucket.task.open) == 1
     assert_is_one_merge(bucket, changes)
 
