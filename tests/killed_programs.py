@@ -1,0 +1,89 @@
+"""
+The programs that `killing.py` kills: each takes batches one after the other, as a stream would.
+
+    python killed_programs.py ledger folder
+
+A program that is begun again goes on with the last batch that it had taken, whether or not it knew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from cdckit import Ledger, datahub, replicate, session
+from cdckit.store import Store
+
+ENTITY, KEYS = "e", ["h", "k"]
+NOW = datetime(2024, 2, 1, tzinfo=UTC)
+
+
+def ledger_of(spark: SparkSession, folder: Path) -> Ledger:
+    return Ledger(spark, folder / "store", entity=ENTITY, keys=KEYS, buckets=3)
+
+
+def feed_of(spark: SparkSession, folder: Path) -> replicate.Feed:
+    return replicate.Feed(spark, folder / "store", buckets=2)
+
+
+def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
+    product = {
+        "reference": "product",
+        "fields": [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}],
+    }
+    return datahub.Hub(
+        spark, datahub.schema({"reference": "*", "mappings": {"product": [product]}}), folder / "store"
+    )
+
+
+def main(work: str, folder: Path) -> None:
+    spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
+    take = {"ledger": _ledger, "feed": _feed, "hub": _hub}[work](spark, folder)
+    count = len(list((folder / "batches").iterdir()))
+    print("ready", flush=True)
+    known = [n for n in range(count) if Store(spark, folder / "store").batch(_id(work, n)) is not None]
+    for number in range(max(known, default=0), count):
+        take(number)
+        print(number, flush=True)
+
+
+def _id(work: str, number: int) -> str:
+    return f"batch {number}"
+
+
+def _ledger(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    ledger = ledger_of(spark, folder)
+
+    def take(number: int) -> None:
+        ledger.apply(spark.read.parquet(str(folder / "batches" / str(number))), _id("ledger", number))
+
+    return take
+
+
+def _feed(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    feed = feed_of(spark, folder)
+
+    def take(number: int) -> None:
+        feed.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("feed", number))
+
+    return take
+
+
+def _hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    hub = hub_of(spark, folder)
+
+    def take(number: int) -> None:
+        messages = json.loads((folder / "batches" / str(number)).read_text())
+        hub.receive(datahub.records(spark, messages, at=NOW), _id("hub", number))
+        hub.process(now=NOW)
+
+    return take
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,98 @@
+"""kill -9 of a program, its JVM or a worker at any moment: what is kept is what an undisturbed run keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from histories import assert_folds_to, to_dataframe
+from killed_programs import ENTITY, KEYS, NOW, feed_of, hub_of, ledger_of
+from killing import run_and_kill
+from ledger_programs import FIELDS, all_of, batches
+from pyspark.sql import DataFrame, SparkSession
+from replicate_messages import life
+from replicate_messages import to_dataframe as to_records
+
+from cdckit import datahub, merge, replicate
+from tools.tiers import seeds
+
+BATCHES = 40
+"""So many that a program still has something to do when it is killed."""
+
+
+def same(one: DataFrame, other: DataFrame) -> bool:
+    """Whether two histories have the same rows, in whatever order their columns are."""
+    columns = sorted(other.columns)
+    return (
+        one.select(columns).exceptAll(other.select(columns)).isEmpty()
+        and other.select(columns).exceptAll(one.select(columns)).isEmpty()
+    )
+
+
+@pytest.mark.soak
+@seeds(1, soak=1)
+def test_a_ledger_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    changes = all_of(batches(seed, 400))
+    for number in range(BATCHES):
+        part = changes[number::BATCHES]
+        rows = to_dataframe(spark, part, FIELDS)
+        rows.coalesce(2).write.parquet(str(tmp_path / "batches" / str(number)))
+    print("killed:", run_and_kill("ledger", tmp_path, kills=40, seed=seed))
+    ledger = ledger_of(spark, tmp_path)
+    ledger.store.check()
+    assert_folds_to(ledger.history(), changes, entity=ENTITY, keys=KEYS)
+    assert ledger.store.commits().where("batch is not null").count() == BATCHES
+
+
+@pytest.mark.soak
+@seeds(2, soak=1)
+def test_a_feed_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    records = life(seed)
+    (tmp_path / "batches").mkdir()
+    for number in range(BATCHES):
+        some = records[number::BATCHES]
+        to_records(spark, some).coalesce(1).write.parquet(str(tmp_path / "batches" / str(number)))
+    print("killed:", run_and_kill("feed", tmp_path, kills=30, seed=seed))
+    feed = feed_of(spark, tmp_path)
+    feed.store.check()
+    changes = replicate.table_changes(to_records(spark, records), task="shop_task", table="ITEMS")
+    expected = merge(changes, entity="ITEMS", keys=["id"])
+    found = feed.table("ITEMS").history()
+    names = [name for name in expected.columns if name != "field_provenance"]
+    assert same(
+        found.select(*names, "field_provenance.price.m"), expected.select(*names, "field_provenance.price.m")
+    )
+    assert feed.waiting().isEmpty()
+
+
+@pytest.mark.soak
+@seeds(3, soak=1)
+def test_a_hub_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    (tmp_path / "batches").mkdir()
+    for number in range(BATCHES):
+        (tmp_path / "batches" / str(number)).write_text(json.dumps(messages(number)))
+    print("killed:", run_and_kill("hub", tmp_path, kills=30, seed=seed))
+    found, undisturbed = hub_of(spark, tmp_path), hub_of(spark, tmp_path / "undisturbed")
+    found.store.check()
+    everything = [each for number in range(BATCHES) for each in messages(number)]
+    undisturbed.receive(datahub.records(spark, everything, at=NOW))
+    undisturbed.process(now=NOW)
+    assert same(found.history("product"), undisturbed.history("product"))
+    statuses = ["message_identifier", "status"]
+    assert same(found.messages().select(statuses), undisturbed.messages().select(statuses))
+
+
+def messages(number: int) -> Sequence[dict[str, object]]:
+    """Three messages, each about three products, which change their names."""
+    products = range(number, number + 3)
+    return [
+        {
+            "entity": "product",
+            "guid": f"m{number}-{place}",
+            "timestamp": f"2024-01-{number // 24 + 1:02d}T{number % 24:02d}:{place:02d}:00Z",
+            "data": [{"number": (place + each) % 7, "name": f"{number}{place}"} for each in products],
+        }
+        for place in range(3)
+    ]
