@@ -229,7 +229,7 @@ class Ledger:
             ConflictingCommit, StoreIsBusy: Other writers were faster.
 
         Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
-            writes its versions.
+            writes its versions.  All of a bucket's log is in a worker's memory at once: it is not streamed.
         """
         with self.store.begin() as transaction:
             kind = self._kind.noted(transaction.base, self.location, self._buckets)

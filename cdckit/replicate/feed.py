@@ -246,7 +246,8 @@ class Feed:
             BatchIdReused: The batch id was received with other content.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: the envelopes once; then two jobs of a ledger for each table of which rows came.  A table whose
+        Cost: some ten small jobs, in which the records are written twice, kept and sorted; then, for each
+            table of which rows came, its rows once more and two jobs of its ledger.  A table whose
             older rows read otherwise by new metadata, as after a change of its key or of a type, is made anew
             from its records.
         """
