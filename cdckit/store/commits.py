@@ -180,14 +180,16 @@ def load(location: Location) -> Commits | None:
     """
     if not location.has_log(FOLDER):
         orphans = [one for one in location.listed() if location.has_log(one.base_name)]
-        if orphans:
+        # Another writer may have begun the store between the two looks.
+        if orphans and not location.has_log(FOLDER):
             raise DamagedTable(
                 FOLDER,
                 f"{FOLDER}/_delta_log",
                 f"there is none, but there are tables ({orphans[0].base_name}, ...)",
                 "Bring the folder back from a copy; or, if this was never a store, use another place.",
             )
-        return None
+        if not orphans:
+            return None
     try:
         table = DeltaTable(location.delta(FOLDER), storage_options=location.options or None)
         made_by = json.loads(table.metadata().description or "{}").get("format")

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSystem, FileType, LocalFileSystem, PyFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
@@ -88,9 +88,14 @@ class Location:
     def has_log(self, folder: str) -> bool:
         """Whether a Delta table's log lies in a folder."""
         log = f"{folder}/_delta_log"
-        if self.local:
-            return bool(self.file_system().get_file_info(self.path(log)).type == FileType.Directory)
-        return bool(self.listed(log))
+        if not self.local:
+            return bool(self.listed(log))
+        # The folder is there before the first commit is, and stays if its writer dies between the two.
+        try:
+            with os.scandir(self.path(log)) as found:
+                return any(one.name.endswith((".json", ".parquet")) for one in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def delete(self, path: str) -> None:
         """Delete one file."""

@@ -224,11 +224,16 @@ def actions_of(location: Location, folder: str, version: int) -> list[dict[str, 
 
 
 def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
-    """What each commit to a Delta table carries."""
+    """
+    What each commit to a Delta table carries.
+
+    deltalake is not to try again by itself: of two that make one table at once, the later one would find it
+    made, and add its own files and columns to it as version 1.
+    """
     transactions = [Transaction(APPLICATION, mark)]
     if batch is not None:
         transactions.append(Transaction(f"{APPLICATION}:{batch[0]}", batch[1], int(time.time() * 1000)))
-    return CommitProperties(app_transactions=transactions)
+    return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 
 def waits() -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pyarrow as pa
 import pytest
@@ -175,6 +175,42 @@ def test_many_threads_lose_and_double_nothing(store: Store, place: Path) -> None
     for writer in range(4):
         assert held(store, f"own{writer}") == list(range(10))
     assert store.snapshot().version == 41
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_many_writers_begin_one_store_at_once(place: Path, number: int) -> None:
+    """Each makes the store, and the one table, if it is not there: one of them does, the others add to it."""
+    together, failed = Barrier(4), list[BaseException]()
+
+    def write(writer: int) -> None:
+        together.wait()
+        try:
+            for _ in range(20):
+                with Store(None, place).begin() as transaction:
+                    transaction.append("log", numbers(writer))
+                    try:
+                        transaction.commit(batch=f"{writer}", reads=())
+                        return
+                    except ConflictingCommit:
+                        continue
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=write, args=[writer]) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert held(Store(None, place), "log") == [0, 1, 2, 3]
+    assert Store(None, place).snapshot().version == 4
+
+
+def test_a_folder_without_a_log_is_no_damage(place: Path) -> None:
+    """The first writer died, or is still on its way, between making the folder and making the log."""
+    (place / "commits" / "_delta_log").mkdir(parents=True)
+    assert Store(None, place).snapshot().names() == []
+    assert add(Store(None, place), "log", 1) == 1
 
 
 def test_somebody_else_who_writes_to_a_table_is_undone(store: Store) -> None:
