@@ -61,13 +61,17 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     )
 
 
+_PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint")
+
+
 def _json_part(name: str, column: Column) -> Column:
     """The column as a member of a JSON object, null where it is null."""
     whole = F.to_json(F.struct(column.alias(name)), EXACT_JSON)
     member = F.nullif(F.substring(whole, F.lit(2), F.length(whole) - 2), F.lit(""))
-    # Spark decides this once, by the type.
-    plain = F.concat(F.lit(_quoted(name) + ":"), decimal_text(column))
-    return F.when(F.typeof(column).startswith("decimal"), plain).otherwise(member)
+    # Spark decides these once, by the type.  The JSON of a whole number is its text: no need to write JSON.
+    start, kind = F.lit(_quoted(name) + ":"), F.typeof(column)
+    decimal, plain = F.concat(start, decimal_text(column)), F.concat(start, column.cast("string"))
+    return F.when(kind.startswith("decimal"), decimal).when(kind.isin(*_PLAIN), plain).otherwise(member)
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:

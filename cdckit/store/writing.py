@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -18,6 +18,7 @@ from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -195,44 +196,67 @@ class OpenFiles:
         self._target, self._shape = target, to_stored(target.stored)
         self._system = target.location.file_system()
         self._files: dict[str, _OpenFile] = {}
-        self._waiting = 0
+        self._unsorted: list[pa.RecordBatch] = []
+        self._unsorted_rows = self._unsorted_bytes = self._held = 0
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take rows, under the true names of their columns; enough of them are written at once."""
         if not batch.num_rows:
             return
-        for values, rows in self._parted(self._shape.of(batch)):
+        shaped = self._shape.of(batch)
+        self._unsorted.append(shaped)
+        self._unsorted_rows += shaped.num_rows
+        self._unsorted_bytes += shaped.nbytes
+        if self._unsorted_rows >= _ROWS_AT_ONCE or self._unsorted_bytes >= _BYTES_AT_ONCE:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Hand what came to the files of its partitions; many rows at a time, since to cut few is dear."""
+        if not self._unsorted:
+            return
+        for values, rows in parted(pa.Table.from_batches(self._unsorted), self._target.partition_by):
             key = json.dumps(values)
             if key not in self._files:
                 self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
             self._files[key].take(rows)
-            self._waiting += rows.nbytes
+        # What waits for a file is a part of all that was sorted with it, and holds that in memory.
+        self._held += self._unsorted_bytes
+        self._unsorted, self._unsorted_rows, self._unsorted_bytes = [], 0, 0
+        full = self._held >= 2 * _BYTES_AT_ONCE
         for one in self._files.values():
-            if one.waiting_rows >= _ROWS_AT_ONCE or one.waiting_bytes >= _BYTES_AT_ONCE:
-                self._waiting -= one.flush()
-        while self._waiting >= 2 * _BYTES_AT_ONCE:
-            self._waiting -= max(self._files.values(), key=lambda one: one.waiting_bytes).flush()
-
-    def _parted(self, batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], pa.RecordBatch]]:
-        by = list(self._target.partition_by)
-        if not by:
-            yield {}, batch
-            return
-        places = pa.array(range(batch.num_rows), pa.int64())
-        table = pa.table([batch.column(name) for name in by] + [places], names=[*by, " place"])
-        groups = table.group_by(by, use_threads=False).aggregate([(" place", "list")])
-        for group in groups.to_pylist():
-            values = {name: _partition_value(name, group[name]) for name in by}
-            yield values, batch.take(pa.array(group[" place_list"], pa.int64()))
+            if full or one.waiting_rows >= _ROWS_AT_ONCE:
+                one.flush()
+        self._held = 0 if full else self._held
 
     def close(self) -> list[dict[str, Any]]:
         """Write what waits, and say what was written."""
+        self._sort()
         return [one.close() for one in self._files.values()]
 
     def discard(self) -> None:
         """Delete what was begun, if that can be done: if not, nobody sees it."""
         for one in self._files.values():
             one.discard()
+
+
+def parted(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+    """The rows of each partition, in the order in which they came, with its values in JSON."""
+    if not by:
+        yield {}, rows
+        return
+    number = np.zeros(rows.num_rows, np.int64)
+    values: list[list[Any]] = []
+    for name in by:
+        encoded = rows.column(name).combine_chunks().dictionary_encode("encode")
+        values.append([_partition_value(name, each) for each in encoded.dictionary.to_pylist()])
+        number = number * len(values[-1]) + np.asarray(encoded.indices)
+    order = np.argsort(number, kind="stable")
+    begins = np.flatnonzero(np.diff(number[order], prepend=-1))
+    in_order = rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+    for begin, end in zip(begins, [*begins[1:], rows.num_rows], strict=True):
+        places = np.unravel_index(number[order[begin]], [len(each) for each in values])
+        found = {name: each[place] for name, each, place in zip(by, values, places, strict=True)}
+        yield found, in_order.slice(begin, end - begin)
 
 
 def _partition_value(name: str, value: Any) -> Any:
@@ -252,25 +276,22 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(
             self._sink, schema, coerce_timestamps="us", store_schema=False, metadata_collector=self._footers
         )
-        self._batches: list[pa.RecordBatch] = []
-        self.waiting_rows = self.waiting_bytes = self._digest = self._rows = 0
+        self._waiting: list[pa.Table] = []
+        self.waiting_rows = self._digest = self._rows = 0
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
-        self.waiting_rows += batch.num_rows
-        self.waiting_bytes += batch.nbytes
+    def take(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self.waiting_rows += rows.num_rows
 
-    def flush(self) -> int:
-        """Write what waits; how many bytes that were."""
-        written = self.waiting_bytes
-        if self._batches:
-            table = pa.Table.from_batches(self._batches, self._schema)
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            table = pa.concat_tables(self._waiting)
             self._writer.write_table(table)
             self._rows += table.num_rows
             if self._target.digest:
-                self._digest += sum(row_digests(batch) for batch in self._batches)
-        self._batches, self.waiting_rows, self.waiting_bytes = [], 0, 0
-        return written
+                self._digest += sum(row_digests(batch) for batch in table.to_batches())
+        self._waiting, self.waiting_rows = [], 0
 
     def close(self) -> dict[str, Any]:
         self.flush()

@@ -885,9 +885,9 @@ for schema in schemas:
     for claim in (2**31 - 1, 2**31, 2**40, 2**62, -(2**31), -(2**40), -(2**63)):
         for rest in (b"", b"\\0" * 50, b"\\2" * 50):
             datum = tag + number(claim) + (number(2**40) if claim < 0 else b"") + rest
-            start = time.perf_counter()
+            start = time.process_time()
             decoded = decode(pa.array([b"\\0"] * 500 + [datum] + [b"\\0"] * 500), parsed)
-            slowest = max(slowest, time.perf_counter() - start)
+            slowest = max(slowest, time.process_time() - start)
             errors = [i for i, e in enumerate(decoded.errors.to_pylist()) if e]
             assert errors == [500], (schema, claim, errors)
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
