@@ -18,9 +18,10 @@ from cdckit.store.errors import (
     StoreIsBusy,
 )
 from cdckit.store.files import File
+from cdckit.store.landing import Committed
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.store import Store
-from cdckit.store.transaction import Committed, Transaction
+from cdckit.store.transaction import Transaction
 from cdckit.store.writing import Written
 
 __all__ = [

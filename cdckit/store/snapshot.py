@@ -136,6 +136,15 @@ class Snapshot:
         self.table(name)
         return self._followed[name]
 
+    def at(self, commit: Commit) -> Snapshot:
+        """The tables of the same store at another commit."""
+        return Snapshot(self._spark, self._location, commit)
+
+    @property
+    def location(self) -> Location:
+        """Where the store lies, as its parts know it."""
+        return self._location
+
     @property
     def commit(self) -> Commit | None:
         """The commit itself."""

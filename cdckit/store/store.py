@@ -12,9 +12,10 @@ from cdckit.parts.arguments import microseconds
 from cdckit.store import maintenance
 from cdckit.store.commits import COMMITS_SCHEMA, Commits, load
 from cdckit.store.compaction import SMALL
+from cdckit.store.landing import Committed
 from cdckit.store.locations import locate
 from cdckit.store.snapshot import Snapshot
-from cdckit.store.transaction import Committed, Transaction
+from cdckit.store.transaction import Transaction
 
 
 class Store:

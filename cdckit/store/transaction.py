@@ -1,38 +1,13 @@
 """
 What is written to the tables of a store together: seen all at once with `commit`, or never.
 
-How a commit goes, and what becomes of it when a writer dies or is overtaken:
-
-1. *Files.*  Workers write files under names that nobody else has, where they stay.  No log names them:
-   a writer that dies here leaves garbage that nobody sees, and `Store.vacuum` deletes.
-2. *The table of commits* is made if there is none, with commit 0, which has no tables.  So tables without
-   a table of commits are a damaged store, never one whose first writer died.
-3. *The newest commit is compared* with the one from which the transaction began.  Where others have
-   changed what it read or removes, it ends with `ConflictingCommit`; else its changes are made to the
-   tables as they stand now.
-4. *Each Delta table* that is written gets a commit that brings it from whatever its head is to that
-   state.  The head may be ahead of what the newest commit names: its writer died before step 5, or is
-   between the two.  What that writer added is taken out, what it removed is put back, in the same commit
-   as our own changes.  Readers go by versions that a commit names, so they see neither.
-5. *The commit* is one row in the table of commits, as its version n + 1 if n was the newest one in step
-   3.  Of several writers exactly one can be version n + 1.  Before this step nothing is seen, after it
-   everything.
-
-A writer that is overtaken at step 4 (another one commits to the same Delta table) sees that its own commit
-was refused, or came after another, and makes it again from the new head.  One that is overtaken at step 5
-goes back to step 3; that its own commit of step 4 may have been undone meanwhile is no matter, as step 4
-begins from the head, whatever it is.  One that dies at step 4 or before step 5 has left heads that the
-next writer to these tables brings right, and that nobody else looks at.  One that dies after step 5 has
-committed.  If it does not know whether step 5 was done, because the answer was lost, it looks for the mark
-that each of its commits carries.
-A batch id is looked up in step 3, each time: two writers with one batch cannot both commit it.
+How a commit goes is told in `landing.py`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -42,13 +17,13 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
-from cdckit.store import log
 from cdckit.store.columns import as_columns, keeps_types, require_partitioning, storable, together
-from cdckit.store.commits import Commit, Commits, begun, next_instant
+from cdckit.store.commits import Commits
 from cdckit.store.compaction import SMALL, rows_of, small_files
-from cdckit.store.conflicts import Change, Reads, Scope, reads_of, require_no_conflict
-from cdckit.store.errors import BatchIdReused, ConflictingCommit, NoSuchTable, StoreIsBusy
+from cdckit.store.conflicts import Change, Scope, reads_of
+from cdckit.store.errors import NoSuchTable
 from cdckit.store.files import File, Where
+from cdckit.store.landing import Committed, Landing
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import folder_name, stored_names, true_names
@@ -57,20 +32,6 @@ from cdckit.store.snapshot import Snapshot, select
 from cdckit.store.writing import Rows, Target, Written, columns_of, write
 
 SCRATCH = "scratch"
-
-
-@dataclass(frozen=True)
-class Committed:
-    """
-    What `Transaction.commit` did.
-
-    Args:
-        version: The commit by which everything is seen.
-        repeated: Whether nothing was committed, because the batch was committed before.
-    """
-
-    version: int
-    repeated: bool = False
 
 
 class Transaction:
@@ -93,8 +54,7 @@ class Transaction:
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
         self._scratch: list[str] = []
-        self._commits, self._now = commits, base
-        self._heads: dict[str, log.Followed] = {}
+        self._commits = commits
         self._lock, self._ended, self._failed = RLock(), False, False
 
     def __enter__(self) -> Transaction:
@@ -444,95 +404,12 @@ class Transaction:
             raise InvalidArgument(
                 "commit", "the transaction", "one whose writes have all succeeded", "not that"
             )
+        changes = {name: one for name, one in self._changes.items() if not one.is_none()}
         scopes = reads_of(self._read if reads is None else reads)
         try:
-            return self._commit(batch, digest or 0, scopes)
+            return Landing(self.base, self._commits, changes, scopes, self._notes).commit(batch, digest or 0)
         finally:
             self.close()
-
-    def _commit(self, batch: str | None, digest: int, reads: Reads) -> Committed:
-        changes = {name: one for name, one in self._changes.items() if not one.is_none()}
-        commits = self._commits
-        for wait in log.waits():
-            # It is there before any table is.
-            commits = begun(self._location) if commits is None else commits.newest()
-            if batch is not None:
-                before = commits.digest(batch)
-                if before is not None:
-                    if before != digest:
-                        raise BatchIdReused(batch, before, digest)
-                    return Committed(commits.version, repeated=True)
-            newest = commits.commit()
-            assert newest is not None
-            self._require_no_conflict(changes, reads, newest)
-            if not changes and not self._notes and batch is None:
-                return Committed(self.base.version or 0)
-            tables = self._land(changes, newest)
-            next_one = Commit(
-                version=newest.version + 1,
-                timestamp=next_instant(newest.timestamp),
-                tables=tables,
-                notes=self._noted(newest),
-                batch=batch,
-                digest=None if batch is None else digest,
-            )
-            if commits.add(next_one):
-                return Committed(next_one.version)
-            time.sleep(wait)
-        raise StoreIsBusy(self._location.root, log.TRIES)
-
-    def _require_no_conflict(self, changes: dict[str, Change], reads: Reads, newest: Commit) -> None:
-        base = self.base.version or 0
-        if newest.version == base:
-            return
-        now = self._at(newest)
-        require_no_conflict(
-            changes,
-            reads,
-            base,
-            newest.version,
-            lambda name: _state_in(self.base, name),
-            lambda name: _state_in(now, name),
-        )
-        for key, value in self._notes.items():
-            found = newest.notes.get(key)
-            if found not in (value, self.base.notes.get(key)):
-                raise ConflictingCommit([], base, newest.version, f"it has noted something else as {key!r}")
-
-    def _land(self, changes: dict[str, Change], newest: Commit) -> dict[str, tuple[str, int]]:
-        """Bring the Delta tables to their new states; the tables of the commit that will name them."""
-        now = self._at(newest)
-        tables = dict(newest.tables)
-        for name, change in changes.items():
-            target = change.onto(_state_in(now, name))
-            if target is None:
-                tables.pop(name, None)
-            elif target.version is None:
-                version = log.create(self._location, target, newest.version)
-                # If another round is needed, the table is there.
-                self._changes[name] = changes[name] = replace(change, after=replace(target, version=version))
-                tables[name] = (target.folder, version)
-            else:
-                tables[name] = (target.folder, log.reach(self._location, target, self._head(name, target)))
-        return tables
-
-    def _at(self, newest: Commit) -> Snapshot:
-        """The tables at the newest commit; looked up once for one commit."""
-        if newest.version != self._now.version:
-            self._now = Snapshot(self._spark, self._location, newest)
-        return self._now
-
-    def _head(self, name: str, target: Table) -> log.Followed:
-        if name not in self._heads:
-            known = self.base.has(name) and self.base.table(name).folder == target.folder
-            self._heads[name] = (
-                self.base.followed(name) if known else log.Followed(self._location, name, target.folder)
-            )
-        return self._heads[name]
-
-    def _noted(self, newest: Commit) -> dict[str, str]:
-        found: dict[str, str | None] = {**newest.notes, **self._notes}
-        return {key: value for key, value in found.items() if value is not None}
 
     def close(self) -> None:
         """End, without committing if that was not done: what was written is garbage, scratch is deleted."""
@@ -546,10 +423,6 @@ def require_rows(rows: Sequence[Rows], function: str) -> None:
     """Raise `InvalidArgument` for no source of rows at all."""
     if not rows:
         raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
-
-
-def _state_in(snapshot: Snapshot, name: str) -> Table | None:
-    return snapshot.table(name) if snapshot.has(name) else None
 
 
 def _partitioned_by(table: Table) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from store_numbers import add, held, numbers
 
-from cdckit.store import Store, commits, log, transaction, writing
+from cdckit.store import Store, commits, landing, log, writing
 
 
 class Died(BaseException):
@@ -24,7 +24,7 @@ class Died(BaseException):
 
 STEPS = [
     (False, writing._OpenFile, "close", 0),  # a file that is begun
-    (False, transaction, "begun", 0),  # all files, no log
+    (False, landing, "begun", 0),  # all files, no log
     (False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
     (False, log, "create", 0),  # the table of commits, before a first table
     (False, log, "create", 1),  # one table of two
