@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import batch_of, with_texts
+from cdckit.parts.task_costs import begin_task
 
 _MOST_BYTES = (1 << 31) - 1
 
@@ -46,6 +48,8 @@ class Made:
 
 
 def _made(batches: Iterable[pa.RecordBatch], by: Function, large: bool) -> Iterator[pa.RecordBatch]:
+    if TaskContext.get() is not None:
+        begin_task()
     return by(_with_texts(batches, large=large))
 
 
