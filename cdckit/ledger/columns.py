@@ -12,7 +12,8 @@ from cdckit.history import STANDARD_COLUMNS
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.kinds import Kind
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
-from cdckit.parts.identifiers import guid
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.identifiers import can_be_guids, guid
 from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import common_spark_type
 
@@ -26,7 +27,7 @@ LATEST = "ledger_latest"
 """The latest effective time of all changes of the entity, with or without effect; null in closed versions."""
 
 IDENTITY = "ledger_identity"
-"""A hash of what makes a change the same change again: entity, source, message and record number."""
+"""A hash of what makes a change of an entity the same change again: source, message and record number."""
 
 CONTENT = "ledger_content"
 """A hash of a change as it was given; its sum over a batch tells the batch.  Not stored."""
@@ -47,6 +48,9 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     """
     The changes as rows of the log, and the hash `CONTENT` beside them.
 
+    They lack the guid and the bucket where workers can make both of the key (`cdckit.ledger.guids`):
+    those do it once for each key that they see, the JVM would do it for each change.
+
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
             are a stream.
@@ -56,20 +60,31 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     if changes.isStreaming:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
         raise InvalidArgument("apply", "changes", needed, "a stream")
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    identity = F.xxhash64(GUID, "message_id", "arrival.record_number", "source")
     optional = [name for name in ("field_priorities",) if name in changes.columns]
-    found = changes.withColumn(GUID, F.col(GUID) if kind.by_guid else guid(kind.entity, key))
+    found = _with_guid(changes, data, kind)
+    made = [F.col(GUID), kind.bucket_column(F.col(GUID)).alias(BUCKET)] if GUID in found.columns else []
     return found.select(
-        GUID,
-        identity.alias(IDENTITY),
-        kind.bucket_column(F.col(GUID)).alias(BUCKET),
+        *made,
+        F.xxhash64("message_id", "arrival.record_number", "source").alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
         "carried",
         *optional,
         _content(changes, optional).alias(CONTENT),
     )
+
+
+def _with_guid(changes: DataFrame, data: T.StructType, kind: Kind) -> DataFrame:
+    if kind.by_guid or can_be_guids({key: arrow_type(data[key].dataType) for key in kind.keys}):
+        return changes
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    return changes.withColumn(GUID, guid(kind.entity, key))
+
+
+def log_columns(rows: T.StructType) -> T.StructType:
+    """The columns of the log, of those of `logged`."""
+    made = [T.StructField(GUID, T.StringType()), T.StructField(BUCKET, T.IntegerType())]
+    return T.StructType([*made, *(each for each in rows if each.name not in (GUID, BUCKET, CONTENT))])
 
 
 def _content(changes: DataFrame, optional: list[str]) -> Column:

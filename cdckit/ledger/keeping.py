@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import bring_up, reads, tables
-from cdckit.ledger.columns import CONTENT, logged
+from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.taking import Taken, take
 from cdckit.ledger.views import Key, View
@@ -178,15 +177,15 @@ class Ledger:
         kind = self.at().kind.of_changes(by_guid)
         rows = logged(changes, kind)
         key = self._batch_id(batch)
-        log = T.StructType([each for each in rows.schema if each.name != CONTENT])
+        log = log_columns(rows.schema)
         taken: tuple[object, Taken] | None = None
         for number in range(TRIES):
             with self.store.begin() as transaction:
                 # Another writer may have been the first.
                 kind = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
                 found = tables(transaction, kind, log)
-                if taken is None or taken[0] != found.book.log:
-                    taken = found.book.log, take(rows, found.book.log)
+                if taken is None or taken[0] != (kind, found.book.log):
+                    taken = (kind, found.book.log), take(rows, kind, found.book.log)
                 fresh, digest = taken[1]
                 kind.note(transaction)
                 if key is not None and self.store.batch(key) is not None:

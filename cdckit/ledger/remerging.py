@@ -22,7 +22,7 @@ from cdckit.ledger.columns import IDENTITY, LATEST
 from cdckit.ledger.flat import flat, in_order, numbered_texts
 from cdckit.ledger.repeats import no_news, said_before
 from cdckit.ledger.resuming import resumed
-from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, with_columns
+from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, picked, with_columns
 from cdckit.ledger.tasks import Book, Task
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running import Bools
@@ -50,8 +50,8 @@ def merged_changes(
     task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
 ) -> Merged:
     late = _late(task, book, new, opened, unborn)
-    again = _merged_again(task, book, new.filter(pa.array(late)))
-    later = new.filter(pa.array(~late))
+    again = _merged_again(task, book, picked(new, late))
+    later = picked(new, ~late)
     on = ordered(later)
     stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
     begun, gone_on = _gone_on(book, stored, on)
@@ -111,8 +111,8 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
     order = in_order(rows)
     rows, is_new = rows.take(pa.array(order)), order >= before
     drop = no_news(rows, is_new)
-    news = rows.filter(pa.array(is_new & ~drop))
-    rows = rows.filter(pa.array(~drop))
+    news = picked(rows, is_new & ~drop)
+    rows = picked(rows, ~drop)
     if not task.anew:
         rows = rows.filter(pc.is_in(rows.column(GUID), value_set=distinct(news)))
     found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
@@ -136,7 +136,7 @@ def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa
     assert as_stored.num_rows == stored.num_rows
     assert not at.null_count
     ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
-    return found.filter(pa.array(~first)), ended
+    return picked(found, ~first), ended
 
 
 def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:

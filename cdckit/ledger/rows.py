@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.kernel.arrays import bools
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.flat import in_order, one_batch
 from cdckit.ledger.tasks import Paths
 from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.running import Bools
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import Target
 
@@ -21,8 +23,14 @@ def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:
 
 
 def joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of batches of one schema, in one."""
-    return one_batch(pa.Table.from_batches(list(batches), schema=schema))
+    """The rows of batches of one schema, in one; copied only if several have some."""
+    some = [batch for batch in batches if batch.num_rows]
+    return some[0] if len(some) == 1 else one_batch(pa.Table.from_batches(some, schema=schema))
+
+
+def picked(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
+    """Some of the rows; copied only if they are not all."""
+    return rows if which.all() else rows.filter(pa.array(which))
 
 
 def joined_flat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -43,7 +51,7 @@ def distinct(rows: pa.RecordBatch) -> pa.Array:
 
 def others(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
     """The rows of all other entities."""
-    return rows.filter(pc.invert(pc.is_in(rows.column(GUID), value_set=guids)))
+    return picked(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
 
 
 def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:

@@ -14,6 +14,8 @@ from pyspark.sql import types as T
 
 from cdckit.kernel.arrays import ints
 from cdckit.ledger.columns import CONTENT
+from cdckit.ledger.guids import Guids
+from cdckit.ledger.kinds import Kind
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File
@@ -37,13 +39,13 @@ class Taken(NamedTuple):
     digest: int
 
 
-def take(rows: DataFrame, target: Target) -> Taken:
+def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
     """Let the workers write rows of `columns.logged`, one file for each task and bucket; one job."""
     columns = true_names(target.stored)
     wanted = T.StructType([*columns, rows.schema[CONTENT]])
     if not _has_types(rows.schema, columns):
         rows = as_columns(rows, wanted)
-    made = Made(rows, partial(_write, target=target), _REPORT, large=True)
+    made = Made(rows, partial(_write, kind=kind, target=target), _REPORT, large=True)
     found = [json.loads(row["report"]) for row in made.rows().collect()]
     files = reported([each for one in found for each in one["files"]], target).files
     total = sum(one["content"] for one in found)
@@ -69,12 +71,12 @@ def _fits(found: T.DataType, wanted: T.DataType) -> bool:
     return bool(one == other)
 
 
-def _write(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    files, content = OpenFiles(target), 0
+def _write(batches: Iterable[pa.RecordBatch], kind: Kind, target: Target) -> Iterator[pa.RecordBatch]:
+    files, guids, content = OpenFiles(target), Guids(kind), 0
     try:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
-            files.take(batch)
+            files.take(guids.beside(batch))
         found = files.close()
     except BaseException:
         files.discard()

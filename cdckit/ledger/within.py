@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from cdckit.ledger.applying import bring_up, reads, tables
-from cdckit.ledger.columns import CONTENT, logged
+from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.taking import take
 from cdckit.store import Transaction
@@ -27,9 +26,8 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     kind = kind.within(transaction)
     rows = logged(changes, kind)
-    log = T.StructType([each for each in rows.schema if each.name != CONTENT])
-    found = tables(transaction, kind, log)
-    fresh, _ = take(rows, found.book.log)
+    found = tables(transaction, kind, log_columns(rows.schema))
+    fresh, _ = take(rows, kind, found.book.log)
     kind.note(transaction)
     _, buckets = bring_up(transaction, kind, found.book, fresh, anew=found.anew)
     return reads(kind, buckets)
