@@ -317,10 +317,10 @@ class _OpenFile:
         }
 
     def discard(self) -> None:
-        with suppress(Exception):
-            self._writer.close()
-            self._sink.close()
-            self._system.delete_file(self._path)
+        # On a full disk neither can be closed properly; the file is in the way of everybody all the same.
+        for end in (self._writer.close, self._sink.close, lambda: self._system.delete_file(self._path)):
+            with suppress(Exception):
+                end()
 
 
 def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
