@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from jars import jars
+from jars import SPARK_JARS, jars
 from programs import wait_until
 
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
@@ -39,11 +39,13 @@ class Broker:
     """A broker whose log lies in a folder; it ends with the `with` that it is made for."""
 
     def __init__(self, folder: Path) -> None:
-        java = shutil.which("java", path=_java_path())
+        java = shutil.which("java", path=java_path())
         if java is None:
             pytest.skip("a broker needs `java` on the PATH or in JAVA_HOME")
         self.folder, self.port = folder, free_port()
-        self._java = [java, "-Xmx400m", "-cp", os.pathsep.join(map(str, jars(BROKER)))]
+        # Spark's resolver leaves Scala away, since Spark has it.
+        path = [*jars(BROKER), *SPARK_JARS.glob("scala-library*.jar")]
+        self._java = [java, "-Xmx400m", "-cp", os.pathsep.join(map(str, path))]
         self._settings = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -98,6 +100,7 @@ def _cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _java_path() -> str:
+def java_path() -> str:
+    """Where `java` is looked for."""
     home = os.environ.get("JAVA_HOME")
     return os.pathsep.join(filter(None, [f"{home}/bin" if home else "", os.environ.get("PATH", "")]))
