@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.kernel.layout import Layout
+from cdckit.kernel.layout import GUID, Layout
 from cdckit.ledger.columns import (
     BUCKET,
     OPEN,
@@ -22,7 +22,7 @@ from cdckit.ledger.columns import (
     require_keys_keep_their_texts,
 )
 from cdckit.ledger.kinds import Kind
-from cdckit.ledger.tasks import Book, Paths, Task
+from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
 from cdckit.ledger.upkeep import Kept, upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
@@ -94,15 +94,30 @@ def _layout(kind: Kind, log: T.StructType) -> Layout:
 
 
 def bring_up(
-    transaction: Transaction, kind: Kind, book: Book, fresh: Collection[File], *, anew: bool
+    transaction: Transaction,
+    kind: Kind,
+    book: Book,
+    fresh: Collection[File],
+    *,
+    anew: bool,
+    fold: int = FOLD,
 ) -> tuple[int, list[int]]:
     """
     Bring the tables to where they are with the changes in *fresh* files: one job.
 
+    Args:
+        transaction: In which this is done.
+        kind: What the ledger is about.
+        book: The tables.
+        fresh: Files of the log that no commit names yet.
+        anew: Whether all entities of all buckets are merged again.
+        fold: From how many small files on those of a bucket are written as one; of all buckets, if it
+            is fewer than `FOLD`.
+
     Returns:
         How many of the changes were news, and the buckets that were touched.
     """
-    work = _tasks(transaction, kind, fresh, anew)
+    work = _tasks(transaction, kind, fresh, anew, fold)
     kept = _done(transaction.spark, work, book)
     by_path = {one.path: one for one in fresh}
     names = {"log": kind.changes, "history": kind.history, "unborn": kind.unborn}
@@ -122,7 +137,7 @@ def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
     return [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
 
 
-def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bool) -> list[Task]:
+def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bool, fold: int) -> list[Task]:
     news = _by_bucket(fresh)
     log = _by_bucket(transaction.files(kind.changes))
     versions = transaction.files(kind.history)
@@ -130,6 +145,8 @@ def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bo
     closed = _by_bucket(one for one in versions if not one.partition[OPEN])
     unborn = _by_bucket(transaction.files(kind.unborn))
     buckets = {*news, *log, *open_, *closed, *unborn} if anew else set(news)
+    if fold < FOLD:
+        buckets |= set(closed)
     return [
         Task(
             bucket=each,
@@ -139,6 +156,7 @@ def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bo
             closed=closed.get(each, []),
             unborn=unborn.get(each, []),
             anew=anew,
+            fold=fold,
         )
         for each in sorted(buckets)
     ]
@@ -147,7 +165,9 @@ def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bo
 def _by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
-        found.setdefault(int(one.partition[BUCKET]), []).append((one.path, one.size))
+        low, high = one.low.get(GUID), one.high.get(GUID)
+        held = Held(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
+        found.setdefault(int(one.partition[BUCKET]), []).append(held)
     return found
 
 
@@ -165,7 +185,7 @@ def _done(spark: SparkSession, work: list[Task], book: Book) -> list[Kept]:
 def _bytes(task: Task) -> int:
     """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
     parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
-    return sum(size for part in parts for _, size in part)
+    return sum(one.size for part in parts for one in part)
 
 
 def _upkeep(batches: Iterable[pa.RecordBatch], work: list[Task], book: Book) -> Iterator[pa.RecordBatch]:

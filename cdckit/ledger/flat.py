@@ -68,9 +68,10 @@ def in_order(rows: pa.RecordBatch) -> Ints:
     """
     The positions of changes so that those of an entity stand together, in the order of changes.
 
+    The entities are in the order of their guids, so that their versions need not be sorted to be written.
     Sorted as numbers; only what is left open, changes of one entity and one instant, by all of the order.
     """
-    entity = numbered_texts(rows.column(GUID))
+    entity = ranked(rows.column(GUID))
     instant = ints(rows.column("effective_timestamp"))
     order = np.lexsort((instant, entity))
     tied = np.zeros(len(order), dtype=bool)
@@ -80,8 +81,7 @@ def in_order(rows: pa.RecordBatch) -> Ints:
     if not tied.any():
         return order
     places = order[tied]
-    ranked = _full_order(rows.take(pa.array(places)), entity[places])
-    order[tied] = places[ranked]
+    order[tied] = places[_full_order(rows.take(pa.array(places)), entity[places])]
     return order
 
 
@@ -94,11 +94,11 @@ def _full_order(rows: pa.RecordBatch, entity: Ints) -> Ints:
         rows.column("source"),
     ]
     instant = ints(rows.column("effective_timestamp"))
-    order: Ints = np.lexsort((*(_ranked(each) for each in reversed(columns)), instant, entity))
+    order: Ints = np.lexsort((*(ranked(each) for each in reversed(columns)), instant, entity))
     return order
 
 
-def _ranked(values: pa.Array) -> Ints:
+def ranked(values: pa.Array) -> Ints:
     """Numbers that sort as the values do, texts by their bytes; null comes first."""
     encoded = values.dictionary_encode()
     order = ints(pc.sort_indices(encoded.dictionary).cast(pa.int64()))

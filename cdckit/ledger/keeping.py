@@ -15,7 +15,7 @@ from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import bring_up, reads, tables
 from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
-from cdckit.ledger.taking import Taken, take
+from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_name
 from cdckit.store import Committed, ConflictingCommit, Store
@@ -166,11 +166,13 @@ class Ledger:
             PythonException: A change lacks what each needs, as for `merge`.
 
         Cost: two jobs.  One reads *changes* once and writes them, a file for each task and bucket.  The other
-            reads, of each bucket that is touched, 8 bytes for each change in the log, and its open
-            versions, which it writes again.  Of entities whose changes are not all later than what is
-            known of them, the changes in the log are read too, and the closed versions of the
-            bucket are written again.  A bucket's open versions, and all changes of the entities of
-            it that are touched, are in a worker's memory at once.
+            reads, of each bucket that is touched, 8 bytes for each change in the log, and the open
+            versions in those of its files that can hold a touched entity; they are written again.
+            Of entities whose changes are not all later than what is known of them, the changes in
+            the log are read too, and the files with closed versions of them are written again.  Those
+            open versions, and all changes of the touched entities of a bucket, are in a worker's memory
+            at once.  Of a batch whose id is known, only its content is compared: one job that writes
+            nothing.
         """
         require_changes(changes, function="apply")
         by_guid = GUID in changes.columns
@@ -183,17 +185,18 @@ class Ledger:
             with self.store.begin() as transaction:
                 # Another writer may have been the first.
                 kind = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
+                if key is not None and self.store.batch(key) is not None:
+                    known = digest(rows) if taken is None else taken[1].digest
+                    done = transaction.commit(batch=key, digest=known, reads=())
+                    return Applied(done.version, 0, repeated=True)
                 found = tables(transaction, kind, log)
                 if taken is None or taken[0] != (kind, found.book.log):
                     taken = (kind, found.book.log), take(rows, kind, found.book.log)
-                fresh, digest = taken[1]
+                fresh, content = taken[1]
                 kind.note(transaction)
-                if key is not None and self.store.batch(key) is not None:
-                    done = transaction.commit(batch=key, digest=digest, reads=())
-                    return Applied(done.version, 0, repeated=True)
                 news, buckets = bring_up(transaction, kind, found.book, fresh, anew=found.anew)
                 try:
-                    done = transaction.commit(batch=key, digest=digest, reads=reads(kind, buckets))
+                    done = transaction.commit(batch=key, digest=content, reads=reads(kind, buckets))
                 except ConflictingCommit:
                     if number == TRIES - 1:
                         raise
@@ -244,8 +247,11 @@ class Ledger:
         """
         with self.store.begin() as transaction:
             kind = self._kind.noted(transaction.base, self.location, self._buckets)
-            for name in (kind.changes, kind.history, kind.unborn):
+            found = tables(transaction, kind, transaction.schema(kind.changes))
+            for name in (kind.changes, kind.unborn):
                 transaction.compact(name)
+            # Its files stay cut by ranges of guids, which the store knows nothing of.
+            bring_up(transaction, kind, found.book, [], anew=found.anew, fold=2)
             return transaction.commit(reads=())
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:

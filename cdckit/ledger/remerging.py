@@ -19,7 +19,7 @@ from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.layout import GUID
 from cdckit.kernel.versions import versions
 from cdckit.ledger.columns import IDENTITY, LATEST
-from cdckit.ledger.flat import flat, in_order, numbered_texts
+from cdckit.ledger.flat import flat, in_order, numbered_texts, ranked
 from cdckit.ledger.repeats import no_news, said_before
 from cdckit.ledger.resuming import resumed
 from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, picked, with_columns
@@ -73,7 +73,7 @@ def _late(
     if task.anew:
         return np.ones(new.num_rows, dtype=bool)
     known = [
-        batch.column(0) for path, _ in task.log for batch in batches_of(book.log, path, [IDENTITY], 1 << 20)
+        batch.column(0) for one in task.log for batch in batches_of(book.log, one.path, [IDENTITY], 1 << 20)
     ]
     late = said_before(new.column(IDENTITY), known)
     encoded = new.column(GUID).dictionary_encode()
@@ -102,8 +102,8 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
         if not (task.anew or len(guids))
         else [
             batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=guids))
-            for path, _ in task.log
-            for batch in batches_of(book.log, path)
+            for one in task.log
+            for batch in batches_of(book.log, one.path)
         ]
     )
     before = sum(batch.num_rows for batch in old)
@@ -125,7 +125,7 @@ def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa
         found = versions([flat(on, book.layout)] if on.num_rows else [], book.layout, book.merged)
         return joined(found, book.merged), stored
     changes = joined_flat([resumed(stored, book.resuming), flat(on, book.resuming)])
-    changes = changes.take(pa.array(np.argsort(numbered_texts(changes.column(GUID)), kind="stable")))
+    changes = changes.take(pa.array(np.argsort(ranked(changes.column(GUID)), kind="stable")))
     found = joined(versions([changes], book.resuming, book.merged), book.merged)
     entity = numbered_texts(found.column(GUID))
     first = np.ones(len(entity), dtype=bool)

@@ -19,7 +19,7 @@ from cdckit.store.writing import Target
 
 def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:
     """All rows of some files of a table."""
-    return joined((batch for path, _ in paths for batch in batches_of(target, path)), target.shape.schema)
+    return joined((batch for one in paths for batch in batches_of(target, one.path)), target.shape.schema)
 
 
 def joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.kernel.arrays import ints
@@ -49,7 +50,17 @@ def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
     found = [json.loads(row["report"]) for row in made.rows().collect()]
     files = reported([each for one in found for each in one["files"]], target).files
     total = sum(one["content"] for one in found)
-    return Taken(list(files), (total + (1 << 63)) % (1 << 64) - (1 << 63))
+    return Taken(list(files), _signed(total))
+
+
+def digest(rows: DataFrame) -> int:
+    """What `take` would say of the rows, without writing them; one job."""
+    found = rows.agg(F.sum(F.col(CONTENT).cast("decimal(38,0)"))).first()
+    return _signed(int(found[0] or 0) if found else 0)
+
+
+def _signed(total: int) -> int:
+    return (total + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _has_types(rows: T.StructType, columns: T.StructType) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,8 +14,31 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.names import true_names
 from cdckit.store.writing import Target
 
-Paths = list[tuple[str, int]]
-"""Files of a table: the path and the size of each."""
+
+class Held(NamedTuple):
+    """
+    A file of a table, as a task is told of it.
+
+    Args:
+        path: Below the table's folder.
+        size: In bytes.
+        rows: How many.
+        low: Below the guids of all rows, or one of them; no bytes if that is not known.
+        high: The same, above; None if it is not known.
+    """
+
+    path: str
+    size: int
+    rows: int = 0
+    low: bytes = b""
+    high: bytes | None = None
+
+
+Paths = list[Held]
+
+
+FOLD = 16
+"""From how many small files of one kind on those of a bucket are written as one."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,7 @@ class Task:
         closed: Of the other versions.
         unborn: Of the entities that have changes and no version.
         anew: Whether all entities are merged again, whatever is new.
+        fold: From how many small files of closed versions on those are written together.
     """
 
     bucket: int
@@ -64,3 +89,4 @@ class Task:
     closed: Paths = field(default_factory=list)
     unborn: Paths = field(default_factory=list)
     anew: bool = False
+    fold: int = FOLD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,19 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
+from cdckit.kernel.arrays import bools
 from cdckit.kernel.changes import require_whole
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN
 from cdckit.ledger.flat import flat
+from cdckit.ledger.ranges import CLOSED_ROWS, OPEN_ROWS, about, is_small, parts
 from cdckit.ledger.remerging import Merged, merged_changes
-from cdckit.ledger.rows import others, rows_of, with_columns
-from cdckit.ledger.tasks import Book, Task
+from cdckit.ledger.rows import distinct, joined, others, picked, rows_of, with_columns
+from cdckit.ledger.tasks import FOLD, Book, Paths, Task
 from cdckit.parts.arrow_types import batch_of
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import OpenFiles, Target
-
-FOLD = 16
-"""From how many small files of one kind on those of a bucket are written as one."""
 
 SMALL = 4 << 20
 """Bytes: a file of fewer is a small one."""
@@ -41,17 +40,17 @@ class Kept(NamedTuple):
 
 def upkeep(task: Task, book: Book) -> Kept:
     """Do the upkeep of one bucket: read, merge, write."""
-    new, opened, unborn = (
-        rows_of(target, paths)
-        for target, paths in ((book.log, task.fresh), (book.history, task.open), (book.unborn, task.unborn))
-    )
+    new = rows_of(book.log, task.fresh)
     require_whole(flat(new, book.layout))
+    near = [] if task.anew else about(task.open, distinct(new))
+    opened, unborn = rows_of(book.history, near), rows_of(book.unborn, task.unborn)
     merged = merged_changes(task, book, new, opened, unborn)
     files = _Files(book)
     try:
         keep = _write_log(files, task, new, merged)
-        if len(merged.guids) or task.anew:
-            _write_versions(files, task, opened, merged)
+        if len(merged.guids) or task.anew or task.fold < FOLD:
+            _write_open(files, task, near, opened, merged)
+            _write_closed(files, task, merged)
             _write_unborn(files, task, unborn, merged)
         added = files.close()
     except BaseException:
@@ -72,11 +71,16 @@ class _Files:
         """Rows of a table."""
         self._open[table].take(rows)
 
-    def replace(self, table: str, path: str, keep: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-        """Some of the rows of a file in its place."""
-        for batch in batches_of(getattr(self.book, table), path):
-            self.write(table, keep(batch))
-        self.removed[table].append(path)
+    def write_apart(self, table: str, rows: Iterable[pa.RecordBatch]) -> None:
+        """Rows of a table in a file of their own."""
+        self._open[table].begin_files()
+        for each in rows:
+            self.write(table, each)
+        self._open[table].begin_files()
+
+    def remove(self, table: str, files: Paths) -> None:
+        """Files that the table shall no longer have."""
+        self.removed[table] += [one.path for one in files]
 
     def close(self) -> dict[str, list[dict[str, Any]]]:
         """What was written."""
@@ -90,33 +94,58 @@ class _Files:
 
 def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -> list[str]:
     """The log: returned are the fresh files that stay as they are."""
-    small = [path for path, size in task.log if size < SMALL]
+    small = [one for one in task.log if one.size < SMALL]
     if merged.news.num_rows == new.num_rows and len(small) + len(task.fresh) < FOLD:
-        return [path for path, _ in task.fresh]
+        return [one.path for one in task.fresh]
     files.write("log", merged.news)
     if merged.news.num_rows and len(small) + 1 >= FOLD:
-        for path in small:
-            files.replace("log", path, lambda rows: rows)
+        for one in small:
+            for rows in batches_of(files.book.log, one.path):
+                files.write("log", rows)
+        files.remove("log", small)
     return []
 
 
-def _write_versions(files: _Files, task: Task, opened: pa.RecordBatch, merged: Merged) -> None:
-    """The versions: the open ones are written again, of the closed ones what late changes have touched."""
-    if not task.anew:
-        files.write("history", others(opened, merged.guids))
+def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, merged: Merged) -> None:
+    """The open versions: those in the files that may hold what is touched are written again."""
+    parts_of = [others(opened, merged.guids)]
     for rows in (merged.versions, merged.gone_on):
-        is_open = rows.column(VALID_TO).is_null()
-        at = pc.index_in(rows.column(GUID), value_set=merged.guids)
-        latest = pc.if_else(is_open, merged.latest.take(at), pa.scalar(None, merged.latest.type))
-        bucket = pa.array(np.full(rows.num_rows, task.bucket, np.int32))
-        files.write("history", with_columns(rows, {OPEN: is_open, LATEST: latest, BUCKET: bucket}))
-    files.removed["history"] += [path for path, _ in task.open]
-    small = {path for path, size in task.closed if size < SMALL}
-    for path, _ in task.closed:
-        if task.anew:
-            files.removed["history"].append(path)
-        elif (len(small) >= FOLD and path in small) or _holds(files.book.history, path, merged.late):
-            files.replace("history", path, lambda rows: others(rows, merged.late))
+        found = picked(rows, bools(rows.column(VALID_TO).is_null()))
+        latest = merged.latest.take(pc.index_in(found.column(GUID), value_set=merged.guids))
+        parts_of.append(_kept(found, task, is_open=True, latest=latest))
+    files.remove("history", task.open if task.anew else near)
+    among = [] if task.anew else task.open
+    for part in parts(joined(parts_of, files.book.kept), among, OPEN_ROWS):
+        files.write_apart("history", [part])
+
+
+def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
+    """The closed versions: of those there are, what late changes have touched; many small files as one."""
+    history = files.book.history
+    found = []
+    for rows in (merged.versions, merged.gone_on):
+        closed = picked(rows, bools(rows.column(VALID_TO).is_valid()))
+        found.append(_kept(closed, task, is_open=False, latest=pa.nulls(closed.num_rows, merged.latest.type)))
+    small = [one for one in task.closed if is_small(one, SMALL)]
+    gone = task.closed if task.anew else small if len(small) >= task.fold else []
+    files.remove("history", gone)
+    if not task.anew:
+        found.append(others(rows_of(history, gone), merged.late))
+    for part in parts(joined(found, files.book.kept), [], CLOSED_ROWS):
+        files.write_apart("history", [part])
+    for one in [] if task.anew else about(task.closed, merged.late):
+        if one not in gone and _holds(history, one.path, merged.late):
+            before = batches_of(history, one.path)
+            files.write_apart("history", (others(rows, merged.late) for rows in before))
+            files.remove("history", [one])
+
+
+def _kept(rows: pa.RecordBatch, task: Task, *, is_open: bool, latest: pa.Array) -> pa.RecordBatch:
+    """The versions with the columns that users do not see."""
+    bucket = pa.array(np.full(rows.num_rows, task.bucket, np.int32))
+    return with_columns(
+        rows, {OPEN: pa.array(np.full(rows.num_rows, is_open)), LATEST: latest, BUCKET: bucket}
+    )
 
 
 def _holds(target: Target, path: str, guids: pa.Array) -> bool:
@@ -140,4 +169,4 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
         columns = {GUID: guids, LATEST: merged.latest.filter(lacking), BUCKET: bucket}
         files.write("unborn", kept)
         files.write("unborn", batch_of(columns, unborn.schema))
-        files.removed["unborn"] += [path for path, _ in task.unborn]
+        files.remove("unborn", task.unborn)

@@ -196,6 +196,7 @@ class OpenFiles:
         self._target, self._shape = target, to_stored(target.stored)
         self._system = target.location.file_system()
         self._files: dict[str, _OpenFile] = {}
+        self._reports: list[dict[str, Any]] = []
         self._unsorted: list[pa.RecordBatch] = []
         self._unsorted_rows = self._unsorted_bytes = self._held = 0
 
@@ -228,15 +229,26 @@ class OpenFiles:
                 one.flush()
         self._held = 0 if full else self._held
 
+    def begin_files(self) -> None:
+        """Let what comes from here on be in other files than what came before."""
+        self._sort()
+        self._reports += [one.close() for one in self._files.values()]
+        self._files.clear()
+
     def close(self) -> list[dict[str, Any]]:
         """Write what waits, and say what was written."""
-        self._sort()
-        return [one.close() for one in self._files.values()]
+        self.begin_files()
+        return self._reports
 
     def discard(self) -> None:
-        """Delete what was begun, if that can be done: if not, nobody sees it."""
+        """Delete what was written, if that can be done: if not, nobody sees it."""
         for one in self._files.values():
             one.discard()
+        for report in self._reports:
+            with suppress(Exception):
+                self._system.delete_file(
+                    self._target.location.path(f"{self._target.folder}/{report['path']}")
+                )
 
 
 def parted(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:

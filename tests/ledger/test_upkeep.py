@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,11 @@ from pyspark.sql import types as T
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout
-from cdckit.ledger import remerging
+from cdckit.ledger import ranges, remerging
+from cdckit.ledger import upkeep as under_test
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
-from cdckit.ledger.tasks import Book, Task
-from cdckit.ledger.upkeep import FOLD, upkeep
+from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
+from cdckit.ledger.upkeep import upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.locations import locate
 from cdckit.store.reading import batches_of
@@ -72,30 +75,30 @@ class Bucket:
         ]
         files = OpenFiles(target)
         files.take(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(target.stored, large=True)))
-        fresh = [(one["path"], one["size"]) for one in files.close()]
+        fresh = held(files.close())
         return self._done(replace(self.task, fresh=fresh))
 
     def rebuild(self) -> None:
         """Merge all again."""
         self._done(replace(self.task, anew=True))
 
+    def compact(self) -> None:
+        """Write small files of closed versions as one."""
+        self._done(replace(self.task, fold=2))
+
     def _done(self, task: Task) -> int:
         kept = upkeep(task, self.book)
-        log = [one for one in task.log if one[0] not in kept.removed["log"]]
-        log += [one for one in task.fresh if one[0] in kept.keep]
-        log += [(one["path"], one["size"]) for one in kept.added["log"]]
+        log = [one for one in task.log if one.path not in kept.removed["log"]]
+        log += [one for one in task.fresh if one.path in kept.keep]
+        log += held(kept.added["log"])
         added = kept.added["history"]
         versions = {
-            name: [one for one in before if one[0] not in kept.removed["history"]]
-            + [
-                (one["path"], one["size"])
-                for one in added
-                if f'"{OPEN}": {str(is_open).lower()}' in one["partition"]
-            ]
+            name: [one for one in before if one.path not in kept.removed["history"]]
+            + held(one for one in added if f'"{OPEN}": {str(is_open).lower()}' in one["partition"])
             for name, before, is_open in (("open", task.open, True), ("closed", task.closed, False))
         }
-        unborn = [one for one in task.unborn if one[0] not in kept.removed["unborn"]]
-        unborn += [(one["path"], one["size"]) for one in kept.added["unborn"]]
+        unborn = [one for one in task.unborn if one.path not in kept.removed["unborn"]]
+        unborn += held(kept.added["unborn"])
         self.task = Task(0, [], log, versions["open"], versions["closed"], unborn)
         return kept.taken
 
@@ -115,8 +118,23 @@ class Bucket:
         return self._rows(self.book.log, self.task.log)
 
     @staticmethod
-    def _rows(target: Target, paths: list[tuple[str, int]]) -> list[Row]:
-        return [row for path, _ in paths for batch in batches_of(target, path) for row in batch.to_pylist()]
+    def _rows(target: Target, files: Paths) -> list[Row]:
+        return [row for one in files for batch in batches_of(target, one.path) for row in batch.to_pylist()]
+
+
+def held(reports: Iterable[dict[str, Any]]) -> Paths:
+    """What was written, as tasks are told of it."""
+    bounds = [(one, json.loads(one["stats"])) for one in reports]
+    return [
+        Held(
+            one["path"],
+            one["size"],
+            one["rows"],
+            stats["low"].get(GUID, "").encode(),
+            stats["high"][GUID].encode() if GUID in stats["high"] else None,
+        )
+        for one, stats in bounds
+    ]
 
 
 def hashed(change: Row) -> int:
@@ -161,6 +179,77 @@ def test_any_batches_give_the_rows_of_one_merge(tmp_path: Path, seed: int, optio
     assert_is_one_merge(bucket, bucket.log())
     bucket.rebuild()
     assert_is_one_merge(bucket, so_far)
+
+
+@seeds(0, 1, 2, soak=40)
+def test_files_of_few_versions_give_the_rows_of_one_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The versions of one bucket lie in many files, as those of a large ledger do."""
+    for name, rows in (("OPEN_ROWS", 1), ("CLOSED_ROWS", 2)):
+        monkeypatch.setattr(under_test, name, rows)
+        monkeypatch.setattr(ranges, name, rows)
+    bucket = Bucket(tmp_path)
+    so_far: list[Row] = []
+    most = 0
+    for number, batch in enumerate(batches(seed, 60)):
+        bucket.apply(batch)
+        so_far += batch
+        assert_is_one_merge(bucket, so_far)
+        assert_ranges_are_apart(bucket.task.open)
+        most = max(most, len(bucket.task.open))
+        if number % 3 == 0:
+            bucket.compact()
+            assert_is_one_merge(bucket, so_far)
+    assert most > 2
+    bucket.rebuild()
+    assert_is_one_merge(bucket, so_far)
+    assert_ranges_are_apart(bucket.task.open)
+
+
+def assert_ranges_are_apart(files: Paths) -> None:
+    """No guid can be in two of the files of open versions."""
+    ordered = sorted(files, key=lambda one: one.low)
+    for one, other in pairwise(ordered):
+        assert one.high is not None
+        assert one.high.decode()[:32] <= other.low.decode()[:32]
+
+
+def test_a_batch_about_few_entities_touches_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "OPEN_ROWS", 8)
+    monkeypatch.setattr(under_test, "CLOSED_ROWS", 8)
+    monkeypatch.setattr(ranges, "CLOSED_ROWS", 8)
+    bucket = Bucket(tmp_path)
+    template = next(each for each in all_of(batches(0, 5)) if each["operation"] == "upsert")
+
+    def change(key: int, day: int) -> Row:
+        data = {**template["data"], "h": key, "a": str(day)}
+        instant = template["effective_timestamp"] + timedelta(days=day)
+        return {
+            **template,
+            "data": data,
+            "effective_timestamp": instant,
+            "message_id": f"{key} {day}",
+            "carried": dict.fromkeys(template["carried"], True),
+        }
+
+    everything = [change(key, day) for key in range(200) for day in (0, 10)]
+    bucket.apply(everything)
+    opened, closed = set(bucket.task.open), set(bucket.task.closed)
+    assert len(opened) >= 14
+    assert len(closed) >= 14
+    assert all(one.rows >= 8 for one in opened | closed)
+    in_order, late = change(7, 20), change(9, 5)
+    bucket.apply([in_order])
+    assert len(opened - set(bucket.task.open)) == 1
+    assert closed <= set(bucket.task.closed)
+    opened, closed = set(bucket.task.open), set(bucket.task.closed)
+    bucket.apply([late])
+    assert len(opened - set(bucket.task.open)) == 1
+    assert len(closed - set(bucket.task.closed)) == 1
+    assert_is_one_merge(bucket, [*everything, in_order, late])
 
 
 def test_the_programs_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +328,6 @@ def test_a_change_that_lacks_what_it_needs_is_refused(tmp_path: Path, column: st
     files = OpenFiles(bucket.book.log)
     row = {**change, column: None, GUID: guid, IDENTITY: 1, BUCKET: 0}
     files.take(pa.RecordBatch.from_pylist([row], schema=arrow_schema(bucket.book.log.stored, large=True)))
-    fresh = [(one["path"], one["size"]) for one in files.close()]
+    fresh = held(files.close())
     with pytest.raises(InvalidChanges):
         upkeep(Task(0, fresh), bucket.book)
