@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
+CLASSES := $(VENV)/classes.jsa
 AT     ?= 2013-02-08 12:00
 
 # Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
@@ -25,14 +26,14 @@ help: ## Say what can be done here
 demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
 	@$(BIN)/python -m tools.demo "$(AT)"
 
-quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
+quick: $(READY) $(CLASSES) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+test: $(READY) $(CLASSES) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
 	$(PYTEST)
 	$(PYTEST) --nbval -o testpaths=notebooks notebooks
 
-soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
+soak: $(READY) $(CLASSES) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
 	$(PYTEST) --tier soak $(if $(SEED),--soak-seed $(SEED)) tests
 
 lint: $(READY) ## Style and types only
@@ -72,3 +73,6 @@ $(READY): requirements.txt pyproject.toml tools/check_machine.py
 	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . ; } \
 	  > $(VENV)/install.log 2>&1 || $(PYTHON) tools/check_machine.py network
 	@touch $@
+
+$(CLASSES): $(READY)
+	@$(BIN)/python -m tools.classes

@@ -12,18 +12,25 @@ from pyspark.sql import functions as F
 
 import cdckit
 from cdckit.records import RECORD_SCHEMA
+from tools import classes
 
 pytest_plugins = ["tools.tiers"]
 
 # Spark's submit script hands these to the JVM.  A test ends before the second compiler's work pays:
 # without it a run takes half the processor time.  The first one alone gets room for 48 MiB of code, which
 # a thousand tests with generated classes fill; then what was compiled is thrown away, and compiled again.
-# The collector that works with one thread costs least on a small heap.  What is measured, in benchmarks/,
-# keeps Java's own settings.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
+# The collector that works with one thread costs least on a small heap, and young rows die cheapest where
+# there is room for them.  Spark's classes come from the archive that tools/classes.py makes, if there is one.
+# PySpark sends the place in the program of each function of a column to the JVM, in five calls: without it
+# tests that build many small frames take four fifths of the time.  Errors then do not say the place, which a
+# stack trace says anyway.  What is measured, in benchmarks/, keeps the settings that a user has.
+OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
+    "-Xms1g -Xmn400m",
+    *classes.options(),
+    "-Dspark.python.sql.dataFrameDebugging.enabled=false",
 )
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(OPTIONS))
 
 CHANGES = """
     'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
