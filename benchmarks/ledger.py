@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,57 +15,162 @@ from pyspark.sql import functions as F
 from benchmarks.measure import PeakMemory, Result, content_hash
 from benchmarks.merging import floor, random_changes
 from cdckit import Ledger, merge
+from cdckit.merging import made_versions
+from cdckit.store import Store
 
-CHANGES = 2_000_000
-KEYS = CHANGES // 10
+SMALL, MIDDLE, LARGE = 1_000_000, 2_000_000, 10_000_000
+"""Numbers of changes; a tenth as many keys."""
+MANY = 100
+"""How many small batches come one after the other."""
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """A new ledger of 2 million changes, its rebuild, and batches of 1 % of its keys and of a hundred."""
-    source = work / f"changes_{CHANGES}_{KEYS}.parquet"
-    if not (source / "_SUCCESS").exists():
-        random_changes(spark, CHANGES, KEYS).write.mode("overwrite").parquet(str(source))
-    frame = spark.read.parquet(str(source))
+    """A new ledger and its rebuild; batches of 1 % of the keys, and of a hundred of them."""
+    return [*_whole(spark, work), *_batches(spark, work), *_many_batches(spark, work)]
 
-    def floored() -> None:
-        floor(frame).write.mode("overwrite").parquet(str(work / "floor.parquet"))
 
-    place = work / "ledger"
-    shutil.rmtree(place, ignore_errors=True)
-    ledger = Ledger(spark, place, entity="flight", keys=["number"])
-    _timed("floor (warm-up)", floored)
-    first, _ = _timed("floor", floored)
+def _whole(spark: SparkSession, work: Path) -> list[Result]:
+    frame = _changes(spark, work, MIDDLE)
+    ledger = _ledger(spark, work, MIDDLE)
+    merged = work / "merged"
+    shutil.rmtree(merged, ignore_errors=True)
+
+    def merge_into_store() -> None:
+        with Store(spark, merged).begin() as transaction:
+            transaction.replace("history", made_versions(frame, entity="flight", keys=["number"]))
+            transaction.commit()
+
+    _timed("floor (warm-up)", lambda: _floor(frame, work))
+    first, _ = _timed("floor", lambda: _floor(frame, work))
     timings = {
-        "new": _timed("new ledger", lambda: ledger.apply(frame)),
-        "rebuild": _timed("rebuild", ledger.rebuild),
+        "merge_2m_through_store": _timed("merge through the store", merge_into_store),
+        "ledger_new_2m": _timed("new ledger", lambda: ledger.apply(frame)),
+        "ledger_rebuild_2m": _timed("rebuild", ledger.rebuild),
     }
-    second, _ = _timed("floor", floored)
-    batches = {
-        "in_order": _batch(spark, KEYS // 100, KEYS // 100, "in order", days=100),
-        "late": _batch(spark, KEYS // 100, KEYS // 100, "late", days=0),
-        "small": _batch(spark, 100, 1_000, "small", days=200),
+    second, _ = _timed("floor", lambda: _floor(frame, work))
+    digest = _checked(ledger)
+    bars = {"merge_2m_through_store": 1.15, "ledger_new_2m": 1.5, "ledger_rebuild_2m": 0.6}
+    return [
+        _result(f"{name}_over_floor", took / ((first + second) / 2), bars[name], took, memory, digest)
+        for name, (took, memory) in timings.items()
+    ]
+
+
+def _batches(spark: SparkSession, work: Path) -> list[Result]:
+    """Batches for a ledger of 10 million changes, the small ones in turns with one of a million."""
+    frame, ledger = _changes(spark, work, LARGE), _ledger(spark, work, LARGE)
+    other = _ledger(spark, work, SMALL)
+    other.apply(_changes(spark, work, SMALL))
+    _timed("new ledger of 10 million", lambda: ledger.apply(frame))
+    first, _ = _timed("floor of 10 million", lambda: _floor(frame, work))
+    found = {
+        name: _timed(
+            name, _applied(ledger, _batch(spark, work, LARGE, LARGE // 1000, LARGE // 1000, name, days))
+        )
+        for name, days in (("in order", 100), ("late", 0))
     }
-    for name, batch in batches.items():
-        batch.write.mode("overwrite").parquet(str(work / f"{name}.parquet"))
-        rows = spark.read.parquet(str(work / f"{name}.parquet"))
-        timings[name] = _timed(name, lambda rows=rows: ledger.apply(rows))  # type: ignore[misc]
+    second, _ = _timed("floor of 10 million", lambda: _floor(frame, work))
+    both = {SMALL: other, LARGE: ledger}
+    seconds: dict[int, list[float]] = {SMALL: [], LARGE: []}
+    share = 0.0
+    for turn in range(4):
+        for size, one in both.items():
+            rows = _batch(spark, work, size, 100, 1_000, f"small {turn}", 200 + turn)
+            before = _files(one)
+            took, _ = _timed(f"1,000 changes after {size:,}", _applied(one, rows))
+            after = _files(one)
+            if turn:
+                seconds[size].append(took)
+            written = sum(size for path, size in after.items() if path not in before)
+            share = max(share, written / sum(after.values()))
+    digest = _checked(other)
+    floor_seconds = (first + second) / 2
+    small = {size: statistics.median(each) for size, each in seconds.items()}
+    bars = {"in order": 0.2, "late": 0.35}
+    return [
+        *(
+            _result(
+                f"ledger_1_percent_{name.replace(' ', '_')}_over_floor_10m",
+                took / floor_seconds,
+                bars[name],
+                took,
+                memory,
+                "",
+            )
+            for name, (took, memory) in found.items()
+        ),
+        _result("ledger_small_batch_10m_over_1m", small[LARGE] / small[SMALL], 1.3, small[LARGE], 0, digest),
+        _result("ledger_small_batch_share_of_bytes", share, 0.05, 0, 0, digest),
+    ]
+
+
+def _many_batches(spark: SparkSession, work: Path) -> list[Result]:
+    ledger = _ledger(spark, work, SMALL)
+    ledger.apply(_changes(spark, work, SMALL))
+    seconds = []
+    for number in range(MANY):
+        rows = _batch(spark, work, SMALL, 100, 1_000, f"many {number}", 200 + number)
+        seconds.append(_timed(f"batch {number}", _applied(ledger, rows))[0])
+    first, last = statistics.median(seconds[:10]), statistics.median(seconds[-10:])
+    digest = _checked(ledger)
+    print(f"  {len(_files(ledger)):,} live files after {MANY} batches")
+    return [_result("ledger_last_10_of_100_over_first_10", last / first, 1.2, last, 0, digest)]
+
+
+def _changes(spark: SparkSession, work: Path, changes: int) -> DataFrame:
+    source = work / f"changes_{changes}_{changes // 10}.parquet"
+    if not (source / "_SUCCESS").exists():
+        random_changes(spark, changes, changes // 10).write.mode("overwrite").parquet(str(source))
+    return spark.read.parquet(str(source))
+
+
+def _batch(
+    spark: SparkSession, work: Path, size: int, keys: int, changes: int, name: str, days: int
+) -> DataFrame:
+    """Changes of so many of the ledger's keys at random, all *days* later than those before."""
+    number = F.pmod(F.xxhash64(F.lit(name), "data.number"), F.lit(size // 10))
+    rows = random_changes(spark, changes, keys).withColumns(
+        {
+            "data": F.col("data").withField("number", number),
+            "message_id": F.concat(F.lit(f"{name} "), "message_id"),
+            "effective_timestamp": F.col("effective_timestamp") + F.lit(timedelta(days=days)),
+        }
+    )
+    path = str(work / "batch.parquet")
+    rows.write.mode("overwrite").parquet(path)
+    return spark.read.parquet(path)
+
+
+def _ledger(spark: SparkSession, work: Path, size: int) -> Ledger:
+    place = work / f"ledger_{size}"
+    shutil.rmtree(place, ignore_errors=True)
+    return Ledger(spark, place, entity="flight", keys=["number"])
+
+
+def _files(ledger: Ledger) -> dict[str, int]:
+    """The live files and their sizes."""
+    snapshot = ledger.store.snapshot()
+    return {one.path: one.size for name in snapshot.names() for one in snapshot.files(name)}
+
+
+def _applied(ledger: Ledger, rows: DataFrame) -> Callable[[], object]:
+    return lambda: ledger.apply(rows)
+
+
+def _floor(frame: DataFrame, work: Path) -> None:
+    floor(frame).write.mode("overwrite").parquet(str(work / "floor.parquet"))
+
+
+def _checked(ledger: Ledger) -> str:
+    """The hash of the history, which is that of one merge of all changes."""
     expected = content_hash(merge(ledger.changes().drop("guid"), entity="flight", keys=["number"]))
     found = content_hash(ledger.history())
     assert found == expected, (found, expected)
-    bars = {"new": 1.5, "rebuild": 0.6, "in_order": 0.2, "late": 0.35, "small": None}
-    floor_seconds = (first + second) / 2
-    return [
-        Result(
-            f"ledger_{name}_2m_over_floor",
-            round(seconds / floor_seconds, 2),
-            bars[name],
-            "lower",
-            round(seconds, 2),
-            memory,
-            found,
-        )
-        for name, (seconds, memory) in timings.items()
-    ]
+    return found
+
+
+def _result(name: str, ratio: float, bar: float, seconds: float, memory: int, digest: str) -> Result:
+    return Result(name, round(ratio, 3), bar, "lower", round(seconds, 2), memory, digest)
 
 
 def _timed(name: str, run: Callable[[], object]) -> tuple[float, int]:
@@ -74,15 +180,3 @@ def _timed(name: str, run: Callable[[], object]) -> tuple[float, int]:
         took = time.perf_counter() - began
     print(f"  {name:<36}{took:8.1f} s", flush=True)
     return took, peak.megabytes
-
-
-def _batch(spark: SparkSession, keys: int, changes: int, name: str, days: int) -> DataFrame:
-    """Changes of so many of the ledger's keys at random, all *days* later than those before."""
-    number = F.pmod(F.xxhash64(F.lit(name), "data.number"), F.lit(KEYS))
-    return random_changes(spark, changes, keys).withColumns(
-        {
-            "data": F.col("data").withField("number", number),
-            "message_id": F.concat(F.lit(f"{name} "), "message_id"),
-            "effective_timestamp": F.col("effective_timestamp") + F.lit(timedelta(days=days)),
-        }
-    )

@@ -128,10 +128,14 @@ def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: st
     return with_guids(_versions(ordered).rows(), ordered.layout, entity)
 
 
-def versions_by_guid(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> Made:
-    """What `merge` makes of changes that have their guid, for whoever wants files of it, not rows."""
+def made_versions(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> Made:
+    """
+    What `merge` makes, for whoever wants files of it, not rows.
+
+    For changes that have their guid, or a key of which workers can make it.
+    """
     ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge")
-    assert ordered.layout.by_guid
+    assert ordered.layout.by_guid or ordered.layout.entity is not None
     return _versions(ordered)
 
 

@@ -34,7 +34,7 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statements
 from cdckit.datahub.statuses import Status
 from cdckit.datahub.threads import at_once
-from cdckit.merging import versions_by_guid
+from cdckit.merging import made_versions
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.schemas import quoted
 from cdckit.store import File, Transaction
@@ -303,14 +303,14 @@ class Run(State):
         name, keys = table(HISTORY, entity), self.schema.targets[entity].keys
         before = self.read(name)
         if moved is None or before is None or entity in self._refreshed:
-            self._writes.replace(name, versions_by_guid(self.changes(entity), entity=entity, keys=keys))
+            self._writes.replace(name, made_versions(self.changes(entity), entity=entity, keys=keys))
             return {entity: None}
         some = self._touched(entity, moved, touched)
         if some is None:
             return {}
         touches = self._files_with(name, some)
         rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
-        history = versions_by_guid(self.changes(entity, some), entity=entity, keys=keys)
+        history = made_versions(self.changes(entity, some), entity=entity, keys=keys)
         if touches:
             self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
         else:
