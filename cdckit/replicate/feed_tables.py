@@ -23,6 +23,8 @@ from cdckit.replicate.table_versions import Table
 
 RECORDS, WAITING, REJECTS, ZONE = "records", "waiting", "rejects", "schema_zone"
 GIVEN_UP = "given_up_timestamp"
+ADDRESS = ("form", "schema_id", "topic")
+"""The columns of a received record that say of which table it is."""
 
 RECEIVED_SCHEMA = T.StructType(
     [
@@ -72,6 +74,13 @@ class FeedTable:
             in_avro &= F.col("topic").isin(list(self.settings.topics))
         in_json = (F.col("form") == "json") & F.col("topic").isin(list(self.settings.json_topics))
         return received.where(is_data() & (in_avro | in_json))
+
+    def is_meant(self, form: str | None, schema_id: str | None, topic: str) -> bool:
+        """Whether data with this form, schema id and topic can be of this table: what `of` says of rows."""
+        if form == "json":
+            return topic in self.settings.json_topics
+        in_topic = self.settings.topics is None or topic in self.settings.topics
+        return form == "avro" and in_topic and schema_id in {one.schema_id for one in self.table.versions}
 
     def goes_on_from(self, before: FeedTable) -> bool:
         """Whether rows that were read as of *before* would read the same now, but for columns that came."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.within import apply_within
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
-from cdckit.replicate.envelope import METADATA, decode
+from cdckit.replicate.envelope import DATA, METADATA, decode
 from cdckit.replicate.feed_tables import (
+    ADDRESS,
     GIVEN_UP,
     RECEIVED_SCHEMA,
     RECORDS,
@@ -35,6 +37,17 @@ from cdckit.store.conflicts import Scope
 from cdckit.store.writing import Written
 
 _NOTE = "cdckit.feed"
+
+
+_Address = tuple[str | None, str | None, str]
+"""What says of which table a data message is: its form, its schema id, and its topic."""
+
+
+class _Ready(NamedTuple):
+    """The data that can be read now, and what addresses are among it."""
+
+    data: DataFrame
+    addresses: set[_Address]
 
 
 class Intake:
@@ -61,21 +74,24 @@ class Intake:
         if not written.files:
             return
         came = self._transaction.read(RECORDS, files=written.files)
-        counts = came.groupBy("type", F.col(ERROR_CODE).isNull().alias("is_sound")).count().collect()
+        is_sound = F.col(ERROR_CODE).isNull().alias("is_sound")
+        sorts = came.select("type", is_sound, *ADDRESS).distinct().collect()
         before = self._tables()
-        if any(row["type"] == METADATA and row["is_sound"] for row in counts):
+        learns = any(row["type"] == METADATA and row["is_sound"] for row in sorts)
+        if learns:
             self._learn(came)
-        if any(not row["is_sound"] for row in counts):
+        if any(not row["is_sound"] for row in sorts):
             self._reject(came.where(F.col(ERROR_CODE).isNotNull()))
-        now = self._tables()
-        ready = self._sort_out(came, now)
+        now = self._tables() if learns else before
+        addresses = {_address(row) for row in sorts if row["type"] == DATA and row["is_sound"]}
+        ready = self._sort_out(came, addresses, now)
         self._require_settings(now)
         for name, table in now.items():
             earlier = before.get(name)
             if earlier is not None and self._is_begun(table) and not table.goes_on_from(earlier):
                 self._make_anew(table)
-            elif ready is not None:
-                self._add(table, table.of(ready))
+            elif any(table.is_meant(*address) for address in ready.addresses):
+                self._add(table, table.of(ready.data))
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
@@ -99,10 +115,15 @@ class Intake:
         self._transaction.replace(ZONE, schema_zone(said, known=zone))
         self._reject(said.where(F.col(ERROR_CODE).isNotNull()))
 
-    def _sort_out(self, came: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame | None:
-        """Let what has no schema wait, and return what has one now; None for nothing."""
-        data = came.where(is_data()).withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+    def _sort_out(
+        self, came: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
+    ) -> _Ready:
+        """Let what has no schema wait, and return what has one now."""
         waited = self._read(WAITING)
+        known = all(any(each.is_meant(*address) for each in tables.values()) for address in addresses)
+        if known and waited is None:
+            return _Ready(came.where(is_data()), addresses)
+        data = came.where(is_data()).withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
         everything = data if waited is None else data.unionByName(waited)
         zone = self._read(ZONE)
         if zone is None:
@@ -110,10 +131,10 @@ class Intake:
         sorted_out = self._transaction.scratch(with_waits(everything, zone, json_topics(tables.values())))
         waits = sorted_out.where("waits").drop("waits")
         ready = sorted_out.where("not waits").drop("waits", GIVEN_UP)
-        counted = {row["waits"]: row["count"] for row in sorted_out.groupBy("waits").count().collect()}
-        if waited is not None or counted.get(True):
+        found = sorted_out.select("waits", *ADDRESS).distinct().collect()
+        if waited is not None or any(row["waits"] for row in found):
             self._transaction.replace(WAITING, waits)
-        return ready if counted.get(False) else None
+        return _Ready(ready, {_address(row) for row in found if not row["waits"]})
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
@@ -166,3 +187,8 @@ class Intake:
 
     def _note(self, table: FeedTable) -> str:
         return f"{_NOTE}:{table}"
+
+
+def _address(row: Row) -> _Address:
+    form, schema_id, topic = (row[name] for name in ADDRESS)
+    return form, schema_id, topic

@@ -23,7 +23,7 @@ from replicate_messages import (
 )
 
 from cdckit import InvalidArgument, merge, replicate
-from cdckit.replicate import Feed, TableName, TableSettings
+from cdckit.replicate import Feed, TableName, TableSettings, intake
 from cdckit.store import BatchIdReused, Store
 
 TEXT = ["null", "string"]
@@ -126,6 +126,35 @@ def test_data_before_its_metadata_waits_and_is_used_when_it_comes(
     feed.receive(to_dataframe(spark, [record(V1.md(), 0)]))
     assert feed.rejects().collect() == []
     assert short(feed.table("ITEMS").history(), "id", "name") == [(1, False, 1, "a")]
+
+
+def test_only_tables_of_which_rows_came_are_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feed may know thousands of tables, of which a batch has rows of few."""
+    read: list[str] = []
+
+    def counted(self: intake.Intake, table: intake.FeedTable, received: DataFrame) -> None:
+        read.append(table.name.table)
+        plain(self, table, received)
+
+    plain = intake.Intake._add
+    monkeypatch.setattr(intake.Intake, "_add", counted)
+    shop = said(OTHER, "INSERT", {"code": 7, "name": "s"}, 3, 4)
+    feed = fed(
+        spark,
+        tmp_path,
+        [
+            [record(V1.md(), 0), record(OTHER.md(), 1)],
+            [said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 2)],
+            [said(V2, "INSERT", {"id": 2, "name": "b", "colour": "red"}, 2, 3)],
+            [shop],
+            [record(V2.md(), 5)],
+        ],
+    )
+    assert read == ["ITEMS", "SHOPS", "ITEMS"]
+    assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1), (2, False, 2)]
+    assert short(feed.table("SHOPS").history(), "code") == [(3, False, 7)]
 
 
 def test_another_key_in_the_metadata_makes_the_ledger_anew(spark: SparkSession, tmp_path: Path) -> None:
