@@ -25,27 +25,28 @@ def run_and_kill(work: str, folder: Path, *, kills: int, seed: int) -> dict[str,
     """
     Run a program of `killed_programs.py`, and kill it *kills* times; then let it end.
 
-    Each time all of it is killed, or its JVM, or one Python worker, at a moment drawn from what it took
-    so far.  A program of which a part was killed may go on or fail; it is begun again until it ends well.
+    Each time all of it is killed, or its JVM, or one Python worker, at a moment drawn from what its first
+    batch took so far, or a little later.  A program of which a part was killed may go on or fail; it is
+    begun again until it ends well.
 
     Returns:
         How often what was killed.
     """
-    rng, done = random.Random(seed), {"driver": 0, "jvm": 0, "worker": 0}
+    rng, done, pace = random.Random(seed), {"driver": 0, "jvm": 0, "worker": 0}, 0.0
     while sum(done.values()) < kills:
         with _Program(work, folder) as program:
-            if not program.is_ready():
-                continue
-            time.sleep(rng.uniform(0, 8))
+            program.wait_until_ready()
             what = rng.choice(list(done))
+            program.lives(rng.uniform(0, 1.3 * pace) if pace else _LONGEST)
             if program.kill(what):
                 done[what] += 1
-            program.ends(0 if what == "driver" else 20)
+            program.goes_on_or_ends(pace)
+            pace = program.first_batch_took() or pace
     for _ in range(5):
         with _Program(work, folder) as program:
             if program.ends(_LONGEST) == 0:
                 return done
-    raise AssertionError(f"{work} does not end, even if nobody kills it: {program.said}")
+    raise AssertionError(f"{work} does not end, even if nobody kills it: {''.join(program.said[-40:])}")
 
 
 class _Program:
@@ -62,29 +63,52 @@ class _Program:
             start_new_session=True,
         )
         self.said: list[str] = []
+        self._batches: list[float] = []
+        self._ready = 0.0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.said = [*self.said[-40:], line]
+            self.said.append(line)
+            if line.startswith("ready"):
+                self._ready = time.monotonic()
+            elif line.strip().isdigit():
+                self._batches.append(time.monotonic())
 
-    def is_ready(self) -> bool:
-        """Wait until it begins its work; False if it ended before."""
+    def wait_until_ready(self) -> None:
+        """Wait until it begins its work."""
         until = time.monotonic() + _LONGEST
-        while time.monotonic() < until and self._process.poll() is None:
-            if any(line.startswith("ready") for line in self.said):
-                return True
-            time.sleep(0.05)
-        return False
+        while not self._ready:
+            ended = self.ends(0.05) is not None or time.monotonic() > until
+            assert not ended, f"it does not begin: {''.join(self.said[-40:])}"
+
+    def lives(self, seconds: float) -> None:
+        """Let it live so long, or until two batches are done; an error if that is all its work."""
+        until = time.monotonic() + seconds
+        while len(self._batches) < 2 and time.monotonic() < until:
+            assert self.ends(0.02) != 0, "it did all its work before it was killed often enough"
+
+    def first_batch_took(self) -> float | None:
+        """The seconds until its first batch was done; None if it never was."""
+        return self._batches[0] - self._ready if self._batches else None
 
     def kill(self, what: str) -> bool:
-        """Kill a part of it; False if there is no such part now."""
-        found = self._parts(what)
-        for each in found[:1] if what == "worker" else found:
-            each.send_signal(signal.SIGKILL)
+        """Kill a part of it; False if there is no such part within a while."""
+        until = time.monotonic() + 20
+        while not (found := self._parts(what)) and self.ends(0.05) is None and time.monotonic() < until:
+            pass
+        for each in found[-1:] if what == "worker" else found:
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(signal.SIGKILL)
         return bool(found)
+
+    def goes_on_or_ends(self, pace: float) -> None:
+        """Wait until it has ended, or has done another batch all the same."""
+        before, until = len(self._batches), time.monotonic() + 20 + 2 * pace
+        while self.ends(0.1) is None and len(self._batches) == before and time.monotonic() < until:
+            pass
 
     def _parts(self, what: str) -> list[psutil.Process]:
         try:
@@ -93,7 +117,7 @@ class _Program:
             if what == "driver":
                 return [driver, *children]
             words = {"jvm": "java", "worker": "pyspark.daemon"}[what]
-            return [each for each in children if words in " ".join(each.cmdline())]
+            return [each for each in children if words in _command(each)]
         except psutil.NoSuchProcess:
             return []
 
@@ -117,3 +141,10 @@ class _Program:
         self._reader.join(5)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""  # it has ended meanwhile
