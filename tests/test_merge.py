@@ -476,11 +476,14 @@ def test_keys_of_all_sizes_stay_whole_in_a_partition_of_many_rows(spark: SparkSe
     """Among thousands of small entities, one in the middle has more changes than all others together."""
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "999")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
-    hot = random_changes(10, 1, FIELDS, exactly=60_000)
+    hot = random_changes(10, 1, FIELDS, exactly=20_000)
+    assert len(hot) > ROWS_AT_ONCE
     for change in hot:
         change["data"] = {**change["data"], "h": 1000, "k": "hot"}
         change["message_id"] += "hot"
-    changes = random_changes(11, 2_000, FIELDS) + hot
+    small = random_changes(11, 2_000, FIELDS)
+    changes = small + hot
+    assert len(small) < len(hot)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     assert_folds_to(history, changes, entity="thing", keys=KEYS)
 

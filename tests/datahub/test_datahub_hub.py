@@ -97,8 +97,10 @@ class Played:
     def merge(self, changes: DataFrame, *, entity: str, keys: Any) -> Made:
         """The merge of the hub, which is told how many changes it is given."""
         assert entity not in self._now
-        self._now[entity] = changes.count()
-        return versions_by_guid(changes, entity=entity, keys=keys)
+        # They are found once: what is counted is what is merged.
+        found = changes.localCheckpoint()
+        self._now[entity] = found.count()
+        return versions_by_guid(found, entity=entity, keys=keys)
 
     def step(self, name: str, happens: Callable[..., None], *arguments: Any, now: datetime) -> None:
         self._now = {}
