@@ -16,6 +16,9 @@ from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""
 
+Keep = Callable[[DataFrame], DataFrame | None]
+"""Computes rows once, and returns them so that they can be looked at again; None if there are none."""
+
 _ROUNDS = 3
 """After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
 
@@ -33,7 +36,7 @@ def waiting_statements(
     resolution: Resolution,
     entities: Sequence[str],
     held: DataFrame | None,
-    keep: Callable[[DataFrame], DataFrame],
+    keep: Keep,
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -49,7 +52,7 @@ def waiting_statements(
         entities: The targets of which there are any.
         held: The statements (`STATEMENT_KEY`, `missing`, `record`) that wait on and are not tried, as
             their messages are not due, or were given up.
-        keep: Computes rows once, and returns them so that they can be looked at again.
+        keep: By which rows are computed that are looked at again.
 
     Returns:
         `STATEMENT_KEY`, `record` and `missing`, one of the guids (or marked texts) that lead nowhere; None if
@@ -65,7 +68,10 @@ def waiting_statements(
     stated, answers = _stated(schema, resolution, entities), resolution.answers()
     if answers is not None:
         # What was looked up is looked at several times.
-        stated = keep(stated)
+        looked_up = keep(stated)
+        if looked_up is None:
+            return held
+        stated = looked_up
     needing = stated.where(F.size("needs") > 0)
     if answers is None:
         needed = _needed(schema, resolution, entities)
@@ -79,25 +85,27 @@ def waiting_statements(
         missing = _not_among(needed, exists)
         if answers is not None:
             missing = _not_answered(missing, answers, exists)
-        missing = keep(missing)
-        if missing.isEmpty():
+        leading_nowhere = keep(missing)
+        if leading_nowhere is None:
             return held
         needs = needing.select(*STATEMENT_KEY, "record", F.explode("needs").alias("need"))
         found = (
-            needs.join(missing, "need", "left_semi")
+            needs.join(leading_nowhere, "need", "left_semi")
             .groupBy(*STATEMENT_KEY)
             .agg(F.min("need").alias("missing"), F.min("record").alias("record"))
         )
         if held is not None:
             found = _without(found, held).unionByName(held)
         waiting = keep(found)
-        now = waiting.count()
+        now = 0 if waiting is None else waiting.count()
         if now == count:
             return waiting
         count, rounds = now, rounds + 1
         if rounds == _ROUNDS:
+            assert waiting is not None
             more = falling(_standing(stated, waiting, answers, keep)).select("statement.*")
             waiting = keep(waiting.select(*STATEMENT_KEY).unionByName(more))
+            assert waiting is not None
             # The next round finds these, and says for what they wait.
             count = waiting.count()
 
@@ -150,7 +158,7 @@ def _standing(
     stated: DataFrame,
     waiting: DataFrame,
     answers: DataFrame | None,
-    keep: Callable[[DataFrame], DataFrame],
+    keep: Keep,
 ) -> DataFrame:
     """The statements that do not wait, but may have to, as `falling` wants them."""
     alive = _without(stated, waiting)
@@ -162,7 +170,9 @@ def _standing(
         led = answers.select(F.col("text").alias("need"), "found")
         needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
     certain = alive.where(F.size("needs") == 0).select(makes)
-    some = keep(_uncertain(needing, certain))
+    uncertain = _uncertain(needing, certain)
+    kept = keep(uncertain)
+    some = uncertain if kept is None else kept
     # What all of these need is certain: so is what they make.
     certain = some.where(F.size("needs") == 0).select("makes")
     rest = some.where(F.size("needs") > 0)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit.datahub.attempts import committed
 from cdckit.datahub.exports import Sink
+from cdckit.datahub.intake import Work
+from cdckit.datahub.keeping import grow
 from cdckit.datahub.mappings import EntityMapping
 from cdckit.datahub.message_store import (
     MESSAGE_SCHEMA,
@@ -31,26 +34,21 @@ from cdckit.datahub.outcomes import (
 )
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import READERS, Filter, Reader
-from cdckit.datahub.runs import Run, grow, note
+from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, STATUSES, State, noted
+from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, STATUSES, State, note, noted
 from cdckit.datahub.statuses import Status
 from cdckit.datahub.under_way import UnderWay
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.instants import microseconds
 from cdckit.records import require_records
-from cdckit.store import ConflictingCommit, OtherKind, Snapshot, Store, Transaction
-from cdckit.store.kinds import KIND, require_kind
+from cdckit.store import OtherKind, Snapshot, Store, Transaction
+from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
 
 _KIND = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
-
-_TRIES = 10
-"""How often something is done again because others came between."""
-
-Result = TypeVar("Result")
 
 
 class Hub:
@@ -162,8 +160,9 @@ class Hub:
         if folder is not None and (folder / "current.json").exists():
             raise OtherKind(place.root, _KIND, "the tables of a hub of an earlier form (current.json)")
         self._under_way = UnderWay(folder)
-        self._readers, self._filters = {**READERS, **(readers or {})}, dict(filters or {})
-        self._files, self._retry = None if files is None else str(files), retry or Retry()
+        confined = None if files is None else str(files)
+        self._work = Work(schema, {**READERS, **(readers or {})}, dict(filters or {}), confined)
+        self._retry = retry or Retry()
         for path, mapping in schema.all_mappings.items():
             self._require_known(str(path), mapping)
         self._tables()
@@ -233,7 +232,7 @@ class Hub:
             return number
 
         # What was compared with must stand still: of one message only one may be the first.
-        return self._written(append, batch=batch, digest=digest, reads=[MESSAGES])
+        return committed(self.store, _KIND, append, reads=[MESSAGES], batch=batch, digest=digest)
 
     def process(self, *, now: datetime | None = None) -> None:
         """
@@ -454,7 +453,7 @@ class Hub:
                 name, messages = uuid4().hex, EVERYTHING if anew else chosen
                 known = last if anew or chosen == DUE else first - 1
                 say({"run": name, "messages": messages, "now": microseconds(at), "last": known})
-                run = Run(self.schema, tables, self._readers, self._filters, self._files, self._retry, at)
+                run = Run(self._work, tables, self._retry, at)
                 if anew:
                     run.forget_schema()
                     run.read_messages(run.stored())
@@ -468,32 +467,7 @@ class Hub:
                 return True
 
             # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-            self._written(written, reads=[])
-
-    def _written(
-        self,
-        work: Callable[[Transaction], Result],
-        *,
-        reads: list[str],
-        batch: str | None = None,
-        digest: int | None = None,
-    ) -> Result:
-        """What *work* returns, committed if that is not False; done again where others came between."""
-        for left in reversed(range(_TRIES)):
-            with self.store.begin() as tables:
-                require_kind(tables.base, _KIND)
-                done = work(tables)
-                if done is False:
-                    return done
-                tables.note(KIND, _KIND)
-                try:
-                    tables.commit(reads=reads, batch=batch, digest=digest)
-                except ConflictingCommit:
-                    if not left:
-                        raise
-                else:
-                    return done
-        raise AssertionError("the last try returns or raises")
+            committed(self.store, _KIND, written, reads=[])
 
     def _target(self, entity: str, *, export: bool, function: str) -> str:
         known = [name for name, target in self.schema.targets.items() if target.export == export]
@@ -502,13 +476,13 @@ class Hub:
         return entity
 
     def _require_known(self, path: str, mapping: EntityMapping) -> None:
-        if mapping.reader not in self._readers:
+        if mapping.reader not in self._work.readers:
             needed = f"given for {path}.messageReader"
-            raise InvalidArgument("Hub", f"readers[{mapping.reader!r}]", needed, sorted(self._readers))
+            raise InvalidArgument("Hub", f"readers[{mapping.reader!r}]", needed, sorted(self._work.readers))
         for each in mapping.filters:
-            if each.name not in self._filters:
+            if each.name not in self._work.filters:
                 needed = f"given for {path}.messageFilters"
-                raise InvalidArgument("Hub", f"filters[{each.name!r}]", needed, sorted(self._filters))
+                raise InvalidArgument("Hub", f"filters[{each.name!r}]", needed, sorted(self._work.filters))
 
 
 def _batch_id(batch: str | int | None) -> str | None:

@@ -82,7 +82,7 @@ class Schema:
 
     def roots(self, entity: str) -> list[Place]:
         """The mappings at which a message can enter and bring records of *entity*, embedded at any depth."""
-        return [place for place in self.places() if entity in self._brought(place)]
+        return [place for place in self.places() if entity in self.brought(place)]
 
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
         """How the link *field* of the mapping at *place* is looked up."""
@@ -189,7 +189,7 @@ class Schema:
             for field in self.mapping(place).children:
                 self._require_sound_child(place, field)
         for place in self.places():
-            self._brought(place)
+            self.brought(place)
         try:
             _ = self.generations
         except CycleError as error:
@@ -229,7 +229,8 @@ class Schema:
                     f"{path}.childEntity", "an entity that is not exported", mapping.reference
                 )
 
-    def _brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
+    def brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
+        """The targets of which a message can bring records that enters at the mapping at *place*."""
         if place in above:
             raise InvalidSchema(f"{place}.fields", "free of children that hold their parents", str(place))
         found = {self.mapping(place).reference}
@@ -237,7 +238,7 @@ class Schema:
             self.key_plan(place, each).entity for each in self.mapping(place).columns if each.autocreate
         }
         for _, child in self.children(place):
-            found |= self._brought(child, (*above, place))
+            found |= self.brought(child, (*above, place))
         return found
 
 

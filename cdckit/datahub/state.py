@@ -66,6 +66,11 @@ def noted(tables: Tables, key: str, default: Any) -> Any:
     return default if text is None else json.loads(text)
 
 
+def note(tables: Transaction, key: str, value: Any) -> None:
+    """Note a value beside the tables, as JSON; see `noted`."""
+    tables.note(key, json.dumps(value))
+
+
 class State:
     """
     What a hub knows.
@@ -86,10 +91,20 @@ class State:
         """A table that has rows; None if there is none, or it is empty."""
         return self.read(name) if self._tables.has(name) and self._tables.files(name) else None
 
+    @property
+    def stated_everywhere(self) -> list[str]:
+        """The targets of which anything was said, exported ones too."""
+        return [each for each in self.schema.targets if self._tables.has(table(STATEMENTS, each))]
+
+    @property
+    def stated(self) -> list[str]:
+        """The targets of which anything was said that are merged, parents before their children."""
+        return [each for each in self.schema.families if self._tables.has(table(STATEMENTS, each))]
+
     def received(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
         if not self._tables.has(MESSAGES):
-            return self._empty(RECEIVED_SCHEMA)
+            return self.empty(RECEIVED_SCHEMA)
         bounds = None if first is None and last is None else {"received": (first, last)}
         return self._tables.read(MESSAGES, where=bounds)
 
@@ -121,7 +136,7 @@ class State:
     def history(self, entity: str) -> DataFrame:
         """The history of a target."""
         found = self.read(table(HISTORY, entity))
-        return self._empty(history_schema(self.schema.targets[entity].data)) if found is None else found
+        return self.empty(history_schema(self.schema.targets[entity].data)) if found is None else found
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
@@ -154,7 +169,7 @@ class State:
 
     def _statements(self, entity: str) -> DataFrame:
         found = self.read(table(STATEMENTS, entity))
-        return self._empty(statement_schema(self.schema.targets[entity])) if found is None else found
+        return self.empty(statement_schema(self.schema.targets[entity])) if found is None else found
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
@@ -171,7 +186,14 @@ class State:
     def _known_history(self, entity: str) -> DataFrame | None:
         return self.read(table(HISTORY, entity))
 
-    def _empty(self, columns: str | T.StructType) -> DataFrame:
+    def no_statements(self) -> DataFrame:
+        """No row, in the columns of `STATEMENT_KEY`."""
+        return self.empty(
+            "entity string, message_id string, number int, operation string, place int, made string"
+        )
+
+    def empty(self, columns: str | T.StructType) -> DataFrame:
+        """No row, in these columns."""
         return self._tables.spark.createDataFrame([], columns)
 
 

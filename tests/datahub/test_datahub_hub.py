@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from suites import suite
 
+import cdckit.datahub.histories
 import cdckit.datahub.runs
 from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, Retry, records, schema
@@ -123,7 +124,9 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     first = [customers("known", "c0", "c00"), order("at once", 0, "c0")]
     waiting = [order("in time", 1, "c1"), order("too late", 2, "c2"), order("never", 3, "c3")]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cdckit.datahub.runs, "versions_by_guid", found.merge)
+        # However small, it is kept up as a large hub is.
+        patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+        patched.setattr(cdckit.datahub.histories, "versions_by_guid", found.merge)
         hub.receive(records(spark, first + waiting, at=AT))
         found.step("first", hub.process, now=AT)
         found.step("due", hub.process, now=after(seconds=60))

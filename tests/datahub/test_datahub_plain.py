@@ -12,9 +12,10 @@ import pytest
 
 import cdckit.datahub.reading as reading
 from cdckit.datahub import schema
+from cdckit.datahub.intake import MESSAGE_COLUMNS, Work
+from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS
-from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
 from cdckit.datahub.walk import Walk
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
@@ -50,10 +51,8 @@ DOCUMENT: Row = {
 }
 
 
-def work_of(entity: str = "thing") -> _Work:
-    found = schema(DOCUMENT)
-    columns = arrow_schema(statement_schema(found.targets[entity]))
-    return _Work(found, entity, READERS, {}, None, columns)
+def work_of(entity: str = "thing") -> Work:
+    return Work(schema(DOCUMENT), READERS, {}, None, frozenset([entity]))
 
 
 def messages(*texts: str | None, entity: str = "thing") -> pa.RecordBatch:
@@ -69,9 +68,9 @@ def messages(*texts: str | None, entity: str = "thing") -> pa.RecordBatch:
     )
 
 
-def stated(batch: pa.RecordBatch, work: _Work) -> list[str]:
+def stated(batch: pa.RecordBatch, work: Work) -> list[str]:
     """The statements as texts, sorted: they have no order."""
-    rows = [row for made in _stated(iter([batch]), work) for row in made.to_pylist()]
+    rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
     return sorted(json.dumps(row, default=repr, sort_keys=True) for row in rows)
 
 
@@ -202,8 +201,7 @@ def test_no_null_is_taken_for_another(given: list[str], monkeypatch: pytest.Monk
 def test_a_property_that_is_read_as_two_types_is_left_to_python(given: list[str]) -> None:
     fields = [FIELDS[0], {"reference": "text", "sourceReference": "no", "type": "text"}]
     found = schema({"reference": "*", "mappings": {"thing": [{"reference": "thing", "fields": fields}]}})
-    columns = arrow_schema(statement_schema(found.targets["thing"]))
-    rows = stated(messages('[{"no": 1}]'), _Work(found, "thing", READERS, {}, None, columns))
+    rows = stated(messages('[{"no": 1}]'), Work(found, READERS, {}, None))
     assert given == ["m0"]
     said = [json.loads(row)["data"] for row in rows if '"upsert"' in row]
     assert said == [{"number": 1, "text": "1"}]

@@ -15,11 +15,13 @@ from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
+import cdckit.datahub.attempts
+import cdckit.datahub.histories
 import cdckit.datahub.hub
 import cdckit.datahub.runs
 from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, records, schema
-from cdckit.datahub.runs import grow
+from cdckit.datahub.keeping import grow
 from cdckit.datahub.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
@@ -157,7 +159,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
         raise Bang("in the driver")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cdckit.datahub.runs, "versions_by_guid", fails)
+        patched.setattr(cdckit.datahub.histories, "versions_by_guid", fails)
         with pytest.raises(Bang, match="in the driver"):
             hub.process(now=later)
     assert everything(hub) == before
@@ -280,7 +282,7 @@ def test_whoever_is_always_overtaken_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    monkeypatch.setattr(cdckit.datahub.hub, "_TRIES", 2)
+    monkeypatch.setattr(cdckit.datahub.attempts, "_TRIES", 2)
     faster = [lambda n=n: other.receive([product(f"f{n}")], at=AT) for n in range(3)]
     # The other one is called in the same way, so that every second call is its own.
     between(monkeypatch, cdckit.datahub.hub, "with_statuses", faster[0], lambda: None, faster[1])

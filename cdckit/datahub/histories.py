@@ -1,0 +1,157 @@
+"""Histories kept up: which entities the new messages of a run touch, and what they look like now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial, reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.datahub.absences import parent_fields
+from cdckit.datahub.existence import with_statement_key
+from cdckit.datahub.keeping import computed, fold
+from cdckit.datahub.state import HISTORY, State, table
+from cdckit.datahub.threads import at_once
+from cdckit.merging import made_versions
+from cdckit.parts.schemas import quoted
+from cdckit.store import File, Transaction
+
+
+class _Moved(NamedTuple):
+    """What a run moves before anything is merged: `entity`, `guid` (null for ends of lists), `parents`."""
+
+    rows: DataFrame
+    entities: set[str]
+
+
+_Touched = Mapping[str, DataFrame | None]
+"""By target the guids of the entities that are merged anew; None for all of them."""
+
+
+class Histories:
+    """
+    The histories of a hub, in a run that writes them.
+
+    Args:
+        state: What the hub knows, what came in the run included.
+        tables: The transaction of the run.
+    """
+
+    def __init__(self, state: State, tables: Transaction) -> None:
+        self._state, self._writes, self.schema = state, tables, state.schema
+
+    def merge(self, entities: Collection[str]) -> None:
+        """Merge everything that was ever said of these targets anew."""
+        for generation in self.schema.generations:
+            at_once(self._writes.spark, self._merge_all, [each for each in generation if each in entities])
+
+    def keep_up(self, fresh: DataFrame, turned: DataFrame | None, refreshed: set[str]) -> None:
+        """
+        Merge those entities anew that the run touches.
+
+        Args:
+            fresh: The messages that came.
+            turned: The statements that are applied now and were not, or the other way round; None for none.
+            refreshed: The targets of which a message gives a list of all entities: all of theirs are touched.
+        """
+        moved = self._moved(fresh, turned)
+        touched: _Touched = {}
+        stated = set(self._state.stated)
+        for generation in self.schema.generations:
+            merge_some = partial(self._merge_some, moved=moved, touched=touched, refreshed=refreshed)
+            for some in at_once(self._writes.spark, merge_some, [one for one in generation if one in stated]):
+                touched = {**touched, **some}
+
+    def with_children(self, entities: Collection[str]) -> set[str]:
+        """These targets and those whose entities are their children, at any depth."""
+        found = set(entities)
+        for entity in self._state.stated:
+            # Parents come before their children.
+            if self._parents(entity) & found:
+                found.add(entity)
+        return found & set(self._state.stated)
+
+    def _parents(self, entity: str) -> set[str]:
+        fields = parent_fields(self.schema, entity).values()
+        return {self.schema.mapping(place).reference for held_by in fields for place in held_by.values()}
+
+    def _merge_all(self, entity: str) -> None:
+        keys = self.schema.targets[entity].keys
+        self._writes.replace(
+            table(HISTORY, entity), made_versions(self._state.changes(entity), entity=entity, keys=keys)
+        )
+
+    def _merge_some(self, entity: str, moved: _Moved, touched: _Touched, refreshed: set[str]) -> _Touched:
+        """Merge the entities of a target that the run touches, and say which these are."""
+        name, keys = table(HISTORY, entity), self.schema.targets[entity].keys
+        before = self._state.read(name)
+        if before is None or entity in refreshed:
+            self._merge_all(entity)
+            return {entity: None}
+        some = self._touched(entity, moved, touched)
+        if some is None:
+            return {}
+        touches = self._files_with(name, some)
+        rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
+        history = made_versions(self._state.changes(entity, some), entity=entity, keys=keys)
+        if touches:
+            self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
+        else:
+            self._writes.append(name, history)
+        fold(self._writes, name)
+        return {entity: some}
+
+    def _files_with(self, name: str, guids: DataFrame) -> list[File]:
+        """The files of a history that have versions of these entities: the others stay as they are."""
+        rows = self._writes.read(name).select("guid", F.input_file_name().alias("file"))
+        # As many rows as there are files, at most.
+        found = rows.join(guids, "guid", "left_semi").select("file").distinct().collect()
+        paths = {row["file"].rsplit("/", 1)[-1] for row in found}
+        return [one for one in self._writes.files(name) if one.path in paths]
+
+    def _moved(self, messages: DataFrame, turned: DataFrame | None) -> _Moved:
+        """What the new messages speak of, and what the statements speak of that have *turned*."""
+        fresh = messages.select(F.col("message_identifier").alias("message_id"))
+        found = []
+        for entity in self._state.stated:
+            rows = with_statement_key(self._state.resolution.resolved(entity))
+            some = [rows.join(fresh, "message_id", "left_semi")]
+            if turned is not None:
+                columns = ["message_id", "number", "operation", "place"]
+                ours = turned.where(F.col("entity") == entity).select(*columns)
+                some.append(rows.join(ours, columns, "left_semi"))
+            fields = list(parent_fields(self.schema, entity))
+            parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
+            found += [
+                each.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")) for each in some
+            ]
+        spoken_of = computed(reduce(DataFrame.unionByName, found)) if found else None
+        if spoken_of is None:
+            return _Moved(self._state.empty("entity string, guid string, parents array<string>"), set())
+        # As many rows as there are targets, at most.
+        return _Moved(spoken_of, {row["entity"] for row in spoken_of.select("entity").distinct().collect()})
+
+    def _touched(self, entity: str, moved: _Moved, touched: _Touched) -> DataFrame | None:
+        """The guids whose versions may have changed; None if there are none."""
+        ours = moved.rows.where(F.col("entity") == entity)
+        found = [ours.select("guid")] if entity in moved.entities else []
+        rows = self._state.resolution.resolved(entity)
+        for place, (field, held_by) in enumerate(parent_fields(self.schema, entity).items()):
+            scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))] if found else []
+            for parent in {self.schema.mapping(each).reference for each in held_by.values()}:
+                if parent not in touched:
+                    continue
+                changed = touched[parent]
+                if changed is None:
+                    return rows.select("guid").where(F.col("guid").isNotNull()).distinct()
+                scopes.append(changed.select(F.col("guid").alias("scope")))
+            if scopes:
+                below = rows.withColumn("scope", F.col("data").getField(field))
+                united = reduce(DataFrame.unionByName, scopes)
+                found.append(below.join(united, "scope", "left_semi").select("guid"))
+        if not found:
+            return None
+        guids = reduce(DataFrame.unionByName, found).where(F.col("guid").isNotNull()).distinct()
+        return computed(guids)

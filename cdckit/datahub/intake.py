@@ -1,0 +1,179 @@
+"""Intake: workers read new messages once, and write what they say of each target to its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.datahub.readers import Filter, Reader
+from cdckit.datahub.reading import Reading
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.stating import About, statements_of
+from cdckit.datahub.targets import Place
+from cdckit.parts.workers import Made
+from cdckit.store import File
+from cdckit.store.writing import OpenFiles, Target, reported
+
+MESSAGE_COLUMNS = (
+    "message_identifier", "source_system", "source_entity", "effective_timestamp", "refresh", "options",
+    "data", "message_timestamp", "topic", "partition", "offset",
+)  # fmt: skip
+"""The columns of the message store that are read."""
+
+_CHARACTERS_AT_ONCE = 1 << 23
+"""How much data is read before its rows are handed on: Python's objects take ten times the room."""
+
+_REPORT = T.StructType().add("report", T.StringType())
+
+
+@dataclass(frozen=True)
+class Work:
+    """
+    By what messages are read.
+
+    Args:
+        schema: Its mappings decide what is read, and how.
+        readers: By the names that mappings call them.
+        filters: Likewise.
+        files: The folder to which readers of files are confined; None for none.
+        entities: The targets of which something is read; all of them without it.
+    """
+
+    schema: Schema
+    readers: Mapping[str, Reader]
+    filters: Mapping[str, Filter]
+    files: str | None
+    entities: frozenset[str] | None = None
+
+    @cached_property
+    def about(self) -> dict[str, About]:
+        """The targets."""
+        some = self.schema.targets if self.entities is None else self.entities
+        return {entity: About(self.schema, entity) for entity in some}
+
+
+class Taken(NamedTuple):
+    """
+    What was read.
+
+    Args:
+        some: Whether there were any messages.
+        refreshed: The targets of which a message gives a list of all entities.
+        files: By target the files of what was said of it.
+    """
+
+    some: bool
+    refreshed: set[str]
+    files: dict[str, list[File]]
+
+
+def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Taken:
+    """
+    Let workers read messages, and write what they say.
+
+    Guids and links that a computation gives are written; of those that must be looked up, `claims` and marked
+    texts say by what.
+
+    Args:
+        messages: Rows of the message store with `refused`, as `routed` gives them; of those that are
+            refused nothing is read.
+        work: By what they are read.
+        targets: Where the statements about each target are written.
+
+    Cost: one job: one pass of the messages' data through Python, no shuffle.
+    """
+    readable = F.col("refused").isNull()
+    columns = {name: F.when(readable, F.col(name)) for name in ("source_system", "data")}
+    some = messages.select(*(columns.get(name, F.col(name)).alias(name) for name in MESSAGE_COLUMNS))
+    made = Made(some, partial(_take, work=work, targets=dict(targets)), _REPORT)
+    reports = [json.loads(row["report"]) for row in made.rows().collect()]
+    refreshing = {tuple(sender) for each in reports for sender in each["refreshing"]}
+    return Taken(
+        any(each["some"] for each in reports),
+        {
+            mapping.reference
+            for place, mapping in work.schema.all_mappings.items()
+            if (place.system, place.entity) in refreshing
+        },
+        {
+            entity: list(reported([one for each in reports for one in each["files"][entity]], target).files)
+            for entity, target in targets.items()
+        },
+    )
+
+
+def _take(
+    batches: Iterable[pa.RecordBatch], work: Work, targets: Mapping[str, Target]
+) -> Iterator[pa.RecordBatch]:
+    files = {entity: OpenFiles(target) for entity, target in targets.items()}
+    heard = _Heard()
+    try:
+        for entity, rows in stated(map(heard.noted, batches), work):
+            files[entity].take(rows)
+        found = {entity: one.close() for entity, one in files.items()}
+    except BaseException:
+        for one in files.values():
+            one.discard()
+        raise
+    report = {"some": heard.some, "refreshing": sorted(heard.refreshing), "files": found}
+    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+
+
+class _Heard:
+    """Whether messages have come, and which senders have sent a list of all entities."""
+
+    def __init__(self) -> None:
+        self.some = False
+        self.refreshing: set[tuple[str, str]] = set()
+
+    def noted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same batch."""
+        self.some = self.some or batch.num_rows > 0
+        lists = batch.filter(
+            pc.and_kleene(batch.column("refresh"), pc.is_valid(batch.column("source_system")))
+        )
+        senders = (lists.column(name).to_pylist() for name in ("source_system", "source_entity"))
+        self.refreshing.update(zip(*senders, strict=True))
+        return batch
+
+
+def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What messages say: statements, each batch with the target that it is about."""
+    readings: dict[Place, Reading] = {}
+    brought = {place: work.schema.brought(place) & set(work.about) for place in work.schema.places()}
+    for batch in batches:
+        for some in _slices(batch):
+            for place, entities in brought.items():
+                ours = some.filter(_sent_to(some, place))
+                if not entities or not ours.num_rows:
+                    continue
+                if place not in readings:
+                    readings[place] = Reading(work.schema, place, work.readers, work.filters, work.files)
+                for piece, found in readings[place].in_pieces(ours):
+                    for entity in sorted(entities):
+                        for rows in statements_of(piece, found, work.about[entity]):
+                            yield entity, rows
+
+
+def _sent_to(batch: pa.RecordBatch, place: Place) -> Any:
+    same_system = pc.equal(batch.column("source_system"), place.system)
+    return pc.and_(same_system, pc.equal(batch.column("source_entity"), place.entity))
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    sizes = np.asarray(pc.fill_null(pc.binary_length(batch.column("data")), 0))
+    share = np.cumsum(sizes, dtype=np.int64) // _CHARACTERS_AT_ONCE
+    cuts = [*np.flatnonzero(np.diff(share, prepend=-1)), batch.num_rows]
+    for start, end in pairwise(cuts):
+        yield batch.slice(start, end - start)

@@ -1,0 +1,236 @@
+"""Stating: rows of statements, made of what the messages of one mapping hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.datahub.columns import Columns
+from cdckit.datahub.reading import Found
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import (
+    AUTOCREATE,
+    DELETE,
+    DROPPED,
+    END_OF_MESSAGE,
+    LIST,
+    REFRESH,
+    SOUGHT,
+    UNREADABLE,
+    UPSERT,
+    place_numbers,
+    statement_schema,
+)
+from cdckit.datahub.targets import Place
+from cdckit.datahub.walk import Fault, Listing, Nodes, Walk
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.json_text import as_json, storable
+
+
+@dataclass(frozen=True)
+class About:
+    """The target that statements are about, and the schema by which messages are read."""
+
+    schema: Schema
+    entity: str
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The columns of its statements."""
+        return arrow_schema(statement_schema(self.schema.targets[self.entity]))
+
+    @cached_property
+    def numbers(self) -> dict[Place, int]:
+        """The mappings by number."""
+        return place_numbers(self.schema)
+
+
+def statements_of(batch: pa.RecordBatch, found: Found, about: About) -> Iterator[pa.RecordBatch]:
+    """What messages say of one target: *found* in them is what they hold for one mapping."""
+    walk = found.walk
+    for path, columns in found.columns.items():
+        nodes, rows = walk.nodes[path], _Rows(batch, about, path[-1][1])
+        if about.schema.mapping(path[-1][1]).reference == about.entity:
+            yield from rows.of_records(nodes, columns)
+        yield from rows.of_autocreated(nodes, columns)
+    for path, listings in walk.listings.items():
+        for child in {each.child for each in listings}:
+            if about.schema.mapping(child).reference == about.entity:
+                some = [each for each in listings if each.child == child]
+                rows = _Rows(batch, about, child)
+                yield from rows.of_listings(some, walk.nodes[path], found.columns[path])
+    if about.schema.mapping(walk.root).reference == about.entity:
+        yield from _Rows(batch, about, walk.root).of_messages(walk, batch.num_rows)
+
+
+@dataclass
+class _Rows:
+    """Rows of statements that one mapping makes."""
+
+    batch: pa.RecordBatch
+    about: About
+    place: Place
+
+    def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """One row per record that was processed at all."""
+        count = len(nodes)
+        dropped = np.zeros(count, bool)
+        dropped[list(nodes.dropped)] = True
+        operation = pc.if_else(columns.deleted, DELETE, UPSERT)
+        operation = pc.if_else(pa.array(dropped), DROPPED, operation)
+        faults = columns.faults
+        raw: list[str | None] = [None] * count
+        for at in faults:
+            raw[at] = _raw(nodes.originals.get(at, nodes.records[at]))
+        rows = {
+            "record": nodes.paths,
+            "operation": operation,
+            "listed": pa.array(nodes.listed, pa.int32()),
+            "guid": columns.guid,
+            "claims": columns.claims,
+            "inherited": columns.inherited,
+            "within": columns.within,
+            "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
+            "error_description": _sparse(count, {at: _described(fault) for at, fault in faults.items()}),
+            "raw": pa.array(raw, pa.string()),
+        }
+        values = {name: each.values for name, each in columns.fields.items()}
+        carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
+        rows["data"], rows["carried"] = self._fields(values, carried, count)
+        if SOUGHT in self.about.columns.names:
+            rows[SOUGHT] = self._sought(columns.sought, count)
+        yield from self._made(nodes.message, nodes.number, rows, columns.processed)
+
+    def _sought(self, sought: Mapping[str, pa.Array], count: int) -> pa.Array:
+        """The column `sought`: all links of the target, in its order."""
+        links = self.about.columns.field(SOUGHT).type
+        texts = [sought.get(each.name, pa.nulls(count, pa.string())) for each in links]
+        return pa.StructArray.from_arrays([each.cast(pa.string()) for each in texts], fields=list(links))
+
+    def of_autocreated(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """One row per link that makes what it leads to, if it leads to the target."""
+        for made in columns.autocreated:
+            if made.plan.entity != self.about.entity:
+                continue
+            rows = {
+                "record": nodes.paths,
+                "operation": pa.array([AUTOCREATE] * len(nodes)),
+                "guid": made.guid,
+                "inherited": columns.needs,
+                "within": columns.holds,
+            }
+            rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes))
+            # Without a mapping that translates the link the record's own stands for its system.
+            there = _Rows(self.batch, self.about, made.plan.mapping or self.place)
+            # A delete makes nothing.
+            usable = pc.and_(pc.and_(columns.processed, columns.sound), pc.invert(columns.deleted))
+            usable = pc.and_(usable, pc.is_valid(made.guid))
+            yield from there._made(nodes.message, nodes.number, rows, usable)
+
+    def of_listings(
+        self, listings: list[Listing], parents: Nodes, columns: Columns
+    ) -> Iterator[pa.RecordBatch]:
+        """One row per list of children in a record that was processed."""
+        at = pa.array([each.parent for each in listings], pa.int64())
+        rows = {
+            "record": parents.paths.take(at),
+            "operation": pa.array([LIST] * len(listings)),
+            "inherited": columns.needs.take(at),
+            "within": columns.holds.take(at),
+        }
+        guids = columns.guid.take(at)
+        # Two fields of children may lead to their parents by different fields.
+        fields = {each.parent_field for each in listings}
+        values = {
+            name: pc.if_else(pa.array([each.parent_field == name for each in listings]), guids, None)
+            for name in fields
+        }
+        rows["data"], rows["carried"] = self._fields(values, {}, len(listings))
+        message = [parents.message[each.parent] for each in listings]
+        alive = pc.and_(pc.and_(columns.processed, columns.sound), pc.invert(columns.deleted)).take(at)
+        yield from self._made(message, [each.ends for each in listings], rows, alive)
+
+    def of_messages(self, walk: Walk, count: int) -> Iterator[pa.RecordBatch]:
+        """One row per message that is a refresh, and per message that could not be read."""
+        # Each mapping of a record tries what the others read: one of them says so for all.
+        unreadable = list(walk.unreadable) if self.place.index == 0 else []
+        rows = {
+            "operation": pa.array([UNREADABLE] * len(unreadable), pa.string()),
+            "error_code": pa.array([str(walk.unreadable[row].problem) for row in unreadable], pa.string()),
+            "error_description": pa.array(
+                [_described(walk.unreadable[row]) for row in unreadable], pa.string()
+            ),
+        }
+        yield from self._made(unreadable, [END_OF_MESSAGE] * len(unreadable), rows, None)
+        is_refresh = pc.fill_null(self.batch.column("refresh"), False)
+        read = [row for row in map(int, np.flatnonzero(np.asarray(is_refresh))) if row not in walk.unreadable]
+        rows = {"operation": pa.array([REFRESH] * len(read), pa.string())}
+        yield from self._made(read, [END_OF_MESSAGE] * len(read), rows, None)
+
+    def _fields(
+        self, values: Mapping[str, pa.Array], carried: Mapping[str, pa.Array], count: int
+    ) -> tuple[pa.Array, pa.Array]:
+        """The columns `data` and `carried`: all fields of the target, in its order."""
+        data_type = self.about.columns.field("data").type
+        data = [
+            values[each.name].cast(each.type) if each.name in values else pa.nulls(count, each.type)
+            for each in data_type
+        ]
+        everywhere, nowhere = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, bool))
+        flags = [carried.get(each.name, everywhere if each.name in values else nowhere) for each in data_type]
+        names = [each.name for each in data_type]
+        return (
+            pa.StructArray.from_arrays(data, fields=list(data_type)),
+            pa.StructArray.from_arrays(flags, names=names),
+        )
+
+    def _made(
+        self, message: list[int], number: list[int], rows: dict[str, pa.Array], keep: pa.Array | None
+    ) -> Iterator[pa.RecordBatch]:
+        count = len(message)
+        if not count:
+            return
+        at = pa.array(message, pa.int64())
+        batch = self.batch
+        arrival = self.about.columns.field("arrival").type
+        rows["message_id"] = batch.column("message_identifier").take(at)
+        rows["place"] = pa.array(np.full(count, self.about.numbers[self.place], np.int32))
+        rows["effective_timestamp"] = batch.column("effective_timestamp").take(at)
+        names = ("message_timestamp", "topic", "partition", "offset")
+        parts = [*(batch.column(name).take(at) for name in names), pa.array(number, pa.int32())]
+        rows["arrival"] = pa.StructArray.from_arrays(
+            [part.cast(each.type) for part, each in zip(parts, arrival, strict=True)], fields=list(arrival)
+        )
+        columns = [
+            rows[each.name].cast(each.type) if each.name in rows else pa.nulls(count, each.type)
+            for each in self.about.columns
+        ]
+        made = pa.RecordBatch.from_arrays(columns, schema=self.about.columns)
+        yield made if keep is None else made.filter(keep)
+
+
+def _described(fault: Fault) -> str:
+    return storable(fault.problem.describe(fault.text))
+
+
+def _raw(record: Any) -> str | None:
+    """A record as JSON text; null for one that has none, which a reader of somebody's own may return."""
+    try:
+        return storable(as_json(record))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _sparse(count: int, values: Mapping[int, str]) -> pa.Array:
+    if not values:
+        return pa.nulls(count, pa.string())
+    found: list[str | None] = [None] * count
+    for at, value in values.items():
+        found[at] = value
+    return pa.array(found, pa.string())
