@@ -89,10 +89,11 @@ class Hub:
         NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
         DamagedTable: The store cannot be read.
 
-    Cost: a run reads the new messages once for each target that they can bring records of, writes what
-    they say, looks at the guids and links of all statements, and merges the entities that are touched.
-    The number of Spark jobs depends on the schema, not on messages, entities or keys; what waits adds
-    rounds of a few jobs each, three at most and one (see `waiting_statements`).
+    Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
+    links of all statements, and merges the entities that are touched; in a hub with at most 10,000
+    statements, all entities of the targets that the messages speak of.  The number of Spark jobs depends on
+    the schema, not on messages, entities or keys; what waits adds rounds of a few jobs each, three at most
+    and one (see `waiting_statements`).
 
     A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
     can, lets everything be merged anew.

@@ -214,10 +214,8 @@ class Run(State):
     ) -> None:
         """Merge what is touched; *found* is what keys and links had found before the run."""
         assert self._fresh is not None
-        histories, spoken_of = (
-            Histories(self, self._writes),
-            {each for each, new in self._taken.files.items() if new},
-        )
+        histories = Histories(self, self._writes)
+        spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table(HISTORY, entity)) for entity in self.stated)
         if everything or not begun:
             histories.merge(self.stated)

@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
 from cdckit.datahub.columns import _guids
+from cdckit.datahub.intake import MESSAGE_COLUMNS, Work
+from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS
-from cdckit.datahub.statements import MESSAGE_COLUMNS, _stated, _Work, statement_schema
 from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
@@ -500,15 +501,14 @@ def stated(data: Any, *, reader: Reader | None = None, change: Filter | None = N
     readers = {**READERS, **({"json": reader} if reader else {})}
     filters = {"strange": change or strange, "in_place": in_place}
     found = schema(DOCUMENT)
-    columns = arrow_schema(statement_schema(found.targets["thing"]))
-    work = _Work(found, "thing", readers, filters, None, columns)
+    work = Work(found, readers, filters, None, frozenset(["thing"]))
     values = ["m1", "*", "json", AT, False, None, json.dumps(data), AT, "t", 0, 0]
     kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
     batch = pa.RecordBatch.from_arrays(
         [pa.array([value], kinds[name]) for name, value in zip(MESSAGE_COLUMNS, values, strict=True)],
         list(MESSAGE_COLUMNS),
     )
-    rows = [row for made in _stated(iter([batch]), work) for row in made.to_pylist()]
+    rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
     return sorted(rows, key=lambda row: row["record"] or "")
 
 

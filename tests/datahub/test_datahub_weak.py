@@ -10,13 +10,11 @@ from hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from test_hub_programs import interpreted
 
 from cdckit import datahub
+from cdckit.datahub.intake import MESSAGE_COLUMNS, Work, stated
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
-    MESSAGE_COLUMNS,
-    _stated,
-    _Work,
     place_numbers,
     statement_schema,
 )
@@ -43,9 +41,8 @@ def statements_of(messages: list[Message], schema: Schema, entity: str) -> list[
         [pa.array(values, kinds[name]) for name, values in zip(MESSAGE_COLUMNS, columns, strict=True)],
         list(MESSAGE_COLUMNS),
     )
-    columns_of = arrow_schema(statement_schema(schema.targets[entity]))
-    work = _Work(schema, entity, {**OWN_READERS, **READERS}, FILTERS, None, columns_of)
-    return [row for made in _stated(iter([batch]), work) for row in made.to_pylist()]
+    work = Work(schema, {**OWN_READERS, **READERS}, FILTERS, None, frozenset([entity]))
+    return [row for _, made in stated(iter([batch]), work) for row in made.to_pylist()]
 
 
 def walked(program: Program, entity: str) -> Found:
