@@ -1,7 +1,7 @@
 """
 Run the benchmarks, print a table, and write benchmarks/results.json.
 
-    python -m benchmarks [--only demo decode merge ledger joins questions hub] [--work DIR]
+    python -m benchmarks [--only demo decode merge ledger joins questions hub small] [--work DIR]
 
 The first run makes the year's stream (a few minutes) and random changes in the work directory; later
 runs find them there.
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 MEMORY = "4g"
 DEMO_SECONDS = 60
 # The demo first: later the JVM of the others would count as its memory.
-PARTS = ["demo", "decode", "merge", "ledger", "joins", "questions", "hub"]
+PARTS = ["demo", "decode", "merge", "ledger", "joins", "questions", "hub", "small"]
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
         "joins": lambda: joining.results(_session(), given.work),
         "questions": lambda: asking.results(_session(), given.work),
         "hub": lambda: hub.results(_session(), given.work),
+        "small": lambda: hub.small_results(_session(), given.work),
         "demo": demo,
     }
     results = []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import statistics
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -54,6 +57,51 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         _result("hub_per_message_200k_over_20k", (run / LARGE) / (small / SMALL), 1.2, took["run"], digest),
         _result("hub_next_message_110k_to_200k_over_20k_to_110k", upper / lower, 1.2, took["run"], digest),
     ]
+
+
+def small_results(spark: SparkSession, work: Path) -> list[Result]:
+    """
+    Runs of a few messages: over few records, over ten thousand, and over a million.
+
+    Beside them, as a unit, a trivial job of Spark: one that counts the rows of one of the hub's tables.
+    """
+    few, some, many = 2, 2_000, LARGE
+    for messages in (few, some, many):
+        folder = work / f"hub_grown_{messages}"
+        if not folder.exists():
+            _receive(spark, _messages(spark, work, messages), folder)
+            datahub.Hub(spark, hub_schema(), folder).process(now=NOW)
+    hubs = {each: datahub.Hub(spark, hub_schema(), work / f"hub_grown_{each}") for each in (few, some, many)}
+    took: dict[str, list[float]] = {}
+    for turn in range(12):
+        for messages, hub in hubs.items():
+            three = turn % 4 == 3 or messages == few
+            hub.receive([_document(entity, turn) for entity in (ENTITIES if three else ["flight"])])
+            name = f"three targets over {messages}" if three else f"one message over {messages}"
+            began = time.perf_counter()
+            hub.process(now=NOW)
+            took.setdefault(name, []).append(time.perf_counter() - began)
+        began = time.perf_counter()
+        hubs[few].history("flight").count()
+        took.setdefault("trivial", []).append(time.perf_counter() - began)
+    # The first ones grow warm.
+    seconds = {name: statistics.median(each[len(each) // 2 :]) for name, each in took.items()}
+    for name, each in seconds.items():
+        print(f"  {name:<36}{each:8.2f} s", flush=True)
+    digest = content_hash(hubs[few].history("flight").select("number", "tailnum"))
+    small, trivial = seconds[f"three targets over {few}"], seconds["trivial"]
+    grown = seconds[f"one message over {many}"] / seconds[f"one message over {some}"]
+    return [
+        _result("hub_small_run_over_trivial_job", small / trivial, 8.0, Timing(small, 0), digest),
+        _result(
+            "hub_message_over_1m_over_10k", grown, 2.0, Timing(seconds[f"one message over {many}"], 0), digest
+        ),
+    ]
+
+
+def _document(entity: str, turn: int) -> dict[str, Any]:
+    record = {"number": turn, "linked_number": turn, "tailnum": f"N{turn}", "delay": turn}
+    return {"guid": f"{entity} {uuid4()}", "system": "operations", "entity": entity, "data": [record]}
 
 
 def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: str) -> Result:

@@ -178,12 +178,20 @@ class Hub:
         """
         Store messages.
 
+        A stream hands on its batches with their numbers, and receives each record exactly once, also after
+        a restart::
+
+            records = spark.readStream.format("kafka").option("subscribe", "hub").load()
+            writer = records.writeStream.option("checkpointLocation", "hub-checkpoint")
+            writer.foreachBatch(lambda frame, number: hub.receive(frame, batch=number)).start()
+
+        `process` is called when you like, in the same function or on its own.
+
         Args:
             records: One row per record, `value` one JSON document (see `decode`); `files` makes such a
                 table.  Or a list of documents, which become records as by `datahub.records`.
-            batch: An id: of one id, records are received once, however often they are given.  So a stream's
-                `foreachBatch(hub.receive)` receives each record exactly once; of two streams into one hub,
-                one must give its ids another form, such as `f"web/{number}"`.
+            batch: An id: of one id, records are received once, however often they are given.  Of two streams
+                into one hub, one must give its ids another form, such as `f"web/{number}"`.
             at: When documents of a list are stored, an aware datetime; without it the clock's time.  Those
                 that name no `guid` are told apart by it: passed on again at another time, they are others.
 
