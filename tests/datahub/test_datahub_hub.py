@@ -19,7 +19,7 @@ from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, Retry, records, schema
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.statuses import Status
-from cdckit.merging import versions_by_guid
+from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA
 
@@ -101,7 +101,7 @@ class Played:
         # They are found once: what is counted is what is merged.
         found = changes.localCheckpoint()
         self._now[entity] = found.count()
-        return versions_by_guid(found, entity=entity, keys=keys)
+        return made_versions(found, entity=entity, keys=keys)
 
     def step(self, name: str, happens: Callable[..., None], *arguments: Any, now: datetime) -> None:
         self._now = {}
@@ -126,7 +126,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     with pytest.MonkeyPatch.context() as patched:
         # However small, it is kept up as a large hub is.
         patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-        patched.setattr(cdckit.datahub.histories, "versions_by_guid", found.merge)
+        patched.setattr(cdckit.datahub.histories, "made_versions", found.merge)
         hub.receive(records(spark, first + waiting, at=AT))
         found.step("first", hub.process, now=AT)
         found.step("due", hub.process, now=after(seconds=60))

@@ -159,7 +159,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
         raise Bang("in the driver")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cdckit.datahub.histories, "versions_by_guid", fails)
+        patched.setattr(cdckit.datahub.histories, "made_versions", fails)
         with pytest.raises(Bang, match="in the driver"):
             hub.process(now=later)
     assert everything(hub) == before
