@@ -18,9 +18,7 @@ from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_name
-from cdckit.store import Committed, ConflictingCommit, Store
-
-TRIES = 20
+from cdckit.store import Committed, Store, Transaction
 
 
 @dataclass(frozen=True)
@@ -181,28 +179,25 @@ class Ledger:
         key = self._batch_id(batch)
         log = log_columns(rows.schema)
         taken: tuple[object, Taken] | None = None
-        for number in range(TRIES):
-            with self.store.begin() as transaction:
-                # Another writer may have been the first.
-                kind = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
-                if key is not None and self.store.batch(key) is not None:
-                    known = digest(rows) if taken is None else taken[1].digest
-                    done = transaction.commit(batch=key, digest=known, reads=())
-                    return Applied(done.version, 0, repeated=True)
-                found = tables(transaction, kind, log)
-                if taken is None or taken[0] != (kind, found.book.log):
-                    taken = (kind, found.book.log), take(rows, kind, found.book.log)
-                fresh, content = taken[1]
-                kind.note(transaction)
-                news, buckets = bring_up(transaction, kind, found.book, fresh, anew=found.anew)
-                try:
-                    done = transaction.commit(batch=key, digest=content, reads=reads(kind, buckets))
-                except ConflictingCommit:
-                    if number == TRIES - 1:
-                        raise
-                    continue
-                return Applied(done.version, 0 if done.repeated else news, done.repeated)
-        raise AssertionError("every round returns or raises")
+
+        def work(transaction: Transaction) -> Applied:
+            nonlocal taken
+            # Another writer may have been the first.
+            known = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
+            if key is not None and self.store.batch(key) is not None:
+                content = digest(rows) if taken is None else taken[1].digest
+                done = transaction.commit(batch=key, digest=content, reads=())
+                return Applied(done.version, 0, repeated=True)
+            found = tables(transaction, known, log)
+            if taken is None or taken[0] != (known, found.book.log):
+                taken = (known, found.book.log), take(rows, known, found.book.log)
+            fresh, content = taken[1]
+            known.note(transaction)
+            news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
+            done = transaction.commit(batch=key, digest=content, reads=reads(known, buckets))
+            return Applied(done.version, 0 if done.repeated else news, done.repeated)
+
+        return self.store.atomically(work)
 
     def sink(self, name: str) -> Callable[[DataFrame, int | str], Applied]:
         """

@@ -34,9 +34,8 @@ from cdckit.replicate.row_changes import find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.store import ConflictingCommit, Snapshot, Store, Transaction
+from cdckit.store import Snapshot, Store, Transaction
 
-_TRIES = 20
 _Answer = TypeVar("_Answer")
 
 TABLES_SCHEMA = T.StructType(
@@ -331,15 +330,8 @@ class Feed:
     # -----------------------------------------------------------------------------------------------------
 
     def _atomically(self, work: Callable[[Transaction], _Answer]) -> _Answer:
-        for number in range(_TRIES):
-            self._snapshot()
-            with self.store.begin() as transaction:
-                try:
-                    return work(transaction)
-                except ConflictingCommit:
-                    if number == _TRIES - 1:
-                        raise
-        raise AssertionError("every round returns or raises")
+        self._snapshot()
+        return self.store.atomically(work)
 
     def _snapshot(self) -> Snapshot:
         found = self.store.snapshot()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,10 +16,14 @@ from cdckit.parts.arguments import microseconds
 from cdckit.store import maintenance
 from cdckit.store.commits import COMMITS_SCHEMA, Commits, load
 from cdckit.store.compaction import SMALL
+from cdckit.store.errors import ConflictingCommit
 from cdckit.store.landing import Committed
 from cdckit.store.locations import locate
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import Transaction
+
+_TRIES = 20
+Answer = TypeVar("Answer")
 
 
 class Store:
@@ -88,6 +96,26 @@ class Store:
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
         return Transaction(self._spark, self._location, self._commits())
+
+    def atomically(self, work: Callable[[Transaction], Answer]) -> Answer:
+        """
+        What *work* returns, which is given a transaction from the newest commit, and commits it.
+
+        Where another writer has changed what it goes by, it is done again on what that one left, up
+        to 20 times, after a wait that grows and differs from writer to writer.
+
+        Raises:
+            ConflictingCommit: Others came between each time.
+        """
+        for number in range(_TRIES):
+            with self.begin() as transaction:
+                try:
+                    return work(transaction)
+                except ConflictingCommit:
+                    if number == _TRIES - 1:
+                        raise
+            time.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
+        raise AssertionError("every round returns or raises")
 
     def batch(self, batch: str) -> int | None:
         """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""
