@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from cdckit.store import ConflictingCommit, Store, Transaction
+from cdckit.store import Store, Transaction
 from cdckit.store.kinds import KIND, require_kind
-
-_TRIES = 10
-"""How often something is done because others came between."""
 
 Result = TypeVar("Result")
 
@@ -39,18 +36,13 @@ def committed(
         ConflictingCommit: Others came between each time.
         BatchIdReused: The batch id was used for something else.
     """
-    for left in reversed(range(_TRIES)):
-        with store.begin() as tables:
-            require_kind(tables.base, kind)
-            done = work(tables)
-            if done is False:
-                return done
+
+    def attempt(tables: Transaction) -> Result:
+        require_kind(tables.base, kind)
+        done = work(tables)
+        if done is not False:
             tables.note(KIND, kind)
-            try:
-                tables.commit(reads=reads, batch=batch, digest=digest)
-            except ConflictingCommit:
-                if not left:
-                    raise
-            else:
-                return done
-    raise AssertionError("the last try returns or raises")
+            tables.commit(reads=reads, batch=batch, digest=digest)
+        return done
+
+    return store.atomically(attempt)

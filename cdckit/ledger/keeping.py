@@ -236,9 +236,14 @@ class Ledger:
 
     def compact(self) -> Committed:
         """
-        Write the small files of each bucket together; as `cdckit.store.Store.compact`.
+        Write the small files of each bucket together; as `cdckit.store.Store.compact`, but for one thing:
+        the files of versions stay cut by ranges of guids.
 
         `apply` does it itself for a bucket that it touches and that has 16 of them.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
         """
         with self.store.begin() as transaction:
             kind = self._kind.noted(transaction.base, self.location, self._buckets)

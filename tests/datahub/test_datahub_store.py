@@ -15,10 +15,10 @@ from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
-import cdckit.datahub.attempts
 import cdckit.datahub.histories
 import cdckit.datahub.hub
 import cdckit.datahub.runs
+import cdckit.store.store
 from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, records, schema
 from cdckit.datahub.keeping import grow
@@ -282,7 +282,7 @@ def test_whoever_is_always_overtaken_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    monkeypatch.setattr(cdckit.datahub.attempts, "_TRIES", 2)
+    monkeypatch.setattr(cdckit.store.store, "_TRIES", 2)
     faster = [lambda n=n: other.receive([product(f"f{n}")], at=AT) for n in range(3)]
     # The other one is called in the same way, so that every second call is its own.
     between(monkeypatch, cdckit.datahub.hub, "with_statuses", faster[0], lambda: None, faster[1])
