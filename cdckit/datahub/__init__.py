@@ -15,6 +15,7 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 from cdckit.datahub.documents import InvalidSchema
 from cdckit.datahub.exports import Sink, bulk_lines
 from cdckit.datahub.faults import HubFault
+from cdckit.datahub.from_messages import changes
 from cdckit.datahub.hub import Hub
 from cdckit.datahub.message_store import decode, files, records
 from cdckit.datahub.outcomes import Retry
@@ -37,6 +38,7 @@ __all__ = [
     "Status",
     "UnreadableData",
     "bulk_lines",
+    "changes",
     "decode",
     "files",
     "query",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import DECIMAL, LINK, TEXT, FieldType
+from cdckit.parts.arrow_types import arrow_type
 
 TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
@@ -19,10 +20,6 @@ FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 specification's own list is lost; these are the ones that PostgreSQL knows, one-letter prefixes aside."""
 
 INTEGERS = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
-_ARROW = {
-    TEXT: pa.string(), LINK: pa.string(), "number": pa.float64(), "double": pa.float64(),
-    "boolean": pa.bool_(), "date": pa.date32(), "timestamp": pa.timestamp("us", tz="UTC"), **INTEGERS,
-}  # fmt: skip
 
 NATURAL: Mapping[str, pa.DataType] = {
     **INTEGERS, TEXT: pa.string(), LINK: pa.string(), "date": pa.string(), "timestamp": pa.string(),
@@ -63,11 +60,6 @@ class Converted(NamedTuple):
     errors: dict[int, str]
 
 
-def arrow_type(kind: FieldType) -> pa.DataType:
-    """The Arrow type of a field."""
-    return pa.decimal128(kind.scale, kind.precision) if kind.name == DECIMAL else _ARROW[kind.name]
-
-
 def converted(values: Sequence[Any], kind: FieldType) -> Converted:
     """
     JSON values (as `json` reads them, but floats as `Decimal`) as a column of type *kind*.
@@ -87,7 +79,7 @@ def converted(values: Sequence[Any], kind: FieldType) -> Converted:
         except _Unfit as error:
             errors[position] = str(error)
             found.append(None)
-    return Converted(pa.array(found, arrow_type(kind)), errors)
+    return Converted(pa.array(found, arrow_type(kind.spark)), errors)
 
 
 def _direct(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
@@ -121,9 +113,7 @@ def _all_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
         if pc.all(plain, min_count=0).as_py():
             found = texts.cast(pa.timestamp("us"))
             if pc.min(pc.year(found)).as_py() != 0:
-                return (
-                    found.cast(_ARROW[kind.name]) if kind.name == "date" else pc.assume_timezone(found, "UTC")
-                )
+                return found.cast(pa.date32()) if kind.name == "date" else pc.assume_timezone(found, "UTC")
     except pa.ArrowInvalid:
         pass
     return None

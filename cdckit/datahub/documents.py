@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from cdckit.datahub.mappings import (
     CHILDREN,
@@ -13,6 +13,7 @@ from cdckit.datahub.mappings import (
     KEYLESS_TYPES,
     LINK,
     SPARK_TYPES,
+    TEXT,
     EntityMapping,
     FieldMapping,
     FieldType,
@@ -52,51 +53,50 @@ class InvalidSchema(CdcError, ValueError):
         return f"{self.path} must be {self.needed}; it is {self.found!r}."
 
 
+def require(sound: object, path: str, needed: str, found: object) -> None:
+    """Raise `InvalidSchema` unless it is sound."""
+    if not sound:
+        raise InvalidSchema(path, needed, found)
+
+
 class _Object:
     """A JSON object of a document, and where in the document it stands."""
 
     def __init__(self, value: Any, path: str, known: set[str]) -> None:
         self.value, self.path = value, path
-        if not isinstance(value, Mapping):
-            raise InvalidSchema(path, "an object", value)
+        require(isinstance(value, Mapping), path, "an object", value)
         unknown = sorted(set(value) - known)
-        if unknown:
-            # A property that is ignored is a rule that silently does not hold.
-            raise InvalidSchema(path, f"an object of {', '.join(sorted(known))}", unknown)
+        # A property that is ignored is a rule that silently does not hold.
+        require(not unknown, path, f"an object of {', '.join(sorted(known))}", unknown)
 
-    def text(self, name: str, default: str | None = None) -> str | None:
+    def require(self, sound: object, name: str, needed: str, found: object) -> None:
+        """Raise `InvalidSchema` unless the property of that *name* is sound."""
+        require(sound, f"{self.path}.{name}", needed, found)
+
+    def _value(self, name: str, needed: str, fits: Callable[[Any], object]) -> Any:
+        """A property that may be left out; if it is there, it is as *needed*."""
         found = self.value.get(name)
-        if found is None:
-            return default
-        if not isinstance(found, str) or not found:
-            raise InvalidSchema(f"{self.path}.{name}", "a text that is not empty", found)
+        self.require(found is None or fits(found), name, needed, found)
+        return found
+
+    def text(self, name: str) -> str | None:
+        found: str | None = self._value(name, "a text that is not empty", _is_name)
         return found
 
     def needed_text(self, name: str) -> str:
-        found = self.text(name)
-        if found is None:
-            raise InvalidSchema(f"{self.path}.{name}", "a text that is not empty", None)
-        return found
+        self.require(self.text(name), name, "a text that is not empty", None)
+        return str(self.text(name))
 
     def flag(self, name: str) -> bool:
-        found = self.value.get(name)
-        if found is not None and not isinstance(found, bool):
-            raise InvalidSchema(f"{self.path}.{name}", "true or false", found)
-        return bool(found)
+        return bool(self._value(name, "true or false", lambda found: isinstance(found, bool)))
 
     def number(self, name: str, allowed: range) -> int | None:
-        found = self.value.get(name)
-        if found is None:
-            return None
-        if isinstance(found, bool) or not isinstance(found, int) or found not in allowed:
-            needed = f"a whole number from {allowed.start} to {allowed.stop - 1}"
-            raise InvalidSchema(f"{self.path}.{name}", needed, found)
+        needed = f"a whole number from {allowed.start} to {allowed.stop - 1}"
+        found: int | None = self._value(name, needed, lambda found: type(found) is int and found in allowed)
         return found
 
     def config(self, name: str) -> Mapping[str, Any]:
-        found = self.value.get(name)
-        if found is not None and not isinstance(found, Mapping):
-            raise InvalidSchema(f"{self.path}.{name}", "an object", found)
+        found = self._value(name, "an object", lambda found: isinstance(found, Mapping))
         return MappingProxyType(dict(found or {}))
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -104,19 +104,16 @@ class _Object:
         listed = [part.strip() for part in found.split(",")] if isinstance(found, str) else found
         if listed is None:
             return ()
-        if not isinstance(listed, Sequence) or not listed or not all(_is_name(each) for each in listed):
-            raise InvalidSchema(
-                f"{self.path}.{name}", "one or more names: a list, or a text with commas", found
-            )
-        if len(set(listed)) != len(listed):
-            raise InvalidSchema(f"{self.path}.{name}", "distinct names", found)
+        are_names = isinstance(listed, Sequence) and listed and all(map(_is_name, listed))
+        self.require(are_names, name, "one or more names: a list, or a text with commas", found)
+        self.require(len(set(listed)) == len(listed), name, "distinct names", found)
         return tuple(listed)
 
     def items(self, name: str) -> Sequence[Any]:
-        found = self.value.get(name)
-        if not isinstance(found, Sequence) or isinstance(found, str) or not found:
-            raise InvalidSchema(f"{self.path}.{name}", "a list that is not empty", found)
-        return found
+        found: Any = self.value.get(name)
+        is_list = isinstance(found, Sequence) and not isinstance(found, str) and found
+        self.require(is_list, name, "a list that is not empty", found)
+        return cast(Sequence[Any], found)
 
 
 def _is_name(value: Any) -> bool:
@@ -126,20 +123,15 @@ def _is_name(value: Any) -> bool:
 def source_system(document: Mapping[str, Any]) -> SourceSystem:
     """The source system that *document* describes, by itself; `Schema` checks what lies between systems."""
     said = _Object(document, "$", _SYSTEM)
-    reference = said.needed_text("reference")
-    here = f"{reference}:"
-    stated = said.value.get("mappings")
-    known = set(stated) if isinstance(stated, Mapping) else set()
-    mappings = _Object(stated, f"{here}mappings", known)
+    reference, stated = said.needed_text("reference"), said.value.get("mappings")
+    path = f"{reference}:mappings"
+    mappings = _Object(stated, path, set(stated) if isinstance(stated, Mapping) else set())
     found = {}
     for entity in mappings.value:
-        if not _is_name(entity):
-            raise InvalidSchema(mappings.path, "an object of source entities", entity)
-        targets = [
-            _entity(each, f"{mappings.path}.{entity}[{index}]")
-            for index, each in enumerate(mappings.items(entity))
-        ]
-        _require_distinct([each.reference for each in targets], f"{mappings.path}.{entity}", "targets")
+        require(_is_name(entity), path, "an object of source entities", entity)
+        here = f"{path}.{entity}"
+        targets = [_entity(each, f"{here}[{index}]") for index, each in enumerate(mappings.items(entity))]
+        _require_distinct([each.reference for each in targets], here, "targets")
         found[entity] = tuple(targets)
     return SourceSystem(reference, MappingProxyType(found))
 
@@ -158,7 +150,7 @@ def _entity(value: Any, path: str) -> EntityMapping:
         reference=said.needed_text("reference"),
         fields=fields,
         priority=said.number("priority", _INT32) or 0,
-        reader=said.text("messageReader", "json") or "json",
+        reader=said.text("messageReader") or "json",
         reader_config=said.config("messageReaderConfig"),
         filters=_filters(said),
         unique_identifier=_unique(said, fields, "uniqueIdentifier", needed=True) if unique else None,
@@ -167,17 +159,12 @@ def _entity(value: Any, path: str) -> EntityMapping:
         export_identifier=said.text("exportIdentifier"),
         export_standard_fields=said.flag("exportStandardFields"),
     )
-    if not mapping.columns:
-        raise InvalidSchema(f"{path}.fields", "of at least one field that is a column", [])
-    if not export and not mapping.alternatives:
-        raise InvalidSchema(f"{path}.fields", "of at least one field with a key", "none")
-    identifier = mapping.export_identifier
-    if identifier is not None and identifier not in [each.reference for each in mapping.columns]:
-        raise InvalidSchema(f"{path}.exportIdentifier", "one of the fields", identifier)
-    if export and mapping.children:
-        raise InvalidSchema(
-            f"{path}.fields", "free of children, being exported", mapping.children[0].reference
-        )
+    said.require(mapping.columns, "fields", "of at least one field that is a column", [])
+    said.require(export or mapping.alternatives, "fields", "of at least one field with a key", "none")
+    named, known = mapping.export_identifier, [each.reference for each in mapping.columns]
+    said.require(named is None or named in known, "exportIdentifier", "one of the fields", named)
+    children = [each.reference for each in mapping.children]
+    said.require(not (export and children), "fields", "free of children, being exported", children)
     return mapping
 
 
@@ -186,12 +173,10 @@ def _unique(said: _Object, fields: tuple[FieldMapping, ...], name: str, *, neede
     target = said.needed_text(name) if needed else said.text(name)
     if target is None:
         return None
-    source = said.text("source" + name[0].upper() + name[1:], target)
-    if not any(each.reference == target and each.key for each in fields):
-        raise InvalidSchema(f"{said.path}.{name}", "one of the fields that are keys", target)
-    read = next(each.source for each in fields if each.reference == target)
-    if read != source:
-        raise InvalidSchema(f"{said.path}.{name}", f"read from {source!r}", read)
+    source = said.text("source" + name[0].upper() + name[1:]) or target
+    keys = {each.reference: each.source for each in fields if each.key}
+    said.require(target in keys, name, "one of the fields that are keys", target)
+    said.require(keys[target] == source, name, f"read from {source!r}", keys[target])
     return source
 
 
@@ -210,34 +195,25 @@ def _filters(said: _Object) -> tuple[Filter, ...]:
 
 def _field(value: Any, path: str) -> FieldMapping:
     said = _Object(value, path, _FIELD)
-    reference = said.needed_text("reference")
-    kind = _type(said)
-    key = _key(said)
-    if key is not None and kind.name in KEYLESS_TYPES:
-        raise InvalidSchema(f"{path}.type", "a type with an exact text, being a key", kind.name)
-    if reference.lower() in STANDARD_COLUMNS and reference != DELETED_INDICATOR:
-        raise InvalidSchema(f"{path}.reference", "another name than a standard column's", reference)
-    link, child = kind.name == LINK, kind.name == CHILDREN
+    reference, kind, key = said.needed_text("reference"), _type(said), _key(said)
+    inexact = key is not None and kind.name in KEYLESS_TYPES
+    said.require(not inexact, "type", "a type with an exact text, being a key", kind.name)
+    taken = reference.lower() in STANDARD_COLUMNS and reference != DELETED_INDICATOR
+    said.require(not taken, "reference", "another name than a standard column's", reference)
+    for of, names in ((LINK, ("linkEntity", "linkKey")), (CHILDREN, ("childEntity", "parentIdentifier"))):
+        needed = "stated" if kind.name == of else f"absent from a {kind.name}"
+        for name in names:
+            found = said.value.get(name)
+            said.require((found is not None) == (kind.name == of), name, needed, found)
     link_key = said.names("linkKey")
     source_link_key = said.names("sourceLinkKey") or link_key
-    for name, needed in (
-        ("linkEntity", link),
-        ("linkKey", link),
-        ("childEntity", child),
-        ("parentIdentifier", child),
-    ):
-        if needed != (said.value.get(name) is not None):
-            raise InvalidSchema(
-                f"{path}.{name}", "stated" if needed else f"absent from a {kind.name}", said.value.get(name)
-            )
-    if len(link_key) != len(source_link_key):
-        raise InvalidSchema(
-            f"{path}.sourceLinkKey", f"as many names as linkKey, {len(link_key)}", source_link_key
-        )
-    parent, sequence = said.text("parentIdentifier"), said.text("childSequence")
+    said.require(
+        len(link_key) == len(source_link_key),
+        "sourceLinkKey", f"as many names as linkKey, {len(link_key)}", source_link_key,
+    )  # fmt: skip
     return FieldMapping(
         reference=reference,
-        source=said.text("sourceReference", reference) or reference,
+        source=said.text("sourceReference") or reference,
         type=kind,
         key=key,
         priority=said.number("priority", _INT32),
@@ -246,41 +222,35 @@ def _field(value: Any, path: str) -> FieldMapping:
         source_link_key=source_link_key,
         autocreate=said.flag("autocreate"),
         child_entity=said.text("childEntity"),
-        parent_identifier=parent,
-        child_sequence=sequence,
-        source_child_sequence=said.text("sourceChildSequence", sequence),
+        parent_identifier=said.text("parentIdentifier"),
+        source_child_sequence=said.text("sourceChildSequence") or said.text("childSequence"),
     )
 
 
 def _type(said: _Object) -> FieldType:
-    name = said.text("type", "text") or "text"
-    if name not in SPARK_TYPES:
-        raise InvalidSchema(f"{said.path}.type", f"one of {', '.join(SPARK_TYPES)}", name)
+    name = said.text("type") or TEXT
+    said.require(name in SPARK_TYPES, "type", f"one of {', '.join(SPARK_TYPES)}", name)
     length = said.number("length", range(1, 2**31))
     scale = said.number("scale", range(1, _MAX_DIGITS + 1))
     precision = said.number("precision", range(_MAX_DIGITS + 1))
-    if name == DECIMAL:
-        if scale is None:
-            raise InvalidSchema(f"{said.path}.scale", "stated: how many digits a decimal has in all", None)
-        if precision is None or precision > scale:
-            needed = f"stated, and at most scale, {scale}: how many of the digits are decimals"
-            raise InvalidSchema(f"{said.path}.precision", needed, precision)
-        return FieldType(name, None, scale, precision)
-    return FieldType(name, length if name == "text" else None)
+    if name != DECIMAL:
+        return FieldType(name, length if name == TEXT else None)
+    said.require(scale is not None, "scale", "stated: how many digits a decimal has in all", None)
+    assert scale is not None
+    needed = f"stated, and at most scale, {scale}: how many of the digits are decimals"
+    said.require(precision is not None and precision <= scale, "precision", needed, precision)
+    return FieldType(name, None, scale, precision)
 
 
 def _key(said: _Object) -> str | None:
     key = said.value.get("key")
-    if key is None or key is False:
-        return None
-    if key is True:
-        return MAIN_KEY
-    if not _is_name(key) or key.lower() in ("true", "false"):
-        raise InvalidSchema(f"{said.path}.key", "true, false, or the name of an alternative key", key)
+    if key is None or isinstance(key, bool):
+        return MAIN_KEY if key else None
+    is_name = _is_name(key) and key.lower() not in ("true", "false")
+    said.require(is_name, "key", "true, false, or the name of an alternative key", key)
     return str(key)
 
 
 def _require_distinct(names: Sequence[str], path: str, what: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidSchema(path, f"of distinct {what}", twice)
+    require(not twice, path, f"of distinct {what}", twice)

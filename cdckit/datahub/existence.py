@@ -103,11 +103,25 @@ def waiting_statements(
         count, rounds = now, rounds + 1
         if rounds == _ROUNDS:
             assert waiting is not None
-            more = falling(_standing(stated, waiting, answers, keep)).select("statement.*")
+            standing = _standing(_without(stated, waiting), answers, keep)
+            more = falling(standing).select("statement.*")
             waiting = keep(waiting.select(*STATEMENT_KEY).unionByName(more))
             assert waiting is not None
             # The next round finds these, and says for what they wait.
             count = waiting.count()
+
+
+def waiting_at_once(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame | None:
+    """
+    The same statements by their `STATEMENT_KEY` alone, without a job: for none that are held.
+
+    Cost: one task is given all statements that need what only statements with needs of their own make, or
+    what nobody makes: about a kilobyte each.
+    """
+    if not any(needed_columns(schema, entity) for entity in entities):
+        return None
+    stated = _stated(schema, resolution, entities)
+    return falling(_standing(stated, resolution.answers())).select("statement.*")
 
 
 def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -155,21 +169,17 @@ def _needed(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
 
 
 def _standing(
-    stated: DataFrame,
-    waiting: DataFrame,
-    answers: DataFrame | None,
-    keep: Keep,
+    stated: DataFrame, answers: DataFrame | None, keep: Keep = lambda statements: statements
 ) -> DataFrame:
-    """The statements that do not wait, but may have to, as `falling` wants them."""
-    alive = _without(stated, waiting)
+    """Of the statements that may be applied those that may have to wait, as `falling` wants them."""
     makes = F.when(F.col("operation").isin(UPSERT, AUTOCREATE), F.col("guid")).alias("makes")
-    needing = alive.where(F.size("needs") > 0).select(
+    needing = stated.where(F.size("needs") > 0).select(
         F.struct(*STATEMENT_KEY).alias("statement"), makes, F.explode("needs").alias("need")
     )
     if answers is not None:
         led = answers.select(F.col("text").alias("need"), "found")
         needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
-    certain = alive.where(F.size("needs") == 0).select(makes)
+    certain = stated.where(F.size("needs") == 0).select(makes)
     uncertain = _uncertain(needing, certain)
     kept = keep(uncertain)
     some = uncertain if kept is None else kept

@@ -1,57 +1,36 @@
-"""The hub: messages in, histories out, and what became of each message."""
+"""The hub: messages in, and histories kept up; what it answers is in `answers`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.attempts import committed
-from cdckit.datahub.exports import Sink
+from cdckit.datahub.answers import HUB, Answers
 from cdckit.datahub.intake import Work
 from cdckit.datahub.keeping import grow
-from cdckit.datahub.mappings import EntityMapping
-from cdckit.datahub.message_store import (
-    MESSAGE_SCHEMA,
-    Document,
-    decode,
-    identity,
-    records_of,
-    with_statuses,
-)
-from cdckit.datahub.outcomes import (
-    DUE,
-    EVERYTHING,
-    Retry,
-    rejected,
-    with_being_processed,
-    with_status,
-)
-from cdckit.datahub.questions import query
-from cdckit.datahub.readers import READERS, Filter, Reader
+from cdckit.datahub.message_store import Document, decode, identity, records_of, with_statuses
+from cdckit.datahub.outcomes import DUE, EVERYTHING, Retry
+from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, STATUSES, State, note, noted
+from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
 from cdckit.datahub.statuses import Status
-from cdckit.datahub.under_way import UnderWay
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.instants import microseconds
+from cdckit.parts.arguments import microseconds
 from cdckit.records import require_records
-from cdckit.store import OtherKind, Snapshot, Store, Transaction
-from cdckit.store.kinds import require_kind
-from cdckit.store.locations import locate
+from cdckit.store import Transaction
+from cdckit.store.kinds import KIND, require_kind
 
-_KIND = "data hub (form 1)"
-"""What is noted in the store: the kind of what is kept there, and the version of its form."""
+_Done = TypeVar("_Done")
 
 
-class Hub:
+class Hub(Answers):
     """
     Messages in, histories out, and what became of each message.
 
@@ -63,9 +42,7 @@ class Hub:
     use one place.  Messages that come during a run land, and are for the next run; where two do the same,
     the later one does it again on what the other has committed.  In a local folder runs wait for each other.
 
-    Opening a hub, and every question to it, writes and deletes nothing.  A question is answered from the
-    newest commit, and the answer stays what it was while others write, until `store.vacuum()` deletes what
-    it needs.
+    Opening a hub, and every question to it (see `Answers`), writes and deletes nothing.
 
     Args:
         spark: The session that does the work.
@@ -77,10 +54,6 @@ class Hub:
         files: The folder to which readers of files are confined.
         retry: When messages that wait are tried again, and when they are given up.
         storage_options: What deltalake calls so, for a URI; Spark takes its own from its session.
-
-    Attributes:
-        schema: The schema.
-        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
@@ -149,24 +122,8 @@ class Hub:
         retry: Retry | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        if not isinstance(schema, Schema):
-            needed = "what datahub.schema or datahub.read_schema returns"
-            raise InvalidArgument("Hub", "schema", needed, type(schema).__name__)
-        if not isinstance(retry, Retry | None):
-            raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
-        self.schema = schema
-        self._spark, self.store = spark, Store(spark, location, storage_options)
-        place = locate(location, storage_options, None)
-        folder = Path(place.root) if place.local else None
-        if folder is not None and (folder / "current.json").exists():
-            raise OtherKind(place.root, _KIND, "the tables of a hub of an earlier form (current.json)")
-        self._under_way = UnderWay(folder)
-        confined = None if files is None else str(files)
-        self._work = Work(schema, {**READERS, **(readers or {})}, dict(filters or {}), confined)
-        self._retry = retry or Retry()
-        for path, mapping in schema.all_mappings.items():
-            self._require_known(str(path), mapping)
-        self._tables()
+        self._work = Work.by(schema, readers, filters, files, function="Hub")
+        super().__init__(spark, schema, location, retry, storage_options)
 
     def receive(
         self,
@@ -241,7 +198,7 @@ class Hub:
             return number
 
         # What was compared with must stand still: of one message only one may be the first.
-        return committed(self.store, _KIND, append, reads=[MESSAGES], batch=batch, digest=digest)
+        return self._committed(append, reads=[MESSAGES], batch=batch, digest=digest)
 
     def process(self, *, now: datetime | None = None) -> None:
         """
@@ -319,100 +276,6 @@ class Hub:
 
         self._run("rebuild", EVERYTHING, now, work)
 
-    def messages(self) -> DataFrame:
-        """
-        One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
-        `next_attempt_timestamp`.
-
-        While a run is under way in a local folder, be it of another hub in this program or another one, the
-        messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
-        Elsewhere nobody is told of runs, and all is as it was.
-        """
-        run = self._under_way.found()
-        tables = self._tables()
-        state = State(self.schema, tables)
-        stored = state.received().where(F.col("status") == int(Status.NOT_PROCESSED))
-        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.read(STATUSES))
-        # A run that has just been committed may still be told of.
-        if run is not None and run["run"] != noted(tables, RUN, None):
-            found = with_being_processed(found, run["messages"], run["now"], run["last"])
-        return found.drop("received")
-
-    def log(self) -> DataFrame:
-        """
-        What became of each record of the processed messages.
-
-        Returns:
-            One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
-            for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`HubFault`),
-            `error_description`, `guid`.  What a record in error holds is not looked at, and has no row.
-        """
-        return self._state().log().drop("raw", "number")
-
-    def rejects(self) -> DataFrame:
-        """
-        Everything that could not be applied and never will as it is, with the reason.
-
-        Returns:
-            One row per message or record in error: the record that was received, all its columns as they
-            came; of a message `message_identifier`, `source_system` and `source_entity`; `record`, the place
-            in it ("2", "2/order_lines/1"; null where all of the message is meant); `entities`, the targets
-            whose mappings found the error, which is one row for all of them; `record_text`, JSON text of
-            what stands in that place, after its filters (null where the error was found by a look at all
-            entities); `error_code`, `error_description`.
-
-            So it is a table of records, which can be received again: by a hub whose schema can use them.
-            This hub has received its messages already, and reads them all anew when its schema is another;
-            a message whose `value` was corrected it takes under another `guid`, or one that was none
-            before under any.
-        """
-        state = self._state()
-        return rejected(state.received(), state.log())
-
-    def history(self, entity: str) -> DataFrame:
-        """The history of a target, as `merge` gives it, as it stands now."""
-        return self._state().history(self._target(entity, export=False, function="history"))
-
-    def changes(self, entity: str) -> DataFrame:
-        """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
-        return self._state().changes(self._target(entity, export=False, function="changes"))
-
-    def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
-        """
-        The records of an export target, each an insert or a delete.
-
-        An export hands on what each record says, and merges nothing: priorities do not count, a record
-        with some of the fields replaces one with others, and a refresh deletes nothing.
-
-        Args:
-            entity: The target.
-            after: The greatest `position` that was handed on so far; None for all records.
-
-        Returns:
-            One row per record that is applied (see `cdckit.datahub.exports.export_rows`), with `position`,
-            which counts the runs in which there was anything new to export.  It is the run since which the
-            record is exported as it is, whenever it arrived: one that had to wait comes late, and one that
-            another schema or link changed comes again, with its new document.  So whoever asks each time
-            for what is *after* the greatest position that it has taken gets all there is, each at least
-            once; a run is taken whole.  Rows have no order but by `version` and `arrival`, and a later
-            position may hold an earlier version.  A record that is no longer applied is not taken back.
-
-        Raises:
-            InvalidArgument: *entity* is no export target, or *after* no position.
-        """
-        target = self._target(entity, export=True, function="exports")
-        return self._exported(target, after, "exports")
-
-    def export(self, entity: str, sink: Sink, *, after: int | None = None) -> None:
-        """Hand the records of an export target to *sink*, those *after* a position (see `exports`)."""
-        sink(self._exported(self._target(entity, export=True, function="export"), after, "export"))
-
-    def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
-        """Answer a question about one target (see `query`)."""
-        state = self._state()
-        histories = {entity: state.history(entity) for entity in self.schema.families}
-        return query(histories, question, now=datetime.now(UTC) if now is None else now)
-
     def _as_records(self, records: DataFrame | Iterable[Document], at: datetime | None) -> DataFrame:
         if not isinstance(records, DataFrame):
             stored = datetime.now(UTC) if at is None else at
@@ -422,20 +285,30 @@ class Hub:
         require_records(records, function="receive")
         return records
 
-    def _exported(self, target: str, after: int | None, function: str) -> DataFrame:
-        if isinstance(after, bool) or not isinstance(after, int | None):
-            raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
-        rows = self._state().exported(target)
-        return rows if after is None else rows.where(F.col("position") > after)
+    def _committed(
+        self,
+        work: Callable[[Transaction], _Done],
+        *,
+        reads: Sequence[str] = (),
+        batch: str | None = None,
+        digest: int | None = None,
+    ) -> _Done:
+        """
+        What *work* returns, with all that it has written committed; nothing is committed if it is False.
 
-    def _tables(self) -> Snapshot:
-        """The tables at the newest commit."""
-        tables = self.store.snapshot()
-        require_kind(tables, _KIND)
-        return tables
+        It may be called several times, each time on the newest commit.  The tables that it replaces, and
+        those of *reads*, must not have changed meanwhile.
+        """
 
-    def _state(self) -> State:
-        return State(self.schema, self._tables())
+        def attempt(tables: Transaction) -> _Done:
+            require_kind(tables.base, HUB)
+            done = work(tables)
+            if done is not False:
+                tables.note(KIND, HUB)
+                tables.commit(reads=reads, batch=batch, digest=digest)
+            return done
+
+        return self.store.atomically(attempt)
 
     def _run(
         self,
@@ -451,7 +324,7 @@ class Hub:
         done anything.
         """
         at = datetime.now(UTC) if now is None else now
-        require_instant(at, "now", function=function)
+        instant = microseconds(at, "now", function=function)
         if self._tables().version is None:
             return
         with self._under_way.alone() as say:
@@ -461,7 +334,7 @@ class Hub:
                 anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
                 name, messages = uuid4().hex, EVERYTHING if anew else chosen
                 known = last if anew or chosen == DUE else first - 1
-                say({"run": name, "messages": messages, "now": microseconds(at), "last": known})
+                say({"run": name, "messages": messages, "now": instant, "last": known})
                 run = Run(self._work, tables, self._retry, at)
                 if anew:
                     run.forget_schema()
@@ -476,22 +349,7 @@ class Hub:
                 return True
 
             # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-            committed(self.store, _KIND, written, reads=[])
-
-    def _target(self, entity: str, *, export: bool, function: str) -> str:
-        known = [name for name, target in self.schema.targets.items() if target.export == export]
-        if entity not in known:
-            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(known))}", entity)
-        return entity
-
-    def _require_known(self, path: str, mapping: EntityMapping) -> None:
-        if mapping.reader not in self._work.readers:
-            needed = f"given for {path}.messageReader"
-            raise InvalidArgument("Hub", f"readers[{mapping.reader!r}]", needed, sorted(self._work.readers))
-        for each in mapping.filters:
-            if each.name not in self._work.filters:
-                needed = f"given for {path}.messageFilters"
-                raise InvalidArgument("Hub", f"filters[{each.name!r}]", needed, sorted(self._work.filters))
+            self._committed(written)
 
 
 def _batch_id(batch: str | int | None) -> str | None:

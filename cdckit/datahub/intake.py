@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,20 +17,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.readers import Filter, Reader
+from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.reading import Reading
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
 from cdckit.datahub.stating import About, statements_of
 from cdckit.datahub.targets import Place
+from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
 from cdckit.store import File
 from cdckit.store.writing import OpenFiles, Target, reported
-
-MESSAGE_COLUMNS = (
-    "message_identifier", "source_system", "source_entity", "effective_timestamp", "refresh", "options",
-    "data", "message_timestamp", "topic", "partition", "offset",
-)  # fmt: skip
-"""The columns of the message store that are read."""
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
@@ -55,6 +52,35 @@ class Work:
     filters: Mapping[str, Filter]
     files: str | None
     entities: frozenset[str] | None = None
+
+    @classmethod
+    def by(
+        cls,
+        schema: Schema,
+        readers: Mapping[str, Reader] | None,
+        filters: Mapping[str, Filter] | None,
+        files: str | Path | None,
+        *,
+        function: str,
+    ) -> Work:
+        """The same with the readers that are always there; raises if the schema is none or names others."""
+        if not isinstance(schema, Schema):
+            needed = "what datahub.schema or datahub.read_schema returns"
+            raise InvalidArgument(function, "schema", needed, type(schema).__name__)
+        work = cls(
+            schema, {**READERS, **(readers or {})}, filters or {}, None if files is None else str(files)
+        )
+        for path, mapping in schema.all_mappings.items():
+            named: list[tuple[str, str, str, Collection[str]]] = [
+                ("readers", "messageReader", mapping.reader, work.readers),
+                *(("filters", "messageFilters", each.name, work.filters) for each in mapping.filters),
+            ]
+            for argument, where, name, known in named:
+                if name not in known:
+                    raise InvalidArgument(
+                        function, f"{argument}[{name!r}]", f"given for {path}.{where}", sorted(known)
+                    )
+        return work
 
     @cached_property
     def about(self) -> dict[str, About]:
@@ -93,10 +119,7 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
 
     Cost: one job: one pass of the messages' data through Python, no shuffle.
     """
-    readable = F.col("refused").isNull()
-    columns = {name: F.when(readable, F.col(name)) for name in ("source_system", "data")}
-    some = messages.select(*(columns.get(name, F.col(name)).alias(name) for name in MESSAGE_COLUMNS))
-    made = Made(some, partial(_take, work=work, targets=dict(targets)), _REPORT)
+    made = Made(_readable(messages), partial(_take, work=work, targets=dict(targets)), _REPORT)
     reports = [json.loads(row["report"]) for row in made.rows().collect()]
     refreshing = {tuple(sender) for each in reports for sender in each["refreshing"]}
     return Taken(
@@ -111,6 +134,33 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
             for entity, target in targets.items()
         },
     )
+
+
+def statements_about(messages: DataFrame, work: Work, entity: str) -> DataFrame:
+    """
+    What messages say of one target (`statement_schema`).
+
+    Args:
+        messages: As for `take`.
+        work: By what they are read.
+        entity: The target.
+
+    Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
+    """
+    columns = statement_schema(work.schema.targets[entity])
+    some = replace(work, entities=frozenset([entity]))
+    return Made(_readable(messages), partial(_stated_about, work=some), columns).rows()
+
+
+def _stated_about(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
+    return (rows for _, rows in stated(batches, work))
+
+
+def _readable(messages: DataFrame) -> DataFrame:
+    """What workers are to know of each message; those that are refused have neither a system nor data."""
+    is_read = F.col("refused").isNull()
+    columns = {name: F.when(is_read, F.col(name)) for name in ("source_system", "data")}
+    return messages.select(*(columns.get(name, F.col(name)).alias(name) for name in MESSAGE_COLUMNS))
 
 
 def _take(

@@ -77,8 +77,12 @@ class FieldMapping:
     autocreate: bool = False
     child_entity: str | None = None
     parent_identifier: str | None = None
-    child_sequence: str | None = None
     source_child_sequence: str | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it is a link that must lead to what exists."""
+        return self.type.name == LINK and not self.autocreate
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,8 @@ class EntityMapping:
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
         """The keys by which its records find their entity: the target fields of each."""
-        named: dict[str, list[str]] = {}
-        for each in self.columns:
-            if each.key is not None:
-                named.setdefault(each.key, []).append(each.reference)
-        return tuple(tuple(fields) for fields in named.values())
+        names = dict.fromkeys(each.key for each in self.columns if each.key is not None)
+        return tuple(tuple(each.reference for each in self.columns if each.key == name) for name in names)
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,15 @@ class Retry:
         """When a message is due again that was tried so many times, the last time *now*."""
         longest = F.lit(self.maximum.total_seconds())
         delay = F.lit(self.first.total_seconds()) * F.pow(F.lit(self.growth), attempts - 1)
-        seconds = F.least(delay, longest)
-        return F.timestamp_micros(F.unix_micros(now) + (seconds * 1_000_000).cast("long"))
+        return _later(now, F.least(delay, longest))
+
+    def given_up(self, stored: Column) -> Column:
+        """When a message is given up that was *stored* then."""
+        return _later(stored, F.lit(self.maximum.total_seconds()))
+
+
+def _later(at: Column, seconds: Column) -> Column:
+    return F.timestamp_micros(F.unix_micros(at) + (seconds * 1_000_000).cast("long"))
 
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -92,6 +99,34 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         "guid",
         "raw",
         F.col("number"),
+    )
+
+
+def waiting_records(
+    waiting: DataFrame, messages: DataFrame, known: DataFrame | None, retry: Retry
+) -> DataFrame:
+    """
+    The records that wait, with what is known of their messages (see `Hub.waiting`).
+
+    Args:
+        waiting: The statements that wait.
+        messages: The message store.
+        known: The statuses.
+        retry: When messages are given up.
+    """
+    records = waiting.where(F.col("operation").isin(UPSERT, DELETE))
+    named = records.withColumnRenamed("message_id", "message_identifier")
+    return with_status(
+        named.join(messages.select("message_identifier", "message_timestamp"), "message_identifier"), known
+    ).select(
+        "message_identifier",
+        "record",
+        "entity",
+        "missing",
+        F.col("message_timestamp").alias("since_timestamp"),
+        "attempts",
+        "next_attempt_timestamp",
+        retry.given_up(F.col("message_timestamp")).alias("given_up_timestamp"),
     )
 
 
@@ -202,9 +237,7 @@ def statuses(
         earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
         joined = joined.join(earlier, "message_identifier", "left")
         attempts = F.coalesce("earlier", F.lit(0)) + 1
-    given_up = F.timestamp_micros(
-        F.unix_micros("message_timestamp") + int(retry.maximum.total_seconds() * 1_000_000)
-    )
+    given_up = retry.given_up(F.col("message_timestamp"))
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     status = (
         F.when(F.col("refused").isNotNull(), F.col("refused"))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from cdckit.datahub.columns import Columns, read_columns
+from cdckit.datahub.columns import Columns
 from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.source_systems import Schema
@@ -75,7 +75,7 @@ class Reading:
         root: Path = ((None, self.place),)
         try:
             nodes = plain_nodes(batch.column("data"), self.place, self._form, walk.numbered)
-            columns = read_columns(nodes, self._schema, None)
+            columns = Columns(nodes, self._schema, None)
         except Unusual:
             return None
         walk.nodes[root] = nodes
@@ -89,7 +89,7 @@ class Reading:
         columns: dict[Path, Columns] = {}
         # A path is longer than the one above it, so parents come first.
         for path in sorted(walk.nodes, key=len):
-            columns[path] = read_columns(walk.nodes[path], self._schema, columns.get(path[:-1]))
+            columns[path] = Columns(walk.nodes[path], self._schema, columns.get(path[:-1]))
         return Found(walk, columns)
 
     def _walk(self) -> Walk:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, reduce
+from collections.abc import Callable, Collection, Iterable
+from functools import cache, cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.absences import parent_fields
-from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import LINK
+from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
 from cdckit.datahub.targets import Place, Target
@@ -25,6 +25,8 @@ UNPROCESSED = "UNPROCESSED"
 HELD, ANSWERS = "held", "answers"
 """The kinds of tables that hold what weak keys and links have found."""
 
+Kept = Callable[[str, str, DataFrame], DataFrame | None]
+
 BY_LOOKING = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
 
@@ -33,40 +35,29 @@ class Resolution:
     """
     The statements of all targets, with every guid and link looked up that can be.
 
-    Args:
-        schema: The schema by which they were read.
-        statements: By target, all of them: what a link finds depends on every record.
-        kept: Is given the name of a table and the table, and returns it in a form that is not computed
-            anew whenever it is looked at.
-
     A link that is not found keeps its marked text.  A record whose key, or one of whose links, leads to
     several entities is in error, and what it holds or makes is not processed.
+
+    Args:
+        schema: The schema by which they were read.
+        said: Gives the statements of a target, all of them: what a link finds depends on every record.
+        kept: Is given the name of a table and the table, and returns it in a form that can be looked at
+            again; None where it is known to be empty.
+        entities: The targets that are looked at; what others say counts for nothing.
     """
 
     def __init__(
-        self,
-        schema: Schema,
-        statements: Mapping[str, DataFrame],
-        kept: Callable[[str, str, DataFrame], DataFrame],
+        self, schema: Schema, said: Callable[[str], DataFrame], kept: Kept, entities: Collection[str]
     ) -> None:
-        self._schema, self._kept, self._said = schema, kept, statements
-        self._held: dict[str, DataFrame] = {}
-        self._identified: dict[str, DataFrame] = {}
-        self._answers: dict[str, DataFrame] = {}
-        self._linked: dict[str, DataFrame] = {}
-        self._resolved: dict[str, DataFrame] = {}
-        for entity in schema.by_keys:
-            target = schema.targets[entity]
-            self._identified[entity] = self._with_guids(target, self._with_instants(target))
-
-    def resolved(self, entity: str) -> DataFrame:
+        self._schema, self._kept, self._entities = schema, kept, entities
+        # Each is found once for each target, and only for those that are asked for.
+        self._said = cache(said)
+        self._held = cache(self._find_held)
+        self._identified = cache(self._identify)
+        self._answers_of = cache(self._find_answers)
+        self._linked = cache(self._link)
+        self.resolved = cache(self._resolve)
         """The statements of one target; no more is done to them than its keys and links need."""
-        if entity not in self._resolved:
-            rows = self._linked_rows(entity)
-            if self._failed is not None and self._is_within(entity):
-                rows = _unprocessed(rows, self._failed)
-            self._resolved[entity] = rows
-        return self._resolved[entity]
 
     @property
     def looks_up(self) -> bool:
@@ -75,15 +66,19 @@ class Resolution:
 
     def answers(self) -> DataFrame | None:
         """
-        For every marked text that leads somewhere: `text`, `found` (a guid), `several`.
+        For every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
-        found: DataFrame | None = None
-        for entity in self._schema.looked_up:
-            some = self._answers_of(entity)
-            found = some if found is None else found.unionByName(some)
-        return found
+        found = [self._answers_of(each) for each in self._schema.looked_up if each in self._entities]
+        some = [each for each in found if each is not None]
+        return reduce(DataFrame.unionByName, some) if some else None
+
+    def _resolve(self, entity: str) -> DataFrame:
+        rows = self._linked(entity)
+        if self._is_within(entity) and self._failed is not None:
+            rows = _unprocessed(rows, self._failed)
+        return rows
 
     @cached_property
     def _failed(self) -> DataFrame | None:
@@ -92,22 +87,22 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
-        found: DataFrame | None = None
+        found = []
         names = {number: str(place) for place, number in place_numbers(self._schema).items()}
         name = F.concat_ws(" ", by_place(names, "string"), "record")
-        for entity in self._schema.targets:
+        for entity in self._entities:
             places = [place for place in self._schema.places(entity) if _holds(self._schema, place)]
             if any(map(self._schema.uncertain, places)):
-                said = self._linked_rows(entity).where(F.col("operation").isin(UPSERT, DELETE))
-                some = said.select("message_id", name.alias("name"), "within", "error_code")
-                found = some if found is None else found.unionByName(some)
-        if found is None:
+                said = self._linked(entity).where(F.col("operation").isin(UPSERT, DELETE))
+                found.append(said.select("message_id", name.alias("name"), "within", "error_code"))
+        if not found:
             return None
-        wrong = found.where(F.col("error_code").isin(*BY_LOOKING)).select("message_id", "name")
-        wrong = self._kept("failed", "themselves", wrong.distinct())
-        if wrong.isEmpty():
+        records = reduce(DataFrame.unionByName, found)
+        themselves = records.where(F.col("error_code").isin(*BY_LOOKING)).select("message_id", "name")
+        wrong = self._kept("failed", "themselves", themselves.distinct())
+        if wrong is None:
             return None
-        above = found.select("message_id", F.col("name").alias("below"), F.explode("within").alias("name"))
+        above = records.select("message_id", F.col("name").alias("below"), F.explode("within").alias("name"))
         below = above.join(wrong, ["message_id", "name"], "left_semi")
         failed = wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
         # Every target below looks at it, several times in a run.
@@ -117,31 +112,32 @@ class Resolution:
         """Whether statements of the target can come from what another record holds or makes."""
         return bool(parent_fields(self._schema, entity)) or entity in self._schema.autocreated
 
-    def _linked_rows(self, entity: str) -> DataFrame:
-        if entity not in self._linked:
-            target, rows = self._schema.targets[entity], self._identified[entity]
-            for name in target.links:
-                if name not in target.keys:
-                    rows = self._followed(rows, target, name)
-            self._linked[entity] = rows
-        return self._linked[entity]
+    def _link(self, entity: str) -> DataFrame:
+        """The statements of a target, links that are no part of its key looked up too."""
+        target, rows = self._schema.targets[entity], self._identified(entity)
+        for name in target.links:
+            if name not in target.keys:
+                rows = self._followed(rows, target, name)
+        return rows
 
-    def _with_guids(self, target: Target, rows: DataFrame) -> DataFrame:
+    def _find_held(self, entity: str) -> DataFrame | None:
+        """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
+        target = self._schema.targets[entity]
+        return self._kept(HELD, entity, held_keys(self._with_instants(entity), self._schema, target))
+
+    def _identify(self, entity: str) -> DataFrame:
+        """The statements of a target with their guids."""
+        target, rows = self._schema.targets[entity], self._with_instants(entity)
         if not target.strict and target.alternatives:
-            held = self._kept(HELD, target.entity, held_keys(rows, self._schema, target))
-            self._held[target.entity] = held
-            rows = with_weak_guids(rows, held)
-            rows = _with_error(rows, F.col("several"), HubFault.KEY_AMBIGUOUS, "")
-            return rows.drop("several")
+            rows = with_weak_guids(rows, self._held(entity))
+            return _with_error(rows, F.col("several"), HubFault.KEY_AMBIGUOUS, "").drop("several")
         in_key = [name for name in target.links if name in target.keys]
-        looked_up = [name for name in in_key if self._plans_of(target, name) - {None}]
+        looked_up = [name for name in in_key if self._plans_of(target, name)]
         if not looked_up:
             return rows
         for name in looked_up:
             rows = self._followed(rows, target, name)
-        unknown = F.lit(False)
-        for name in looked_up:
-            unknown = unknown | _is_marked(_data(name))
+        unknown = reduce(Column.__or__, (_is_marked(_data(name)) for name in looked_up))
         key = {name: _data(name) for name in target.alternatives[0]}
         known = F.when(F.col("error_code").isNull() & ~unknown, guid(target.entity, key))
         is_record = F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
@@ -149,37 +145,38 @@ class Resolution:
 
     def _followed(self, rows: DataFrame, target: Target, name: str) -> DataFrame:
         """The link *name* with its guid in place of the marked text."""
-        entities = self._plans_of(target, name) - {None}
-        for entity in sorted(each for each in entities if each):
-            answers = self._answers_of(entity).select(F.col("text").alias("_text"), "found", "several")
+        for entity in sorted(self._plans_of(target, name)):
+            found = self._answers_of(entity)
+            if found is None:
+                continue
+            answers = found.select(F.col("text").alias("_text"), "found", "several")
             rows = rows.join(answers, _data(name) == F.col("_text"), "left")
-            value = F.when(F.col("found").isNotNull(), F.col("found")).otherwise(_data(name))
+            value = F.coalesce("found", _data(name))
             rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
             rows = _with_error(rows, F.col("several"), HubFault.LINK_AMBIGUOUS, name)
             rows = rows.drop("_text", "found", "several")
         return rows
 
-    def _plans_of(self, target: Target, name: str) -> set[str | None]:
+    def _plans_of(self, target: Target, name: str) -> set[str]:
         """The entities that a link leads to, where it must be looked up."""
-        found: set[str | None] = set()
-        for place, mapping in target.mappings.items():
-            for each in mapping.columns:
-                if each.reference == name and each.type.name == LINK:
-                    plan = self._schema.key_plan(place, each)
-                    found.add(None if plan.whole else plan.entity)
-        return found
+        plans = (
+            self._schema.key_plan(place, each)
+            for place, mapping in target.mappings.items()
+            for each in mapping.columns
+            if each.reference == name and each.type.name == LINK
+        )
+        return {plan.entity for plan in plans if not plan.whole}
 
-    def _with_instants(self, target: Target) -> DataFrame:
+    def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
-        rows, starts = self._said[target.entity], [*self._marks()]
-        if not starts:
-            return rows
+        target, rows = self._schema.targets[entity], self._said(entity)
+        starts = [each for weak in sorted(self._weak) for each in marks(self._schema, weak)]
         for name in target.links:
-            if any(each in self._weak for each in self._plans_of(target, name)):
+            if self._plans_of(target, name) & self._weak:
                 asks = marked(_data(name), starts)
                 text = F.when(asks, with_instant(_data(name))).otherwise(_data(name))
                 rows = rows.withColumn("data", F.col("data").withField(quoted(name), text))
-        if self._is_within(target.entity):
+        if starts and self._is_within(entity):
             dated = F.transform(
                 "inherited", lambda text: F.when(marked(text, starts), with_instant(text)).otherwise(text)
             )
@@ -191,41 +188,40 @@ class Resolution:
         """The targets with weak keys that links look up."""
         return {entity for entity in self._schema.looked_up if not self._schema.targets[entity].strict}
 
-    def _marks(self) -> Iterable[str]:
-        for entity in sorted(self._weak):
-            yield from marks(self._schema, entity)
-
-    def _questions(self, entity: str) -> DataFrame:
-        """By which keys links look up an entity with weak keys, and for which instants."""
+    def _questions(self, entity: str) -> DataFrame | None:
+        """By which keys links look up an entity with weak keys, and for which instants; None for no link."""
         starts, found = marks(self._schema, entity), []
-        for target in self._schema.targets.values():
+        for each in self._entities:
+            target = self._schema.targets[each]
             for name in target.links:
                 if entity in self._plans_of(target, name):
-                    text = _data(name).alias("text")
-                    asked = self._said[target.entity].select(text, "effective_timestamp")
+                    asked = self._said(each).select(_data(name).alias("text"), "effective_timestamp")
                     found.append(asked.where(marked(F.col("text"), starts)))
-        return reduce(DataFrame.unionByName, found).distinct()
+        return reduce(DataFrame.unionByName, found).distinct() if found else None
 
-    def _answers_of(self, entity: str) -> DataFrame:
-        if entity in self._weak and entity not in self._answers:
-            found = holders(self._held[entity], self._questions(entity))
-            self._answers[entity] = self._kept(ANSWERS, entity, found)
-        if entity not in self._answers:
-            rows = self._identified[entity]
-            usable = (F.col("operation") == UPSERT) & F.col("error_code").isNull() & F.col("guid").isNotNull()
-            claims = rows.where(usable).select(F.explode("claims").alias("text"), "guid")
-            # The least and the greatest differ where there are several: nothing need be counted.
-            answers = (
-                claims.groupBy("text")
-                .agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
-                .select(
-                    "text",
-                    F.when(F.col("least") == F.col("greatest"), F.col("least")).alias("found"),
-                    (F.col("least") != F.col("greatest")).alias("several"),
-                )
+    def _find_answers(self, entity: str) -> DataFrame | None:
+        """Of a target that links look up: who is meant by their texts."""
+        if entity not in self._entities:
+            return None
+        if entity in self._weak:
+            held, questions = self._held(entity), self._questions(entity)
+            if held is None or questions is None:
+                return None
+            return self._kept(ANSWERS, entity, holders(held, questions))
+        usable = (F.col("operation") == UPSERT) & F.col("error_code").isNull() & F.col("guid").isNotNull()
+        claims = self._identified(entity).where(usable).select(F.explode("claims").alias("text"), "guid")
+        # The least and the greatest differ where there are several: nothing need be counted.
+        least, greatest = F.col("least"), F.col("greatest")
+        answers = (
+            claims.groupBy("text")
+            .agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
+            .select(
+                "text",
+                F.when(least == greatest, least).alias("found"),
+                (least != greatest).alias("several"),
             )
-            self._answers[entity] = self._kept(ANSWERS, entity, answers)
-        return self._answers[entity]
+        )
+        return self._kept(ANSWERS, entity, answers)
 
 
 def needed_links(schema: Schema, entity: str) -> Column:

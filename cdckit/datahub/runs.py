@@ -118,12 +118,10 @@ class Run(State):
         """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
         before = self.some(WAITING), self.some(AMBIGUOUS)
         found = {name: self.read(name) for name in self._looked_up}
-        waiting = waiting_statements(
-            self.schema, self.resolution, self.stated_everywhere, self._held, self._computed
-        )
+        waiting = waiting_statements(self.schema, self.resolution, self.entities, self._held, self._computed)
         ambiguous = self._ambiguous()
         if waiting is not None:
-            waiting = with_sought(self.schema, self.resolution, self.stated_everywhere, waiting)
+            waiting = with_sought(self.schema, self.resolution, self.entities, waiting)
         turned = self._turned(before, (waiting, ambiguous))
         self._keep(WAITING, waiting)
         self._keep(AMBIGUOUS, ambiguous)
@@ -131,11 +129,11 @@ class Run(State):
         self._set_statuses(turned, had_waiting=before[0] is not None)
         self._number_exports()
 
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
+    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """A table that a run writes, and that is read until the next one."""
         name = table(kind, entity)
         self._writes.replace(name, rows)
-        return self._writes.read(name)
+        return self.some(name)
 
     def _names(self, kind: str) -> list[str]:
         return [name for name in self._writes.names() if name.startswith(f"{kind}.")]
@@ -153,7 +151,7 @@ class Run(State):
     def _number_exports(self) -> None:
         """Give what is exported now, and was not or not so before, the next position."""
         position = int(noted(self._writes, _LAST_POSITION, 0)) + 1
-        for entity in self.stated_everywhere:
+        for entity in self.entities:
             if self.schema.targets[entity].export:
                 rows = export_rows(self.schema, entity, self.applied(entity))
                 name = table(EXPORTED, entity)
@@ -181,11 +179,11 @@ class Run(State):
 
         None if there can be none.  Other messages may bring them into this, and out of it again.
         """
-        found = self.no_statements()
+        found = self.no_statements().select(*STATEMENT_KEY)
         weak = any(len(each.alternatives) > 1 for each in self.schema.targets.values())
         if not self.resolution.looks_up and not weak:
             return None
-        for entity in self.stated_everywhere:
+        for entity in self.entities:
             rows = with_statement_key(self.resolution.resolved(entity))
             rows = rows.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
             found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
@@ -272,7 +270,7 @@ class Run(State):
             others = ids.join(fresh, "message_identifier", "left_anti")
             retried = routed(self.stored(), self.schema).join(others, "message_identifier", "left_semi")
             processed = processed.unionByName(retried.select(*fresh.columns))
-        found = problems(map(self.resolved, self.stated_everywhere), self.waiting())
+        found = problems(map(self.resolved, self.entities), self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if known is None or (self._attempt and not again and not self._forgot):
             # None of them was known before.

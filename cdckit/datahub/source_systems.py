@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from cdckit.datahub.documents import InvalidSchema, source_system
+from cdckit.datahub.documents import InvalidSchema, require, source_system
 from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
 from cdckit.datahub.targets import Place, Target, field_path
@@ -35,12 +35,12 @@ class Schema:
         listed = sorted(systems, key=lambda each: (each.reference != DEFAULT_SYSTEM, each.reference))
         self.systems: dict[str, SourceSystem] = {}
         for each in listed:
-            if each.reference in self.systems:
-                raise InvalidSchema("reference", "of one document only", each.reference)
+            only = each.reference not in self.systems
+            require(only, "reference", "of one document only", each.reference)
             self.systems[each.reference] = each
-        self.targets = {entity: self._target(entity) for entity in dict.fromkeys(self._entities())}
-        if not self.targets:
-            raise InvalidSchema("mappings", "of at least one source entity", {})
+        entities = dict.fromkeys(mapping.reference for mapping in self.all_mappings.values())
+        require(entities, "mappings", "of at least one source entity", {})
+        self.targets = {entity: self._target(entity) for entity in entities}
         self._require_sound_links()
         self._require_sound_children()
 
@@ -84,6 +84,21 @@ class Schema:
         """The mappings at which a message can enter and bring records of *entity*, embedded at any depth."""
         return [place for place in self.places() if entity in self.brought(place)]
 
+    def leading_to(self, entity: str) -> list[str]:
+        """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
+        leads: dict[str, set[str]] = {name: set() for name in self.targets}
+        for place, mapping in self.all_mappings.items():
+            for field in mapping.columns:
+                if field.type.name == LINK:
+                    leads[mapping.reference].add(self.key_plan(place, field).entity)
+            for below in self.brought(place):
+                leads[below].add(mapping.reference)
+        found, further = set[str](), {entity}
+        while further:
+            found |= further
+            further = set[str]().union(*(leads[each] for each in further)) - found
+        return [each for each in self.targets if each in found]
+
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
         """How the link *field* of the mapping at *place* is looked up."""
         return self._plans[place, field.reference]
@@ -116,13 +131,7 @@ class Schema:
         for place in self.places():
             for _, child in self.children(place):
                 parents[self.mapping(child).reference].add(self.mapping(place).reference)
-        sorter = TopologicalSorter(parents)
-        sorter.prepare()
-        found = []
-        while sorter.is_active():
-            found.append(list(sorter.get_ready()))
-            sorter.done(*found[-1])
-        return found
+        return _in_order(parents, "free of children that hold their parents")
 
     @cached_property
     def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
@@ -134,55 +143,37 @@ class Schema:
             if field.type.name == LINK
         }
 
-    def _entities(self) -> Iterator[str]:
-        for place in self.places():
-            yield self.mapping(place).reference
-
     def _target(self, entity: str) -> Target:
         fields: dict[str, FieldType] = {}
         spelled: dict[str, str] = {}
         first: dict[str, str] = {}
         keys: dict[frozenset[str], tuple[str, ...]] = {}
         mappings = {place: self.mapping(place) for place in self.places(entity)}
+        export = next(iter(mappings.values())).export
         for place, mapping in mappings.items():
             for field in mapping.columns:
-                known = fields.setdefault(field.reference, field.type)
-                path = field_path(place, mapping, field)
-                first.setdefault(field.reference, path)
-                if known.spark != field.type.spark or (known.name == LINK) != (field.type.name == LINK):
-                    raise InvalidSchema(
-                        f"{path}.type", f"{known.name}, as in {first[field.reference]}", field.type.name
-                    )
-                if spelled.setdefault(field.reference.lower(), field.reference) != field.reference:
-                    raise InvalidSchema(
-                        path, f"spelled {spelled[field.reference.lower()]!r} everywhere", field.reference
-                    )
+                name, kind, path = field.reference, field.type, field_path(place, mapping, field)
+                known = fields.setdefault(name, kind)
+                same = known.spark == kind.spark and (known.name == LINK) == (kind.name == LINK)
+                needed = f"{known.name}, as in {first.setdefault(name, path)}"
+                require(same, f"{path}.type", needed, kind.name)
+                written = spelled.setdefault(name.lower(), name)
+                require(written == name, path, f"spelled {written!r} everywhere", name)
             for alternative in mapping.alternatives:
                 keys.setdefault(frozenset(alternative), alternative)
-            if mapping.export != next(iter(mappings.values())).export:
-                raise InvalidSchema(
-                    f"{place}.export", f"the same in all mappings of {entity}", mapping.export
-                )
+            needed = f"the same in all mappings of {entity}"
+            require(mapping.export == export, f"{place}.export", needed, mapping.export)
         order = {name: index for index, name in enumerate(fields)}
         sorted_keys = (tuple(sorted(each, key=order.__getitem__)) for each in keys.values())
         alternatives = tuple(sorted(sorted_keys, key=lambda names: [order[name] for name in names]))
-        return Target(entity, fields, alternatives, mappings, next(iter(mappings.values())).export)
+        return Target(entity, fields, alternatives, mappings, export)
 
     def _require_sound_links(self) -> None:
         links_in_keys: dict[str, set[str]] = {name: set() for name in self.targets}
-        for place in self.places():
-            for field in self.mapping(place).columns:
-                if field.type.name == LINK:
-                    plan = self.key_plan(place, field)
-                    if field.key is not None:
-                        links_in_keys[self.mapping(place).reference].add(plan.entity)
-        try:
-            self.by_keys = list(TopologicalSorter(links_in_keys).static_order())
-            """The targets, each after those that its key leads to."""
-        except CycleError as error:
-            raise InvalidSchema(
-                "mappings", "free of keys that lead back to themselves", error.args[1]
-            ) from None
+        for (place, reference), plan in self._plans.items():
+            if any(reference in each for each in self.mapping(place).alternatives):
+                links_in_keys[self.mapping(place).reference].add(plan.entity)
+        _in_order(links_in_keys, "free of keys that lead back to themselves")
 
     def _require_sound_children(self) -> None:
         for place in self.places():
@@ -190,49 +181,38 @@ class Schema:
                 self._require_sound_child(place, field)
         for place in self.places():
             self.brought(place)
-        try:
-            _ = self.generations
-        except CycleError as error:
-            raise InvalidSchema(
-                "mappings", "free of children that hold their parents", error.args[1]
-            ) from None
+        _ = self.generations
 
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
         path = field_path(place, self.mapping(place), field)
-        mappings = self.systems[place.system].mappings.get(field.child_entity or "")
-        if not mappings:
-            raise InvalidSchema(
-                f"{path}.childEntity", "a source entity of the same system", field.child_entity
-            )
+        mappings = self.systems[place.system].mappings.get(field.child_entity or "", ())
+        child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
+        require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
         links = [each for each in self.mapping(place).columns if each.type.name == LINK and each.key]
-        if not parent.strict or not all(self.key_plan(place, each).whole for each in links):
-            needed = "in an entity with one key, whose links lead to such entities"
-            raise InvalidSchema(path, needed, parent.alternatives)
-        for mapping in mappings:
-            named = {each.reference: each for each in mapping.columns}
-            link = named.get(field.parent_identifier or "")
-            if link is None or link.type.name != LINK or link.key is None:
-                needed = f"a field of {mapping.reference} that is a link and part of its key"
-                raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
-            if not self.targets[mapping.reference].strict:
-                needed = "an entity with one key: a list could not say what is not in it"
-                raise InvalidSchema(
-                    f"{path}.childEntity", needed, self.targets[mapping.reference].alternatives
-                )
-            there = Place(place.system, field.child_entity or "", mappings.index(mapping))
-            if self.key_plan(there, link).entity != parent.entity:
-                needed = f"a link that leads to {parent.entity}"
-                raise InvalidSchema(f"{path}.parentIdentifier", needed, field.parent_identifier)
-            if mapping.export:
-                raise InvalidSchema(
-                    f"{path}.childEntity", "an entity that is not exported", mapping.reference
-                )
+        sound = parent.strict and all(self.key_plan(place, each).whole for each in links)
+        require(
+            sound, path, "in an entity with one key, whose links lead to such entities", parent.alternatives
+        )
+        for index, mapping in enumerate(mappings):
+            entity = self.targets[mapping.reference]
+            link = {each.reference: each for each in mapping.columns}.get(field.parent_identifier or "")
+            is_key = link is not None and link.type.name == LINK and link.key is not None
+            needed = f"a field of {mapping.reference} that is a link and part of its key"
+            require(is_key, up, needed, field.parent_identifier)
+            assert link is not None
+            needed = "an entity with one key: a list could not say what is not in it"
+            require(entity.strict, child, needed, entity.alternatives)
+            leads = self.key_plan(Place(place.system, field.child_entity or "", index), link).entity
+            require(
+                leads == parent.entity, up, f"a link that leads to {parent.entity}", field.parent_identifier
+            )
+            require(not mapping.export, child, "an entity that is not exported", mapping.reference)
 
     def brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
         """The targets of which a message can bring records that enters at the mapping at *place*."""
-        if place in above:
-            raise InvalidSchema(f"{place}.fields", "free of children that hold their parents", str(place))
+        needed = "free of children that hold their parents"
+        require(place not in above, f"{place}.fields", needed, str(place))
         found = {self.mapping(place).reference}
         found |= {
             self.key_plan(place, each).entity for each in self.mapping(place).columns if each.autocreate
@@ -240,6 +220,20 @@ class Schema:
         for _, child in self.children(place):
             found |= self.brought(child, (*above, place))
         return found
+
+
+def _in_order(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
+    """The names in generations, each after those *above* it; raises `InvalidSchema` if they go round."""
+    sorter = TopologicalSorter(above)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise InvalidSchema("mappings", needed, error.args[1]) from None
+    found = []
+    while sorter.is_active():
+        found.append(list(sorter.get_ready()))
+        sorter.done(*found[-1])
+    return found
 
 
 def schema(*documents: Mapping[str, Any]) -> Schema:

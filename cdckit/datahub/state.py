@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
-from cdckit.datahub.changes import absence_changes, record_changes
-from cdckit.datahub.existence import without_waiting
+from cdckit.datahub.derived import Derived
 from cdckit.datahub.exports import export_rows, with_positions
 from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import message_log, record_log
-from cdckit.datahub.resolution import UNPROCESSED, Resolution
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import Status
@@ -71,9 +68,9 @@ def note(tables: Transaction, key: str, value: Any) -> None:
     tables.note(key, json.dumps(value))
 
 
-class State:
+class State(Derived):
     """
-    What a hub knows.
+    What a hub knows, and what follows from it.
 
     Args:
         schema: The schema by which messages were read.
@@ -81,7 +78,8 @@ class State:
     """
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
-        self.schema, self._tables = schema, tables
+        super().__init__(schema)
+        self._tables = tables
 
     def read(self, name: str) -> DataFrame | None:
         """A table; None if there is none of that name."""
@@ -90,11 +88,6 @@ class State:
     def some(self, name: str) -> DataFrame | None:
         """A table that has rows; None if there is none, or it is empty."""
         return self.read(name) if self._tables.has(name) and self._tables.files(name) else None
-
-    @property
-    def stated_everywhere(self) -> list[str]:
-        """The targets of which anything was said, exported ones too."""
-        return [each for each in self.schema.targets if self._tables.has(table(STATEMENTS, each))]
 
     @property
     def stated(self) -> list[str]:
@@ -113,20 +106,10 @@ class State:
         is_stored = F.col("status") == int(Status.NOT_PROCESSED)
         return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
 
-    def resolved(self, entity: str) -> DataFrame:
-        """The statements of a target that are processed, with their guids and links."""
-        rows = self.resolution.resolved(entity)
-        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
-
     def waiting(self) -> DataFrame | None:
         """The statements that wait; None if there are none."""
         found = self.some(WAITING)
         return None if found is None else found.withColumn("missing", without_instant(F.col("missing")))
-
-    def applied(self, entity: str) -> DataFrame:
-        """The statements of a target that are applied."""
-        valid = self.resolved(entity).where(F.col("error_code").isNull())
-        return without_waiting(valid, self.waiting(), entity)
 
     def exported(self, entity: str) -> DataFrame:
         """The records of an export target, each with its position."""
@@ -135,68 +118,55 @@ class State:
 
     def history(self, entity: str) -> DataFrame:
         """The history of a target."""
-        found = self.read(table(HISTORY, entity))
+        found = self.known_history(entity)
         return self.empty(history_schema(self.schema.targets[entity].data)) if found is None else found
-
-    def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
-        """The changes of a target; of the entities *touched* alone, where they are given."""
-        applied = self.applied(entity)
-        own = record_changes(self.schema, entity, of_guids(applied, touched))
-        events = self._events(entity, applied)
-        if not events:
-            return own
-        missed = absences(of_guids(self.resolved(entity), touched), events)
-        return own.unionByName(absence_changes(self.schema.targets[entity], missed, own))
 
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
         waiting, known = self.waiting(), self.read(STATUSES)
-        parts = [record_log(self.resolved(entity), waiting, entity) for entity in self.schema.targets]
+        some = self.entities or list(self.schema.targets)[:1]
+        parts = [record_log(self.resolved(entity), waiting, entity) for entity in some]
         if known is not None:
             parts.append(message_log(known, parts[0].columns))
         return reduce(DataFrame.unionByName, parts)
 
-    @cached_property
-    def resolution(self) -> Resolution:
-        """The statements of all targets, with what can be looked up."""
-        said = {entity: self._statements(entity) for entity in self.schema.targets}
-        return Resolution(self.schema, said, self.looked_up)
+    @property
+    def entities(self) -> list[str]:
+        """The targets of which anything was said, exported ones too."""
+        return [each for each in self.schema.targets if self._tables.has(table(STATEMENTS, each))]
 
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
-        """What the last run has found in the place of *rows*; themselves before the first one."""
-        found = self.read(table(kind, entity))
-        return rows if found is None else found
-
-    def _statements(self, entity: str) -> DataFrame:
+    def statements(self, entity: str) -> DataFrame:
+        """All statements about a target; none if nothing was ever said of it."""
         found = self.read(table(STATEMENTS, entity))
         return self.empty(statement_schema(self.schema.targets[entity])) if found is None else found
 
-    def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
-        """The ends of all complete lists that may not have named an entity of the target."""
-        found: list[tuple[str | None, DataFrame]] = []
-        if entity in noted(self._tables, REFRESHED, []):
-            found.append((None, refresh_events(self.schema, applied)))
-        for field in parent_fields(self.schema, entity):
-            found.append((field, list_events(self.schema, applied, field)))
-            cascade = cascade_events(self.schema, entity, field, self._known_history, self.stored())
-            if cascade is not None:
-                found.append((field, cascade))
-        return found
+    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+        """What the last run has found in the place of *rows*; themselves before the first one."""
+        name = table(kind, entity)
+        return self.some(name) if self._tables.has(name) else rows
 
-    def _known_history(self, entity: str) -> DataFrame | None:
+    def may_be_refreshed(self, entity: str) -> bool:
+        """Whether there ever was a refresh of the target."""
+        return entity in noted(self._tables, REFRESHED, [])
+
+    def known_history(self, entity: str) -> DataFrame | None:
+        """The history of a target as the last run has left it."""
         return self.read(table(HISTORY, entity))
 
+    def messages(self) -> DataFrame:
+        """All messages, each once."""
+        return self.stored()
+
+    def some_waiting(self) -> DataFrame:
+        """The statements that wait, as a table that may be empty."""
+        found = self.waiting()
+        return self.no_statements() if found is None else found
+
     def no_statements(self) -> DataFrame:
-        """No row, in the columns of `STATEMENT_KEY`."""
-        return self.empty(
-            "entity string, message_id string, number int, operation string, place int, made string"
-        )
+        """No row, in the columns of `STATEMENT_KEY`, `record` and `missing`."""
+        key = "entity string, message_id string, number int, operation string, place int, made string"
+        return self.empty(f"{key}, record string, missing string")
 
     def empty(self, columns: str | T.StructType) -> DataFrame:
         """No row, in these columns."""
         return self._tables.spark.createDataFrame([], columns)
-
-
-def of_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
-    """The statements about the entities *touched*; ends of lists are about none."""
-    return statements if touched is None else statements.join(touched, "guid", "left_semi")

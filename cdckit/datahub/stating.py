@@ -129,8 +129,7 @@ class _Rows:
             # Without a mapping that translates the link the record's own stands for its system.
             there = _Rows(self.batch, self.about, made.plan.mapping or self.place)
             # A delete makes nothing.
-            usable = pc.and_(pc.and_(columns.processed, columns.sound), pc.invert(columns.deleted))
-            usable = pc.and_(usable, pc.is_valid(made.guid))
+            usable = pc.and_(columns.alive, pc.is_valid(made.guid))
             yield from there._made(nodes.message, nodes.number, rows, usable)
 
     def of_listings(
@@ -153,8 +152,7 @@ class _Rows:
         }
         rows["data"], rows["carried"] = self._fields(values, {}, len(listings))
         message = [parents.message[each.parent] for each in listings]
-        alive = pc.and_(pc.and_(columns.processed, columns.sound), pc.invert(columns.deleted)).take(at)
-        yield from self._made(message, [each.ends for each in listings], rows, alive)
+        yield from self._made(message, [each.ends for each in listings], rows, columns.alive.take(at))
 
     def of_messages(self, walk: Walk, count: int) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""

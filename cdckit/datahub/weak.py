@@ -41,7 +41,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.columns import LOOKED_UP, as_text
+from cdckit.datahub.record_keys import LOOKED_UP, as_text
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place, place_numbers
 from cdckit.datahub.targets import Target
@@ -121,8 +121,10 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     return Made(single, partial(_walked, work=work), _COLUMNS).rows()
 
 
-def with_weak_guids(statements: DataFrame, held: DataFrame) -> DataFrame:
-    """The statements with `guid` and `several`, as `held_keys` has found them."""
+def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
+    """The statements with `guid` and `several`, as `held_keys` has found them; None if it found nothing."""
+    if held is None:
+        return statements.withColumns({"guid": F.lit(None).cast("string"), "several": F.lit(False)})
     # Claims are null where a key cannot be read: the record finds nothing.
     means = held.where(F.col("message_id").isNotNull()).select(*_RECORD, "guid", "several")
     named = statements.withColumn("number", F.col("arrival.record_number")).drop("guid")

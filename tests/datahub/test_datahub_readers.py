@@ -19,11 +19,11 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
-from cdckit.datahub.columns import _guids
 from cdckit.datahub.intake import MESSAGE_COLUMNS, Work
 from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS
+from cdckit.datahub.record_keys import known_guids
 from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
@@ -595,5 +595,5 @@ def test_numbers_beyond_decimals_are_zero_or_beyond_all_with_space_before_them_t
 def test_guids_are_remembered_by_the_type_of_the_key_too() -> None:
     text = '{"entity":"e","key":{"f":true}}'
     of_text = json.dumps({"entity": "e", "key": {"f": text}}, separators=(",", ":"))
-    found = [_guids("e", {"f": pa.array([key])})[0].as_py() for key in (text, True)]
+    found = [known_guids("e", {"f": pa.array([key])})[0].as_py() for key in (text, True)]
     assert found == [str(uuid5(NAMESPACE, name)) for name in (of_text, text)]

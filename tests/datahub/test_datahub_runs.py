@@ -256,3 +256,19 @@ def test_a_run_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path) ->
     assert sorted(map(str, tmp_path.rglob("*"))) == before
     hub.process(now=AT + MINUTE)
     assert [row["attempts"] for row in rows_of(hub.messages())] == [2]
+
+
+def test_a_hub_says_who_waits_for_what_and_until_when(spark: SparkSession, tmp_path: Path) -> None:
+    """One row per record; what was given up has no next attempt, and is there still."""
+    hub = Hub(spark, schema(system(product=PRODUCT, order=ORDER)), tmp_path)
+    assert rows_of(hub.waiting()) == []
+    orders = [{"o": "7", "no": "1"}, {"o": "8", "no": None}]
+    sent(hub, spark, {"entity": "order", "guid": "o", "data": orders}, minute=0)
+    waits = {
+        "message_identifier": "o", "record": "1", "entity": "order", "missing": "product no = 1",
+        "since_timestamp": AT, "attempts": 1, "next_attempt_timestamp": AT + MINUTE,
+        "given_up_timestamp": AT + timedelta(days=40),
+    }  # fmt: skip
+    assert rows_of(hub.waiting()) == [waits]
+    hub.process(now=AT + timedelta(days=40))
+    assert rows_of(hub.waiting()) == [{**waits, "attempts": 2, "next_attempt_timestamp": None}]

@@ -1,0 +1,99 @@
+"""From the statements about all targets to the changes of each, wherever statements are kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
+from cdckit.datahub.existence import without_waiting
+from cdckit.datahub.resolution import UNPROCESSED, Resolution
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.stated_changes import absence_changes, record_changes
+
+
+class Derived(ABC):
+    """
+    What follows from statements: guids, links, what is applied, changes.
+
+    The rules are here; where statements, and what is found on the way, are kept is for others to say: a hub
+    keeps them in its tables (`State`), `changes` nowhere.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    @property
+    @abstractmethod
+    def entities(self) -> Sequence[str]:
+        """The targets that are looked at."""
+
+    @abstractmethod
+    def statements(self, entity: str) -> DataFrame:
+        """All statements about a target (`statement_schema`)."""
+
+    @abstractmethod
+    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+        """*rows* in a form that can be looked at again and again; None if they are known to be none."""
+
+    @abstractmethod
+    def waiting(self) -> DataFrame | None:
+        """The statements that wait, by `STATEMENT_KEY`; None if there are none."""
+
+    @abstractmethod
+    def may_be_refreshed(self, entity: str) -> bool:
+        """Whether a message may have given a list of all entities of the target."""
+
+    @abstractmethod
+    def known_history(self, entity: str) -> DataFrame | None:
+        """The history of a target that is a parent of others; None if there is none."""
+
+    @abstractmethod
+    def messages(self) -> DataFrame:
+        """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """The statements of all targets, with what can be looked up."""
+        return Resolution(self.schema, self.statements, self.looked_up, self.entities)
+
+    def resolved(self, entity: str) -> DataFrame:
+        """The statements of a target that are processed, with their guids and links."""
+        rows = self.resolution.resolved(entity)
+        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
+
+    def applied(self, entity: str) -> DataFrame:
+        """The statements of a target that are applied."""
+        valid = self.resolved(entity).where(F.col("error_code").isNull())
+        return without_waiting(valid, self.waiting(), entity)
+
+    def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
+        """The changes of a target; of the entities *touched* alone, where they are given."""
+        applied = self.applied(entity)
+        own = record_changes(self.schema, entity, _of_guids(applied, touched))
+        events = self._events(entity, applied)
+        if not events:
+            return own
+        missed = absences(_of_guids(self.resolved(entity), touched), events)
+        return own.unionByName(absence_changes(self.schema.targets[entity], missed, own))
+
+    def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
+        """The ends of all complete lists that may not have named an entity of the target."""
+        found: list[tuple[str | None, DataFrame]] = []
+        if self.may_be_refreshed(entity):
+            found.append((None, refresh_events(self.schema, applied)))
+        for field in parent_fields(self.schema, entity):
+            found.append((field, list_events(self.schema, applied, field)))
+            cascade = cascade_events(self.schema, entity, field, self.known_history, self.messages())
+            if cascade is not None:
+                found.append((field, cascade))
+        return found
+
+
+def _of_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
+    """The statements about the entities *touched*; ends of lists are about none."""
+    return statements if touched is None else statements.join(touched, "guid", "left_semi")

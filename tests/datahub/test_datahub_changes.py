@@ -1,0 +1,190 @@
+"""Changes without a hub: what messages say of one target, links, weak keys, refreshes and lists included."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_interpreter import InterpretedHub
+from hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, MissingColumns, datahub, merge
+from tools.tiers import seeds
+
+Row = dict[str, Any]
+AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
+END = 2**31 - 2  # where a message ends, after all its records
+
+CUSTOMER: Row = {
+    "reference": "customer", "priority": 2,
+    "fields": [{"reference": "c", "key": True}, {"reference": "name"}],
+}  # fmt: skip
+ORDER: Row = {
+    "reference": "order",
+    "fields": [
+        {"reference": "o", "type": "integer", "key": True},
+        {"reference": "customer", "type": "link", "linkEntity": "customer", "linkKey": "c"},
+    ],
+}
+PERSON: Row = {
+    "reference": "person",
+    "fields": [
+        {"reference": "emp", "key": "emp"},
+        {"reference": "nino", "key": "nino"},
+        {"reference": "name"},
+    ],
+}
+SHOP: Row = {"reference": "*", "mappings": {"customer": [CUSTOMER], "order": [ORDER], "person": [PERSON]}}
+
+MESSAGES: list[Row] = [
+    {"guid": "m1", "entity": "customer", "data": [{"c": "c1", "name": "Ada"}, {"name": "nobody"}]},
+    {"guid": "m2", "entity": "order", "data": [{"o": 1, "c": "c1"}, {"o": 2, "c": "c9"}]},
+    {"guid": "m3", "entity": "person", "data": [{"emp": "7", "nino": "A", "name": "Ann"}]},
+    {"guid": "m4", "entity": "person", "data": [{"nino": "A", "name": "Anna"}]},
+    {"guid": "m5", "entity": "customer", "refresh": True, "data": [{"c": "c2"}]},
+    {"guid": "m4", "entity": "person", "data": [{"nino": "B"}]},  # m4 was received already
+]
+
+
+def guid_of(entity: str, **key: Any) -> str:
+    """By Python's own uuid5, of the JSON text that the documentation of `guid` names."""
+    text = json.dumps({"entity": entity, "key": key}, separators=(",", ":"))
+    return str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_DNS, "cdckit"), text))
+
+
+ADA, EVE = guid_of("customer", c="c1"), guid_of("customer", c="c2")
+ANN = guid_of("person", emp="7")
+
+EXPECTED: dict[str, list[Row]] = {
+    "customer": [
+        {"guid": ADA, "operation": "upsert", "message_id": "m1", "record": 1, "priority": 2,
+         "data": {"c": "c1", "name": "Ada"}, "carried": {"c": True, "name": True}},
+        {"guid": EVE, "operation": "upsert", "message_id": "m5", "record": 1, "priority": 2,
+         "data": {"c": "c2", "name": None}, "carried": {"c": True, "name": False}},
+        {"guid": ADA, "operation": "absent", "message_id": "m5", "record": END, "priority": 2,
+         "data": {"c": None, "name": None}, "carried": {"c": False, "name": False}},
+    ],
+    # The other order waits: there is no customer c9.
+    "order": [
+        {"guid": guid_of("order", o=1), "operation": "upsert", "message_id": "m2", "record": 1, "priority": 0,
+         "data": {"o": 1, "customer": ADA}, "carried": {"o": True, "customer": True}},
+    ],
+    # One person, found by the number first, and by the insurance number then.
+    "person": [
+        {"guid": ANN, "operation": "upsert", "message_id": "m3", "record": 1, "priority": 0,
+         "data": {"emp": "7", "nino": "A", "name": "Ann"},
+         "carried": {"emp": True, "nino": True, "name": True}},
+        {"guid": ANN, "operation": "upsert", "message_id": "m4", "record": 1, "priority": 0,
+         "data": {"emp": None, "nino": "A", "name": "Anna"},
+         "carried": {"emp": False, "nino": True, "name": True}},
+    ],
+}  # fmt: skip
+
+
+def messages_of(spark: SparkSession) -> DataFrame:
+    return datahub.decode(datahub.records(spark, MESSAGES, at=AT))
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[Row]]:
+    """The changes of each target."""
+    messages, shop = messages_of(spark).localCheckpoint(), datahub.schema(SHOP)
+    return {entity: rows_of(datahub.changes(messages, shop, entity)) for entity in EXPECTED}
+
+
+@pytest.mark.parametrize("entity", EXPECTED)
+def test_messages_give_the_changes_of_a_target(found: dict[str, list[Row]], entity: str) -> None:
+    for row in found[entity]:
+        assert (row["source"], row["sequence"], row["effective_timestamp"].date()) == ("*", "", AT.date())
+    wanted = EXPECTED[entity]
+    shown = [{**row, "record": row["arrival"]["record_number"]} for row in found[entity]]
+    assert in_order({name: row[name] for name in wanted[0]} for row in shown) == in_order(wanted)
+
+
+def test_changes_are_those_of_a_hub_after_one_run(
+    spark: SparkSession, tmp_path: Path, found: dict[str, list[Row]]
+) -> None:
+    hub = datahub.Hub(spark, datahub.schema(SHOP), tmp_path)
+    hub.receive(datahub.records(spark, MESSAGES, at=AT))
+    hub.process(now=AT)
+    for entity, rows in found.items():
+        assert in_order(rows_of(hub.changes(entity))) == in_order(rows)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=str)
+
+
+def test_nothing_is_computed_before_it_is_asked_for(spark: SparkSession) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("changes", "no job")
+    try:
+        datahub.changes(messages_of(spark), datahub.schema(SHOP), "order")
+        assert list(tracker.getJobIdsForGroup("changes")) == []
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+
+
+def test_what_cannot_be_asked_is_refused(spark: SparkSession) -> None:
+    shop, messages = datahub.schema(SHOP), messages_of(spark)
+    odd = datahub.schema({**SHOP, "mappings": {"customer": [{**CUSTOMER, "messageReader": "odd"}]}})
+    asked: list[tuple[Callable[[], DataFrame], type[Exception], str]] = [
+        (
+            lambda: datahub.changes(messages, shop, "nobody"),
+            InvalidArgument,
+            "one of customer, order, person",
+        ),
+        (
+            lambda: datahub.changes(messages, odd, "customer"),
+            InvalidArgument,
+            r"readers\['odd'\] to be given for",
+        ),
+        (lambda: datahub.changes(messages, SHOP, "order"), InvalidArgument, "schema"),  # type: ignore[arg-type]
+        (lambda: datahub.changes(messages.drop("data"), shop, "order"), MissingColumns, "data"),
+    ]
+    for function, error, text in asked:
+        with pytest.raises(error, match=text):
+            function()
+
+
+# These two need most of the others: what holds a serial number holds it within an order's line.
+@pytest.mark.parametrize("targets", [("serial", "desk"), pytest.param(None, marks=pytest.mark.soak)])
+@seeds(101, soak=6)
+def test_changes_of_random_programs_make_the_histories_of_the_interpreter(
+    spark: SparkSession, seed: int, targets: tuple[str, ...] | None
+) -> None:
+    """Links by guid and by part of a key, weak keys, refreshes, lists of children, deletes that cascade."""
+    program = draw_program(seed)
+    world = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
+    world.receive(program.messages)
+    world.process(BEGIN)
+    messages = datahub.decode(records_of(spark, program.messages)).localCheckpoint()
+    schema = datahub.schema(*program.schema)
+    for target in targets or program.targets:
+        found = datahub.changes(
+            messages,
+            schema,
+            target,
+            readers=READERS,
+            filters=FILTERS,
+            held=lambda rows: rows.localCheckpoint(),
+        )
+        merged = merge(found, entity=target, keys=schema.targets[target].keys)
+        actual = Merged(rows_of(merged))
+        assert versions_by_guid(actual, target) == versions_by_guid(world, target), target
+
+
+class Merged:
+    """The history of one target, as the comparison of worlds wants it."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def history(self, target: str) -> list[Row]:
+        return self._rows
