@@ -17,12 +17,12 @@ from cdckit.datahub.exports import Sink, bulk_lines
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.from_messages import changes
 from cdckit.datahub.hub import Hub
-from cdckit.datahub.message_store import decode, files, records
-from cdckit.datahub.outcomes import Retry
+from cdckit.datahub.message_records import files, records
+from cdckit.datahub.message_store import decode
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
 from cdckit.datahub.source_systems import Schema, read_schema, schema
-from cdckit.datahub.statuses import Outcome, Status
+from cdckit.datahub.statuses import Outcome, Retry, Status
 
 __all__ = [
     "Context",

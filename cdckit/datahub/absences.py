@@ -21,7 +21,6 @@ from cdckit.datahub.statements import (
     by_place,
     place_numbers,
 )
-from cdckit.datahub.targets import Place
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.schemas import quoted
 
@@ -30,16 +29,6 @@ ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timest
 _POSITION = T.StructType(
     [T.StructField("effective_timestamp", T.TimestampType()), T.StructField("arrival", ARRIVAL_TYPE)]
 )
-
-
-def parent_fields(schema: Schema, entity: str) -> dict[str, dict[Place, Place]]:
-    """The fields of *entity* that lead to parents: by the mapping of the children that of their parents."""
-    found: dict[str, dict[Place, Place]] = {}
-    for place in schema.places():
-        for each, child in schema.children(place):
-            if schema.mapping(child).reference == entity and each.parent_identifier is not None:
-                found.setdefault(each.parent_identifier, {})[child] = place
-    return found
 
 
 def refresh_events(schema: Schema, statements: DataFrame) -> DataFrame:
@@ -94,7 +83,7 @@ def cascade_events(
 def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
     """By the parent's target and the system the priority of its mappings of the children: the greatest."""
     found: dict[str, dict[str, int]] = {}
-    for child, parent in parent_fields(schema, entity)[field].items():
+    for child, parent in schema.parent_fields(entity)[field].items():
         of_parent = found.setdefault(schema.mapping(parent).reference, {})
         priority = schema.mapping(child).priority
         of_parent[child.system] = max(priority, of_parent.get(child.system, priority))

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.exports import Sink
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.outcomes import Retry, rejected, waiting_records, with_being_processed, with_status
+from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import RUN, STATUSES, State, noted
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import Retry, Status, with_being_processed, with_status
 from cdckit.datahub.under_way import UnderWay
 from cdckit.errors import InvalidArgument
 from cdckit.store import OtherKind, Snapshot, Store

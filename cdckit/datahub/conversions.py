@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import DECIMAL, LINK, TEXT, FieldType
 from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.instants import instant
 
 TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
@@ -36,11 +37,6 @@ _PYTHON: Mapping[pa.DataType, set[type]] = {
 
 _NUMBER = re.compile(r" *[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)? *", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:\.(\d{1,9}))?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?)?",
-    re.ASCII,
-)
-
 _PLAIN = {
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
@@ -230,22 +226,6 @@ def _timestamp(value: Any, kind: FieldType) -> datetime:
     found = instant(value)
     if found is None:
         raise _unfit(value, "a timestamp, YYYY-MM-DDTHH:MM:SS")
-    return found
-
-
-def instant(value: Any) -> datetime | None:
-    """The instant that an ISO 8601 text names, in UTC where it says no zone; None if it names none."""
-    said = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
-    if said is None:
-        return None
-    day, minute, second, fraction, zone = said.groups()
-    if fraction and not second:
-        return None
-    text = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '0')[:6]:0<6}{zone or 'Z'}"
-    try:
-        found = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
     return found
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.absences import absences, cascade_events, list_events, parent_fields, refresh_events
+from cdckit.datahub.absences import absences, cascade_events, list_events, refresh_events
 from cdckit.datahub.existence import without_waiting
 from cdckit.datahub.resolution import UNPROCESSED, Resolution
 from cdckit.datahub.source_systems import Schema
@@ -86,7 +86,7 @@ class Derived(ABC):
         found: list[tuple[str | None, DataFrame]] = []
         if self.may_be_refreshed(entity):
             found.append((None, refresh_events(self.schema, applied)))
-        for field in parent_fields(self.schema, entity):
+        for field in self.schema.parent_fields(entity):
             found.append((field, list_events(self.schema, applied, field)))
             cascade = cascade_events(self.schema, entity, field, self.known_history, self.messages())
             if cascade is not None:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.falling import falling
-from cdckit.datahub.resolution import Resolution, needed_columns, needed_links
+from cdckit.datahub.resolution import Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
 
@@ -63,9 +63,9 @@ def waiting_statements(
     of longer chains is found in one task (see `falling`).  It is given the statements that need what only
     statements with needs of their own make.
     """
-    if not any(needed_columns(schema, entity) for entity in entities):
-        return None
     stated, answers = _stated(schema, resolution, entities), resolution.answers()
+    if stated is None:
+        return None
     if answers is not None:
         # What was looked up is looked at several times.
         looked_up = keep(stated)
@@ -73,10 +73,7 @@ def waiting_statements(
             return held
         stated = looked_up
     needing = stated.where(F.size("needs") > 0)
-    if answers is None:
-        needed = _needed(schema, resolution, entities)
-    else:
-        needed = needing.select(F.explode("needs").alias("need"))
+    needed = needing.select(F.explode("needs").alias("need"))
     makers = stated.where(F.col("operation").isin(UPSERT, AUTOCREATE))
     waiting, count, rounds = held, held.count() if held is not None else 0, 0
     while True:
@@ -118,9 +115,9 @@ def waiting_at_once(schema: Schema, resolution: Resolution, entities: Sequence[s
     Cost: one task is given all statements that need what only statements with needs of their own make, or
     what nobody makes: about a kilobyte each.
     """
-    if not any(needed_columns(schema, entity) for entity in entities):
-        return None
     stated = _stated(schema, resolution, entities)
+    if stated is None:
+        return None
     return falling(_standing(stated, resolution.answers())).select("statement.*")
 
 
@@ -140,32 +137,25 @@ def _without(statements: DataFrame, waiting: DataFrame) -> DataFrame:
     return left.join(right, same, "left_anti")
 
 
-def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame:
-    """What can be applied, of all targets: who says so, what it makes, and what it needs."""
-    found: DataFrame | None = None
-    for entity in entities:
+def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame | None:
+    """What can be applied: who says so, what it makes, and what it needs; None if nothing ever needs any."""
+    links = {entity: needed_links(schema, entity) for entity in entities}
+    if not any(each is not None for each in links.values()):
+        return None
+    found, nothing = [], F.array().cast("array<string>")
+    for entity, needs in links.items():
         rows = resolution.resolved(entity)
         valid = F.col("error_code").isNull() & F.col("operation").isin(*_APPLIED)
-        some = with_statement_key(rows.where(valid)).select(
-            F.lit(entity).alias("entity"),
-            *STATEMENT_KEY[1:],
-            "guid",
-            "record",
-            needed_links(schema, entity).alias("needs"),
+        found.append(
+            with_statement_key(rows.where(valid)).select(
+                F.lit(entity).alias("entity"),
+                *STATEMENT_KEY[1:],
+                "guid",
+                "record",
+                (nothing if needs is None else needs).alias("needs"),
+            )
         )
-        found = some if found is None else found.unionByName(some)
-    assert found is not None
-    return found
-
-
-def _needed(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame:
-    """All that statements need: column by column, which is cheaper than as lists."""
-    found = []
-    for entity in entities:
-        rows = resolution.resolved(entity).where(F.col("error_code").isNull())
-        for need in needed_columns(schema, entity):
-            found.append(rows.select(need.alias("need")))
-    return reduce(DataFrame.unionByName, found).where(F.col("need").isNotNull())
+    return reduce(DataFrame.unionByName, found)
 
 
 def _standing(

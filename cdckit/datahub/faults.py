@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 from cdckit.parts.faults import Fault
 
 
@@ -24,3 +27,11 @@ class HubFault(Fault):
     def describe(self, finding: str = "") -> str:
         """The sentence, with what was found in this message or record."""
         return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
+
+    def described(self, finding: Column) -> Column:
+        """The same with what a column says."""
+        return F.concat(F.lit(f"{self.sentence.removesuffix('.')}: "), finding)
+
+    def error(self, finding: Column) -> Column:
+        """The code, and the sentence with what a column says: the error of a message."""
+        return F.concat(F.lit(f"{self}: "), self.described(finding))

@@ -13,10 +13,9 @@ from cdckit.datahub.derived import Derived
 from cdckit.datahub.existence import waiting_at_once
 from cdckit.datahub.intake import Work, statements_about
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
-from cdckit.datahub.outcomes import routed
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import Status, routed
 from cdckit.errors import InvalidArgument
 from cdckit.merging import merge
 from cdckit.parts.schemas import require_batch, require_types

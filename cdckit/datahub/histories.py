@@ -9,13 +9,12 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.existence import with_statement_key
 from cdckit.datahub.keeping import computed, fold
 from cdckit.datahub.state import HISTORY, State, table
-from cdckit.datahub.threads import at_once
 from cdckit.merging import made_versions
 from cdckit.parts.schemas import quoted
+from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction
 
 
@@ -69,13 +68,9 @@ class Histories:
         found = set(entities)
         for entity in self._state.stated:
             # Parents come before their children.
-            if self._parents(entity) & found:
+            if self.schema.parents(entity) & found:
                 found.add(entity)
         return found & set(self._state.stated)
-
-    def _parents(self, entity: str) -> set[str]:
-        fields = parent_fields(self.schema, entity).values()
-        return {self.schema.mapping(place).reference for held_by in fields for place in held_by.values()}
 
     def _merge_all(self, entity: str) -> None:
         keys = self.schema.targets[entity].keys
@@ -122,7 +117,7 @@ class Histories:
                 columns = ["message_id", "number", "operation", "place"]
                 ours = turned.where(F.col("entity") == entity).select(*columns)
                 some.append(rows.join(ours, columns, "left_semi"))
-            fields = list(parent_fields(self.schema, entity))
+            fields = list(self.schema.parent_fields(entity))
             parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
             found += [
                 each.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")) for each in some
@@ -138,7 +133,7 @@ class Histories:
         ours = moved.rows.where(F.col("entity") == entity)
         found = [ours.select("guid")] if entity in moved.entities else []
         rows = self._state.resolution.resolved(entity)
-        for place, (field, held_by) in enumerate(parent_fields(self.schema, entity).items()):
+        for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
             scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))] if found else []
             for parent in {self.schema.mapping(each).reference for each in held_by.values()}:
                 if parent not in touched:

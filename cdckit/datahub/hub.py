@@ -14,13 +14,13 @@ from pyspark.sql import functions as F
 from cdckit.datahub.answers import HUB, Answers
 from cdckit.datahub.intake import Work
 from cdckit.datahub.keeping import grow
-from cdckit.datahub.message_store import Document, decode, identity, records_of, with_statuses
-from cdckit.datahub.outcomes import DUE, EVERYTHING, Retry
+from cdckit.datahub.message_records import Document, records_of
+from cdckit.datahub.message_store import decode, identity, with_statuses
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import DUE, EVERYTHING, Retry, Status
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds
 from cdckit.records import require_records

@@ -1,30 +1,26 @@
-"""The message store: messages as they came, each under an identifier of its own."""
+"""The message store: records read as messages, each kept as it came under an identifier of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.conversions import instant
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.statuses import Status
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.identifiers import guid
-from cdckit.parts.instants import microseconds
-from cdckit.parts.json_text import as_json, members
+from cdckit.parts.instants import INSTANT, instant, microseconds
+from cdckit.parts.json_text import members
 from cdckit.parts.workers import Made
 from cdckit.records import (
     RECORD_COLUMNS,
@@ -36,21 +32,20 @@ from cdckit.records import (
 )
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 
-MESSAGE_SCHEMA = T.StructType(
-    [
-        T.StructField("message_identifier", T.StringType()),
-        T.StructField("source_system", T.StringType()),
-        T.StructField("source_entity", T.StringType()),
-        T.StructField("message_timestamp", T.TimestampType()),
-        T.StructField("effective_timestamp", T.TimestampType()),
-        T.StructField("user_name", T.StringType()),
-        T.StructField("refresh", T.BooleanType()),
-        T.StructField("options", T.StringType()),
-        T.StructField("data", T.StringType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-    ]
+MESSAGE_SCHEMA = (
+    T.StructType()
+    .add("message_identifier", "string")
+    .add("source_system", "string")
+    .add("source_entity", "string")
+    .add("message_timestamp", "timestamp")
+    .add("effective_timestamp", "timestamp")
+    .add("user_name", "string")
+    .add("refresh", "boolean")
+    .add("options", "string")
+    .add("data", "string")
+    .add("topic", "string")
+    .add("partition", "integer")
+    .add("offset", "long")
 )
 """One row is one message of the store.  `data` and `options` are JSON text, null where the message has
 none; topic, partition and offset say where it came from, and with `message_timestamp` when in the order."""
@@ -64,7 +59,7 @@ _TEXTS = {
 _FLAGS = ("refresh", "process")
 _PROPERTIES = (*_TEXTS, *_FLAGS, "timestamp", "options", "data")
 
-_ENVELOPE = T.StructType([T.StructField("before", T.StringType()), T.StructField("after", T.StringType())])
+_ENVELOPE = T.StructType().add("before", "string").add("after", "string")
 _MESSAGE_FIELDS = [
     *(each for each in MESSAGE_SCHEMA if each.name not in RECORD_COLUMNS),
     T.StructField("envelope", _ENVELOPE),
@@ -103,6 +98,7 @@ def decode(records: DataFrame) -> DataFrame:
 
     >>> from datetime import datetime, timezone
     >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> from cdckit.datahub import records
     >>> found = decode(records(session(), [{"entity": "product", "guid": "m1", "data": []}, {}], at=at))
     >>> found.orderBy("offset").select("message_identifier", "source_entity", "error_code").show()
     +------------------+-------------+---------------+
@@ -127,34 +123,23 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = [_message(value) for value in batch.column("value").to_pylist()]
         for at in _without_place(batch):
-            found[at] = {
-                ERROR_CODE: str(HubFault.MESSAGE_INVALID),
-                ERROR_DESCRIPTION: HubFault.MESSAGE_INVALID.describe(
-                    "the record has no timestamp, topic, partition or offset"
-                ),
-            }
-        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(
-            pa.timestamp("us", tz="UTC")
-        )
-        columns: dict[str, pa.Array] = {
-            name: pa.array([each.get(name) for each in found], schema.field(name).type)
-            for name in (
-                *_TEXTS.values(),
-                "refresh",
-                "options",
-                "data",
-                "envelope",
-                ERROR_CODE,
-                ERROR_DESCRIPTION,
-            )
-        }
-        stored = batch.column("timestamp")
-        invalid = columns[ERROR_CODE].is_valid()
-        columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(said.type)))
+            found[at] = _invalid("the record has no timestamp, topic, partition or offset")
+        columns = {name: batch.column(name) for name in RECORD_COLUMNS}
+        for name in (
+            *_TEXTS.values(),
+            "refresh",
+            "options",
+            "data",
+            "envelope",
+            ERROR_CODE,
+            ERROR_DESCRIPTION,
+        ):
+            columns[name] = pa.array([each.get(name) for each in found], schema.field(name).type)
+        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(INSTANT)
+        stored, invalid = batch.column("timestamp"), columns[ERROR_CODE].is_valid()
+        columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(INSTANT)))
         columns["message_timestamp"] = stored
         columns["value"] = pc.if_else(invalid, batch.column("value"), None)
-        for name in RECORD_COLUMNS:
-            columns.setdefault(name, batch.column(name))
         yield pa.RecordBatch.from_arrays(
             [columns[each.name].cast(each.type) for each in schema], schema=schema
         )
@@ -162,25 +147,23 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _without_place(batch: pa.RecordBatch) -> list[int]:
     """The records that do not say where and when they came: they would have no identifier, and no order."""
-    missing = np.zeros(batch.num_rows, bool)
-    for name in ("timestamp", "topic", "partition", "offset"):
-        missing |= np.asarray(batch.column(name).is_null())
-    return [int(at) for at in np.flatnonzero(missing)]
+    missing = [batch.column(name).is_null() for name in ("timestamp", "topic", "partition", "offset")]
+    return [int(at) for at in np.flatnonzero(reduce(pc.or_, missing))]
 
 
 def _message(value: bytes | None) -> dict[str, Any]:
     """The columns that the document fills, or the error."""
-    try:
-        return _columns(_document(value))
-    except (ValueError, RecursionError) as error:
-        problem = HubFault.MESSAGE_INVALID
-        return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
-
-
-def _document(value: bytes | None) -> str:
     if value is None:
-        raise ValueError("the record has no value")
-    return value.decode("utf-8")
+        return _invalid("the record has no value")
+    try:
+        return _columns(value.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return _invalid(str(error))
+
+
+def _invalid(finding: str) -> dict[str, Any]:
+    problem = HubFault.MESSAGE_INVALID
+    return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(finding)}
 
 
 def _require_known(said: Mapping[str, Any]) -> None:
@@ -277,101 +260,3 @@ def identity() -> Column:
     place = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
     digest = F.coalesce(F.sha2("value", 256), F.lit(""))
     return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))
-
-
-Document = Mapping[str, Any] | str
-"""A message: a dictionary, or JSON text."""
-
-
-def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
-    """
-    Documents as records of a topic, as the web service would have passed them on at *at*.
-
-    Args:
-        spark: The session.
-        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts, which are
-            passed on as they are.
-        at: When they are stored: an aware datetime.  They stand in their order.
-
-    Returns:
-        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
-        offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
-        instant in two calls are the same messages.
-
-    Raises:
-        InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
-            value that JSON does not know, as an instant, which must be a text.
-
-    >>> from datetime import datetime, timezone
-    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    >>> records(session(), [{"entity": "product"}], at=at).select("value", "topic").show(truncate=21)
-    +---------------------+-----+
-    |                value|topic|
-    +---------------------+-----+
-    |[7B 22 65 6E 74 69...|  web|
-    +---------------------+-----+
-    <BLANKLINE>
-    """
-    return records_of(spark, documents, at, argument="documents", function="records")
-
-
-def records_of(
-    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
-) -> DataFrame:
-    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
-    if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
-        raise InvalidArgument(function, argument, "a list of documents", documents)
-    stored = require_instant(at, "at", function=function)
-    listed = [
-        (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
-        for place, each in enumerate(documents)
-    ]
-    frame = spark.createDataFrame(
-        listed, "key binary, value binary, topic string, partition int, offset long"
-    )
-    return frame.select(
-        "*",
-        stored.alias("timestamp"),
-        F.lit(0).alias("timestampType"),
-        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
-    )
-
-
-def _as_bytes(document: Document, argument: str, function: str) -> bytes:
-    if not isinstance(document, Mapping | str):
-        raise InvalidArgument(function, argument, "a dictionary, or JSON text", document)
-    try:
-        return (document if isinstance(document, str) else as_json(document)).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        needed = f"of values that JSON knows, instants as texts ({error})"
-        raise InvalidArgument(function, argument, needed, document) from None
-
-
-def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:
-    """
-    The files of a folder as records, one message each.
-
-    Args:
-        spark: The session.
-        path: The folder, anywhere that Spark can read.
-        pattern: The names to take.
-
-    Returns:
-        One row per file, in the columns of `cdckit.records.RECORD_SCHEMA`: `value` is what the file
-        holds, `key` and topic its name, `timestamp` and offset when it was changed last: the same file
-        read again is the same message, and one that was changed is another.
-
-    Cost: a file is read whole.
-    """
-    found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
-    name = F.element_at(F.split("path", "/"), -1)
-    return found.select(
-        F.encode(name, "utf-8").alias("key"),
-        F.col("content").alias("value"),
-        F.concat(F.lit("files/"), name).alias("topic"),
-        F.lit(0).alias("partition"),
-        F.unix_micros("modificationTime").alias("offset"),
-        F.col("modificationTime").alias("timestamp"),
-        F.lit(0).alias("timestampType"),
-        F.lit(None).cast(RECORD_SCHEMA["headers"].dataType).alias("headers"),
-    )

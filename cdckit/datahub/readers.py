@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
+
+from cdckit.parts.json_text import exact_values
 
 Record = dict[str, Any]
 
@@ -58,54 +57,9 @@ class UnreadableData(ValueError):
     """The data of a message is not in the form that its reader reads."""
 
 
-def parsed(text: str) -> Any:
-    """JSON text as Python values, numbers exact; raises `ValueError` for what JSON does not know."""
-    try:
-        try:
-            return _DECODER.decode(text)
-        except json.JSONDecodeError:
-            raise
-        except (ValueError, ArithmeticError):
-            # One number of thousands of digits, or of an exponent of dozens, is no fault of its neighbours.
-            return _LENIENT.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _any_number(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        # Its exponent is beyond what even a decimal holds.
-        digits, _, exponent = text.lower().partition("e")
-        is_zero = exponent.startswith("-") or not re.search("[1-9]", digits)
-        return Decimal(0) if is_zero else Decimal("Infinity")
-
-
-def parsed_options(text: str | None) -> dict[str, Any]:
-    """The options of a message."""
-    found: dict[str, Any] = _OPTIONS.decode(text) if text else {}
-    return found
-
-
-def _whole_number(text: str) -> int | float:
-    # Python refuses to make a number of thousands of digits.
-    return int(text) if len(text) < 1000 else float(text)
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-# Made once: `json.loads` with these options would make one for every message.
-_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused)
-_OPTIONS = json.JSONDecoder(parse_int=_whole_number, parse_constant=_refused)
-_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refused)
-
-
 def read_json(data: str | None, context: Context) -> Iterable[Any]:
     """The records of a JSON array of objects, or of one object."""
-    found = None if data is None else parsed(data)
+    found = None if data is None else exact_values(data)
     if isinstance(found, dict):
         return [found]
     if not isinstance(found, list):
@@ -122,7 +76,7 @@ def read_csv(data: str | None, context: Context) -> Iterable[Any]:
         holds the names), `columns` (the names; needed without a header, and instead of it with one),
         `null` (the text that means null, default the empty text).
     """
-    text = None if data is None else parsed(data)
+    text = None if data is None else exact_values(data)
     if not isinstance(text, str):
         raise UnreadableData("the data must be a text of comma-separated values")
     return _of_csv(text, context.config)
@@ -136,7 +90,7 @@ def read_file(data: str | None, context: Context) -> Iterable[Any]:
         `format` ("json", the default, or "csv"), `encoding` (default UTF-8), and those of the format.
         A name that leads out of the folder, by `..`, by a link or by being absolute, is refused.
     """
-    name = None if data is None else parsed(data)
+    name = None if data is None else exact_values(data)
     if not isinstance(name, str):
         raise UnreadableData("the data must be the name of a file")
     # Not `read_text`, which would change the ends of lines inside a value.

@@ -8,7 +8,6 @@ from functools import cache, cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.absences import parent_fields
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import LINK
 from cdckit.datahub.record_keys import LOOKED_UP
@@ -59,11 +58,6 @@ class Resolution:
         self.resolved = cache(self._resolve)
         """The statements of one target; no more is done to them than its keys and links need."""
 
-    @property
-    def looks_up(self) -> bool:
-        """Whether any link of the schema must be looked up."""
-        return bool(self._schema.looked_up)
-
     def answers(self) -> DataFrame | None:
         """
         For every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
@@ -76,7 +70,7 @@ class Resolution:
 
     def _resolve(self, entity: str) -> DataFrame:
         rows = self._linked(entity)
-        if self._is_within(entity) and self._failed is not None:
+        if self._schema.is_within(entity) and self._failed is not None:
             rows = _unprocessed(rows, self._failed)
         return rows
 
@@ -107,10 +101,6 @@ class Resolution:
         failed = wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
         # Every target below looks at it, several times in a run.
         return self._kept("failed", "all", failed)
-
-    def _is_within(self, entity: str) -> bool:
-        """Whether statements of the target can come from what another record holds or makes."""
-        return bool(parent_fields(self._schema, entity)) or entity in self._schema.autocreated
 
     def _link(self, entity: str) -> DataFrame:
         """The statements of a target, links that are no part of its key looked up too."""
@@ -176,7 +166,7 @@ class Resolution:
                 asks = marked(_data(name), starts)
                 text = F.when(asks, with_instant(_data(name))).otherwise(_data(name))
                 rows = rows.withColumn("data", F.col("data").withField(quoted(name), text))
-        if starts and self._is_within(entity):
+        if starts and self._schema.is_within(entity):
             dated = F.transform(
                 "inherited", lambda text: F.when(marked(text, starts), with_instant(text)).otherwise(text)
             )
@@ -224,18 +214,15 @@ class Resolution:
         return self._kept(ANSWERS, entity, answers)
 
 
-def needed_links(schema: Schema, entity: str) -> Column:
-    """The links of a statement that must lead to what exists, as a list."""
-    own = _own_links(schema, entity)
-    listed = F.array_compact(F.array(*own)) if own else F.array().cast("array<string>")
-    return F.concat(listed, F.coalesce("inherited", F.array().cast("array<string>")))
-
-
-def needed_columns(schema: Schema, entity: str) -> list[Column]:
-    """The same as columns, to be looked at one after the other; null where there is nothing."""
+def needed_links(schema: Schema, entity: str) -> Column | None:
+    """The links of a statement that must lead to what exists, as a list; None if there are never any."""
+    own, listed = _own_links(schema, entity), F.array().cast("array<string>")
     # Only children, and what links make, need what the records need that hold or make them.
-    inherits = bool(parent_fields(schema, entity)) or entity in schema.autocreated
-    return [*_own_links(schema, entity), *([F.explode("inherited")] if inherits else [])]
+    if own and not schema.is_within(entity):
+        return F.array_compact(F.array(*own))
+    if not schema.is_within(entity):
+        return None
+    return F.concat(F.array_compact(F.array(*own)) if own else listed, F.coalesce("inherited", listed))
 
 
 def _own_links(schema: Schema, entity: str) -> list[Column]:

@@ -14,7 +14,7 @@ from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
 from cdckit.datahub.keeping import computed, fold, grow
-from cdckit.datahub.outcomes import Retry, problems, routed, statuses
+from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.sought import with_sought
 from cdckit.datahub.state import (
@@ -31,7 +31,7 @@ from cdckit.datahub.state import (
     table,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import Retry, Status, routed, statuses
 from cdckit.parts.arguments import require_instant
 from cdckit.store import Transaction
 
@@ -181,7 +181,7 @@ class Run(State):
         """
         found = self.no_statements().select(*STATEMENT_KEY)
         weak = any(len(each.alternatives) > 1 for each in self.schema.targets.values())
-        if not self.resolution.looks_up and not weak:
+        if not self.schema.looked_up and not weak:
             return None
         for entity in self.entities:
             rows = with_statement_key(self.resolution.resolved(entity))

@@ -80,9 +80,23 @@ class Schema:
         weak = len(self.targets[mapping.reference].alternatives) > 1
         return weak or not all(self.key_plan(place, each).whole for each in links)
 
-    def roots(self, entity: str) -> list[Place]:
-        """The mappings at which a message can enter and bring records of *entity*, embedded at any depth."""
-        return [place for place in self.places() if entity in self.brought(place)]
+    def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
+        """The fields of a target that lead to parents: by the mapping of children that of their parents."""
+        found: dict[str, dict[Place, Place]] = {}
+        for place in self.places():
+            for each, child in self.children(place):
+                if self.mapping(child).reference == entity and each.parent_identifier is not None:
+                    found.setdefault(each.parent_identifier, {})[child] = place
+        return found
+
+    def parents(self, entity: str) -> set[str]:
+        """The targets whose records hold those of a target."""
+        fields = self.parent_fields(entity).values()
+        return {self.mapping(place).reference for held_by in fields for place in held_by.values()}
+
+    def is_within(self, entity: str) -> bool:
+        """Whether what is said of a target can come from what another record holds or makes."""
+        return bool(self.parent_fields(entity)) or entity in self.autocreated
 
     def leading_to(self, entity: str) -> list[str]:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
@@ -125,12 +139,7 @@ class Schema:
     @cached_property
     def generations(self) -> list[list[str]]:
         """The same, those together that need not wait for each other."""
-        parents: dict[str, set[str]] = {
-            name: set() for name, target in self.targets.items() if not target.export
-        }
-        for place in self.places():
-            for _, child in self.children(place):
-                parents[self.mapping(child).reference].add(self.mapping(place).reference)
+        parents = {name: self.parents(name) for name, each in self.targets.items() if not each.export}
         return _in_order(parents, "free of children that hold their parents")
 
     @cached_property

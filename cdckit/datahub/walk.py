@@ -12,9 +12,10 @@ import pyarrow as pa
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import EntityMapping, FieldType
-from cdckit.datahub.readers import Context, Filter, Reader, Record, parsed_options
+from cdckit.datahub.readers import Context, Filter, Reader, Record
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.targets import Place
+from cdckit.parts.json_text import plain_object
 from cdckit.parts.running import Ints
 
 _Count = TypeVar("_Count", int, Ints)
@@ -190,7 +191,7 @@ class Walk:
         return found
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
-        options = parsed_options(message.options)
+        options = plain_object(message.options)
         return Context(message.identifier, message.system, message.entity, config, options, self.files)
 
     def _fit(self, nodes: Nodes, at: int, mapping: EntityMapping, message: Message) -> bool:

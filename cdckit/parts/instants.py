@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -44,3 +45,31 @@ def _instant(text: str | None) -> datetime | None:
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def instant(value: object) -> datetime | None:
+    """
+    The instant that an ISO 8601 text names, in UTC where it says no zone; None if it names none.
+
+    A day, or a minute, is the instant at which it begins; digits after the sixth of a second are cut.
+
+    >>> print(instant("2024-01-01T10:00+02:00"), instant("2024-01-01"), instant("2024-02-30"))
+    2024-01-01 08:00:00+00:00 2024-01-01 00:00:00+00:00 None
+    """
+    said = _ISO_8601.fullmatch(value) if isinstance(value, str) else None
+    if said is None:
+        return None
+    day, minute, second, fraction, zone = said.groups()
+    if fraction and not second:
+        return None
+    text = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '0')[:6]:0<6}{zone or 'Z'}"
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+_ISO_8601 = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:\.(\d{1,9}))?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?)?",
+    re.ASCII,
+)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cdckit.datahub.conversions import converted, instant
+from cdckit.datahub.conversions import converted
 from cdckit.datahub.mappings import SPARK_TYPES, FieldType
-from cdckit.parts.instants import microseconds
+from cdckit.parts.instants import instant, microseconds
 
 TYPES = {
     name: FieldType(name, scale=4, precision=2) if name == "decimal" else FieldType(name)

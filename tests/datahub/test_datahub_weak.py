@@ -18,8 +18,8 @@ from cdckit.datahub.statements import (
     place_numbers,
     statement_schema,
 )
-from cdckit.datahub.weak import _DELETES, _LOOKS, _REFRESHES, _UPSERTS, _walked
-from cdckit.datahub.weak import _Work as _Keys
+from cdckit.datahub.weak import walked as walked_rows
+from cdckit.datahub.weak_walk import DELETES, LOOKS, REFRESHES, UPSERTS, WeakKeys
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
 
@@ -50,7 +50,7 @@ def walked(program: Program, entity: str) -> Found:
     schema = datahub.schema(*program.schema)
     target, numbers = schema.targets[entity], place_numbers(schema)
     priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
-    kinds = {"refresh": _REFRESHES, "upsert": _UPSERTS, "delete": _DELETES}
+    kinds = {"refresh": REFRESHES, "upsert": UPSERTS, "delete": DELETES}
     messages = {each.identifier: each for each in map(read_message, program.messages) if each is not None}
     rows = [
         row
@@ -60,7 +60,7 @@ def walked(program: Program, entity: str) -> Found:
     rows.sort(
         key=lambda row: (row["effective_timestamp"], *row["arrival"].values(), -priorities[row["place"]])
     )
-    work = _Keys.of(schema, target)
+    work = WeakKeys.of(schema, target)
     types = {each.name: each.type for each in arrow_schema(statement_schema(target)).field("data").type}
 
     def column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -73,7 +73,7 @@ def walked(program: Program, entity: str) -> Found:
             column([row["arrival"]["record_number"] for row in rows], pa.int32()),
             column([row["place"] for row in rows], pa.int32()),
             column([row["record"] for row in rows], pa.string()),
-            column([_LOOKS if row["error_code"] else kinds[row["operation"]] for row in rows], pa.int32()),
+            column([LOOKS if row["error_code"] else kinds[row["operation"]] for row in rows], pa.int32()),
             column([priorities[row["place"]] for row in rows], pa.int32()),
             *(column([(row["data"] or {}).get(name) for row in rows], types[name]) for name in work.fields),
             *(column([(row["carried"] or {}).get(name) for row in rows], pa.bool_()) for name in work.fields),
@@ -82,7 +82,7 @@ def walked(program: Program, entity: str) -> Found:
     )
     records = {(row["message_id"], row["arrival"]["record_number"]): row["record"] for row in rows}
     half = batch.num_rows // 2
-    made = [row for each in _walked(iter([batch[:half], batch[half:]]), work) for row in each.to_pylist()]
+    made = [row for each in walked_rows(iter([batch[:half], batch[half:]]), work) for row in each.to_pylist()]
     return {
         (row["message_id"], records[row["message_id"], row["number"]]): (row["guid"], row["several"])
         for row in made

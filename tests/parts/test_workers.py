@@ -14,8 +14,8 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.datahub.threads import at_once
 from cdckit.parts import workers
+from cdckit.parts.threads import at_once
 from cdckit.parts.workers import Made
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.

@@ -1,0 +1,114 @@
+"""Messages of the web service, or in files, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.instants import microseconds
+from cdckit.parts.json_text import as_json
+from cdckit.records import RECORD_SCHEMA
+
+Document = Mapping[str, Any] | str
+"""A message: a dictionary, or JSON text."""
+
+
+def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
+    """
+    Documents as records of a topic, as the web service would have passed them on at *at*.
+
+    Args:
+        spark: The session.
+        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts, which are
+            passed on as they are.
+        at: When they are stored: an aware datetime.  They stand in their order.
+
+    Returns:
+        One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
+        offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
+        instant in two calls are the same messages.
+
+    Raises:
+        InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
+            value that JSON does not know, as an instant, which must be a text.
+
+    >>> from datetime import datetime, timezone
+    >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    >>> records(session(), [{"entity": "product"}], at=at).select("value", "topic").show(truncate=21)
+    +---------------------+-----+
+    |                value|topic|
+    +---------------------+-----+
+    |[7B 22 65 6E 74 69...|  web|
+    +---------------------+-----+
+    <BLANKLINE>
+    """
+    return records_of(spark, documents, at, argument="documents", function="records")
+
+
+def records_of(
+    spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
+) -> DataFrame:
+    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
+    if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
+        raise InvalidArgument(function, argument, "a list of documents", documents)
+    stored = require_instant(at, "at", function=function)
+    listed = [
+        (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
+        for place, each in enumerate(documents)
+    ]
+    frame = spark.createDataFrame(
+        listed, "key binary, value binary, topic string, partition int, offset long"
+    )
+    return frame.select("*", stored.alias("timestamp"), *_without_headers())
+
+
+def _as_bytes(document: Document, argument: str, function: str) -> bytes:
+    if not isinstance(document, Mapping | str):
+        raise InvalidArgument(function, argument, "a dictionary, or JSON text", document)
+    try:
+        return (document if isinstance(document, str) else as_json(document)).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        needed = f"of values that JSON knows, instants as texts ({error})"
+        raise InvalidArgument(function, argument, needed, document) from None
+
+
+def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> DataFrame:
+    """
+    The files of a folder as records, one message each.
+
+    Args:
+        spark: The session.
+        path: The folder, anywhere that Spark can read.
+        pattern: The names to take.
+
+    Returns:
+        One row per file, in the columns of `cdckit.records.RECORD_SCHEMA`: `value` is what the file
+        holds, `key` and topic its name, `timestamp` and offset when it was changed last: the same file
+        read again is the same message, and one that was changed is another.
+
+    Cost: a file is read whole.
+    """
+    found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
+    name = F.element_at(F.split("path", "/"), -1)
+    return found.select(
+        F.encode(name, "utf-8").alias("key"),
+        F.col("content").alias("value"),
+        F.concat(F.lit("files/"), name).alias("topic"),
+        F.lit(0).alias("partition"),
+        F.unix_micros("modificationTime").alias("offset"),
+        F.col("modificationTime").alias("timestamp"),
+        *_without_headers(),
+    )
+
+
+def _without_headers() -> tuple[Column, Column]:
+    """The last columns of a record: its timestamp is when it was made, and it has no headers."""
+    nothing = F.lit(None).cast(RECORD_SCHEMA["headers"].dataType)
+    return F.lit(0).alias("timestampType"), nothing.alias("headers")

@@ -1,0 +1,270 @@
+"""
+Weak keys: which entity a record means, where any of several keys finds it.
+
+An entity *holds* a key at some time if its key fields have those values then, by the rules of the merge:
+what a record carries is taken by priorities, and a delete keeps key fields.  The records of a target are
+read in the merge's order, which is effective time, then arrival as the message carries it, then the number
+of the record.  A record means the entities that hold one of its keys at its place in that order:
+
+- none: an upsert begins a new entity, a delete means none;
+- one: that entity, and what the record says may change which keys it holds from there on;
+- several: the record is in error, KEY_AMBIGUOUS, and leaves no trace.
+
+So a key that was corrected finds its entity no more, and nothing depends on what was received first, or
+together: where a message arrives late, everything is as if it had arrived in time.
+
+The guid of a new entity is that of the record's first key.  If an earlier entity has it (it held that key
+once), the guid is made of the key, the message, and the record in it.
+
+A record in error only looks: a refresh has seen its entity.  A record that waits, or whose link is
+ambiguous, counts as if it were applied: which entity it means does not depend on where links lead.  A refresh
+deletes the entities that it does not name; with its priority, it decides whether later keys are taken.
+
+A link leads to the entity that holds its key at the end of the linking record's instant, as the history would
+show it.  If there is none, to the one that holds it at any time; if there are several, the link is ambiguous.
+
+Source:
+    Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
+    processing ("as if the records had been processed in sequence").  Decision: how keys and time go together
+    is not said there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cdckit.datahub.record_keys import LOOKED_UP, as_text
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import place_numbers
+from cdckit.datahub.targets import Target
+from cdckit.parts.identifiers import names, uuid5
+
+LOOKS, UPSERTS, DELETES, REFRESHES = range(4)
+
+_END = "}}"
+"""What the texts that guids are made of end in."""
+
+
+@dataclass(frozen=True)
+class WeakKeys:
+    """What the task knows of the target: fields and keys by position."""
+
+    entity: str
+    start: str
+    """What the texts of all of its keys begin with."""
+    fields: tuple[str, ...]
+    keys: tuple[tuple[int, ...], ...]
+    """The alternative keys, by which records find entities, in their order; then what else links look up."""
+    alternatives: int
+    """How many of them are alternative keys."""
+    looked_up: Mapping[int, str]
+    """Of the keys that links look up, the beginning of their marked texts."""
+    priorities: Mapping[int, tuple[int | None, ...]]
+    """By mapping the priorities of the fields that have one of their own."""
+
+    @classmethod
+    def of(cls, schema: Schema, target: Target) -> WeakKeys:
+        asked = schema.looked_up.get(target.entity, set())
+        keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
+        position = {name: at for at, name in enumerate(target.keys)}
+        start = _start(target.entity)
+        numbers = place_numbers(schema)
+        priorities = {}
+        for place, mapping in target.mappings.items():
+            own = {each.reference: each.priority for each in mapping.columns}
+            priorities[numbers[place]] = tuple(own.get(name) for name in target.keys)
+        return cls(
+            target.entity,
+            start,
+            target.keys,
+            tuple(tuple(position[name] for name in key) for key in keys),
+            len(target.alternatives),
+            {at: marked_text(target.entity, key) for at, key in enumerate(keys) if key in asked},
+            priorities,
+        )
+
+
+def marked_text(entity: str, fields: Iterable[str]) -> str:
+    """What the marked texts of links begin with that look up an entity by these fields."""
+    return f"{LOOKED_UP}{','.join(fields)}{_start(entity)}"
+
+
+def _start(entity: str) -> str:
+    """What the texts that guids are made of begin with; they end in two braces."""
+    [name] = names(entity, {"": pa.nulls(1, pa.string())})
+    return name[: -len(_END)]
+
+
+class _Entity:
+    """What the merge believes of one entity so far, as far as keys depend on it."""
+
+    __slots__ = ("deleted", "guid", "priorities", "priority", "refreshes", "seen_in", "values")
+
+    def __init__(self, guid: str, fields: int) -> None:
+        self.guid, self.deleted, self.priority = guid, False, 0
+        self.values: list[str | None] = [None] * fields
+        self.priorities: list[int | None] = [None] * fields
+        self.seen_in = ""
+        self.refreshes = 0
+        """Of how many refreshes it is known whether they have deleted it."""
+
+
+class Said(NamedTuple):
+    """One record, or the end of a list of all entities: key fields are parts of JSON texts."""
+
+    instant: int
+    message: str
+    number: int
+    place: int
+    record: str
+    kind: int
+    priority: int
+    values: tuple[str | None, ...]
+    carried: tuple[bool, ...]
+
+
+class Walk:
+    """All entities of a target while its records are gone through."""
+
+    def __init__(self, keys: WeakKeys) -> None:
+        self._keys = keys
+        self._entities: dict[str, _Entity] = {}
+        self._held: list[dict[str, tuple[_Entity, ...]]] = [{} for _ in keys.keys]
+        self._refreshes: list[tuple[str, int]] = []
+        self._instant: int | None = None
+        self._before: dict[tuple[int, str], tuple[_Entity, ...]] = {}
+        """Of the keys that other entities hold within the instant, the holders before it."""
+        self.changes: list[tuple[str, int | None, str | None, bool]] = []
+
+    def begin(self, instant: int | None) -> None:
+        """What was true at the end of the instant before is what its links find."""
+        if instant == self._instant:
+            return
+        for (at, key), before in self._before.items():
+            now = self._held[at].get(key, ())
+            if now != before:
+                guid = now[0].guid if len(now) == 1 else None
+                self.changes.append(
+                    (self._keys.looked_up[at] + key + _END, self._instant, guid, len(now) > 1)
+                )
+        self._before.clear()
+        self._instant = instant
+
+    def refresh(self, message: str, priority: int) -> None:
+        """The end of a list of all entities."""
+        self._refreshes.append((message, priority))
+
+    def record(self, said: Said) -> tuple[str | None, bool]:
+        """The guid of the entity that a record means, if it means one, and whether it means several."""
+        found = self._found(said.values)
+        if len(found) > 1:
+            return None, True
+        if found:
+            entity = found[0]
+            self._catch_up(entity)
+        elif said.kind == UPSERTS:
+            entity = self._begun(said)
+        else:
+            return None, False
+        entity.seen_in = said.message
+        if said.kind == DELETES:
+            _delete(entity, said.priority)
+        elif said.kind == UPSERTS:
+            self._take(entity, said)
+        return entity.guid, False
+
+    def _found(self, values: tuple[str | None, ...]) -> list[_Entity]:
+        found: list[_Entity] = []
+        for at in range(self._keys.alternatives):
+            key = _whole(values, self._keys.keys[at])
+            if key is not None:
+                found += [each for each in self._held[at].get(key, ()) if each not in found]
+        return found
+
+    def _begun(self, said: Said) -> _Entity:
+        wholes = (_whole(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
+        key = next(filter(None, wholes))
+        name = f"{self._keys.start}{key}{_END}"
+        guid = uuid5(name)
+        if guid in self._entities:
+            [message] = key_parts(self._keys, "message", pa.array([said.message]))
+            [record] = key_parts(self._keys, "record", pa.array([said.record]))
+            guid = uuid5(f"{name[:-1]},{message},{record}}}")
+        entity = self._entities[guid] = _Entity(guid, len(self._keys.fields))
+        entity.priority, entity.refreshes = said.priority, len(self._refreshes)
+        return entity
+
+    def _catch_up(self, entity: _Entity) -> None:
+        """Apply the refreshes since the entity was named last; that of the same message has named it."""
+        for message, priority in self._refreshes[entity.refreshes :]:
+            if not entity.deleted and message != entity.seen_in and priority >= entity.priority:
+                entity.deleted, entity.priority = True, priority
+        entity.refreshes = len(self._refreshes)
+
+    def _take(self, entity: _Entity, said: Said) -> None:
+        revived = entity.deleted
+        if revived and said.priority < entity.priority:
+            return
+        entity.deleted = False
+        entity.priority = said.priority if revived else max(entity.priority, said.priority)
+        before = tuple(entity.values)
+        for at, value in enumerate(said.values):
+            if not said.carried[at]:
+                continue
+            own, current = self._keys.priorities[said.place][at], entity.priorities[at]
+            offered = said.priority if own is None else own
+            # The merge takes an equal value only for a greater priority, which is the same here.
+            if revived or current is None or offered >= current:
+                entity.values[at], entity.priorities[at] = value, offered
+        if tuple(entity.values) != before:
+            self._hold(entity, before, tuple(entity.values))
+
+    def _hold(self, entity: _Entity, before: tuple[str | None, ...], now: tuple[str | None, ...]) -> None:
+        for at, positions in enumerate(self._keys.keys):
+            text = _whole if at < self._keys.alternatives else _some
+            old, new = text(before, positions), text(now, positions)
+            if old == new:
+                continue
+            for key in (old, new):
+                if key is not None:
+                    holding = self._held[at].get(key, ())
+                    if at in self._keys.looked_up:
+                        self._before.setdefault((at, key), holding)
+                    rest = tuple(each for each in holding if each is not entity)
+                    after = (*rest, entity) if key == new else rest
+                    if after:
+                        self._held[at][key] = after
+                    else:
+                        del self._held[at][key]
+
+
+def _delete(entity: _Entity, priority: int) -> None:
+    if priority > entity.priority or (priority == entity.priority and not entity.deleted):
+        entity.deleted, entity.priority = True, priority
+
+
+def _whole(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+    """The key as JSON text; None unless all of its fields have values."""
+    if len(positions) == 1:
+        return values[positions[0]]
+    parts = [values[at] for at in positions]
+    return None if None in parts else ",".join(filter(None, parts))
+
+
+def _some(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+    """The same; None unless any of its fields has a value."""
+    return ",".join(filter(None, (values[at] for at in positions))) or None
+
+
+def key_parts(keys: WeakKeys, name: str, values: pa.Array) -> list[str | None]:
+    """Each value as the part of a key's JSON text that names it; None for null."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", tz="UTC"))
+    distinct = as_text(values).dictionary_encode(null_encoding="encode")
+    start, end = len(keys.start), -len(_END)
+    texts = [text[start:end] or None for text in names(keys.entity, {name: distinct.dictionary})]
+    return [texts[at] for at in distinct.indices.to_pylist()]
