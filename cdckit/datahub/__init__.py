@@ -21,7 +21,8 @@ from cdckit.datahub.message_records import files, records
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
-from cdckit.datahub.source_systems import Schema, read_schema, schema
+from cdckit.datahub.reading_schemas import read_schema, schema
+from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Outcome, Retry, Status
 
 __all__ = [

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.datahub.exports import Sink
+from cdckit.datahub.keeping import HUB
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
@@ -22,9 +23,6 @@ from cdckit.errors import InvalidArgument
 from cdckit.store import OtherKind, Snapshot, Store
 from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
-
-HUB = "data hub (form 1)"
-"""What is noted in the store: the kind of what is kept there, and the version of its form."""
 
 
 class Answers:

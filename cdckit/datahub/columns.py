@@ -177,7 +177,7 @@ class Columns:
         self._note_missing(present, ", ".join(key))
         looked_up = sorted(self._schema.looked_up.get(target.entity, ()))
         claims = _lists_joined(None, [self._claim(each, some=True) for each in looked_up], self._count)
-        links = [each for each in self._mapping.columns if each.key and each.type.name == LINK]
+        links = [each for each in self._mapping.links if each.key]
         given = {self._nodes.parent_field} if self._above is not None else set()
         if any(
             each.reference not in given and not self._schema.key_plan(self._nodes.place, each).whole

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.answers import HUB, Answers
+from cdckit.datahub.answers import Answers
 from cdckit.datahub.intake import Work
-from cdckit.datahub.keeping import grow
-from cdckit.datahub.message_records import Document, records_of
-from cdckit.datahub.message_store import decode, identity, with_statuses
+from cdckit.datahub.keeping import committed
+from cdckit.datahub.message_records import Document
+from cdckit.datahub.message_store import decode
 from cdckit.datahub.readers import Filter, Reader
+from cdckit.datahub.receipts import RECEIPT_COLUMNS, appended, as_batch_id, as_records, digest_of
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
-from cdckit.datahub.statuses import DUE, EVERYTHING, Retry, Status
+from cdckit.datahub.statuses import DUE, EVERYTHING, Retry
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds
-from cdckit.records import require_records
 from cdckit.store import Transaction
-from cdckit.store.kinds import KIND, require_kind
-
-_Done = TypeVar("_Done")
 
 
 class Hub(Answers):
@@ -168,37 +165,15 @@ class Hub(Answers):
         Cost: the identifiers of all messages that were ever received are read; with a batch id, *records*
         are read a second time.
         """
-        records, id_ = self._as_records(records, at), _batch_id(batch)
-        digest = None if id_ is None else _digest(records)
+        given, id_ = as_records(self._spark, records, at), as_batch_id(batch)
+        digest = None if id_ is None else digest_of(given)
+        number = None
         if id_ is None or self.store.batch(id_) != digest:
-            number = self._received(records, id_, digest)
-            rows = State(self.schema, self._tables()).received(number, number)
-        else:
-            rows = State(self.schema, self._tables()).received()
-        if id_ is not None:
-            rows = rows.where(F.col("batch") == id_)
-        return rows.select(
-            "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description"
-        )
-
-    def _received(self, records: DataFrame, batch: str | None, digest: int | None) -> int:
-        """Append the records to those that were received; the number of the receipt."""
-        decoded = decode(records)
-
-        def append(tables: Transaction) -> int:
-            state = State(self.schema, tables)
-            number = int(noted(tables, RECEIVED, 0)) + 1
-            known = state.received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
-            said = with_statuses(decoded, known.select(identity().alias("identity")))
-            numbered = said.withColumns(
-                {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
-            )
-            grow(tables, MESSAGES, numbered)
-            note(tables, RECEIVED, number)
-            return number
-
-        # What was compared with must stand still: of one message only one may be the first.
-        return self._committed(append, reads=[MESSAGES], batch=batch, digest=digest)
+            append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
+            # What was compared with must stand still: of one message only one may be the first.
+            number = committed(self.store, append, reads=[MESSAGES], batch=id_, digest=digest)
+        rows = self._state().received(number, number)
+        return (rows if id_ is None else rows.where(F.col("batch") == id_)).select(*RECEIPT_COLUMNS)
 
     def process(self, *, now: datetime | None = None) -> None:
         """
@@ -276,40 +251,6 @@ class Hub(Answers):
 
         self._run("rebuild", EVERYTHING, now, work)
 
-    def _as_records(self, records: DataFrame | Iterable[Document], at: datetime | None) -> DataFrame:
-        if not isinstance(records, DataFrame):
-            stored = datetime.now(UTC) if at is None else at
-            return records_of(self._spark, records, stored, argument="records", function="receive")
-        if at is not None:
-            raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
-        require_records(records, function="receive")
-        return records
-
-    def _committed(
-        self,
-        work: Callable[[Transaction], _Done],
-        *,
-        reads: Sequence[str] = (),
-        batch: str | None = None,
-        digest: int | None = None,
-    ) -> _Done:
-        """
-        What *work* returns, with all that it has written committed; nothing is committed if it is False.
-
-        It may be called several times, each time on the newest commit.  The tables that it replaces, and
-        those of *reads*, must not have changed meanwhile.
-        """
-
-        def attempt(tables: Transaction) -> _Done:
-            require_kind(tables.base, HUB)
-            done = work(tables)
-            if done is not False:
-                tables.note(KIND, HUB)
-                tables.commit(reads=reads, batch=batch, digest=digest)
-            return done
-
-        return self.store.atomically(attempt)
-
     def _run(
         self,
         function: str,
@@ -349,19 +290,4 @@ class Hub(Answers):
                 return True
 
             # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-            self._committed(written)
-
-
-def _batch_id(batch: str | int | None) -> str | None:
-    if batch is None or (isinstance(batch, str) and batch):
-        return batch
-    if isinstance(batch, int) and not isinstance(batch, bool):
-        return str(batch)
-    raise InvalidArgument("receive", "batch", "a text that is not empty, a whole number or None", batch)
-
-
-def _digest(records: DataFrame) -> int:
-    """Of the keys and values of records, whatever their order, in 64 bits with a sign."""
-    each = F.xxhash64("key", "value").cast("decimal(38,0)")
-    found = int(records.select(F.coalesce(F.sum(each), F.lit(0))).first()[0])  # type: ignore[index]
-    return (found + (1 << 63)) % (1 << 64) - (1 << 63)
+            committed(self.store, written)

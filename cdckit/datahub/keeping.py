@@ -1,17 +1,53 @@
-"""Rows that are kept: in tables that grow run by run, and for the rest of one run."""
+"""What is kept: work in commits, rows in tables that grow run by run, and rows for the rest of one run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from pyspark.sql import DataFrame
 
-from cdckit.store import Transaction
+from cdckit.store import Store, Transaction
+from cdckit.store.kinds import KIND, require_kind
 from cdckit.store.writing import Rows
+
+HUB = "data hub (form 1)"
+"""What is noted in the store: the kind of what is kept there, and the version of its form."""
 
 _FEW = 1_000
 """So many guids, or keys of statements, this program may hold; more stay with the executors."""
 
 _SMALL, _MANY = 4 << 20, 16
 """So many files of fewer bytes are written together: a table that grows by the run has a bounded number."""
+
+
+_Done = TypeVar("_Done")
+
+
+def committed(
+    store: Store,
+    work: Callable[[Transaction], _Done],
+    *,
+    reads: Sequence[str] = (),
+    batch: str | None = None,
+    digest: int | None = None,
+) -> _Done:
+    """
+    What *work* returns, with all that it has written committed; nothing is committed if it is False.
+
+    It may be called several times, each time on the newest commit.  The tables that it replaces, and those
+    of *reads*, must not have changed meanwhile.
+    """
+
+    def attempt(tables: Transaction) -> _Done:
+        require_kind(tables.base, HUB)
+        done = work(tables)
+        if done is not False:
+            tables.note(KIND, HUB)
+            tables.commit(reads=reads, batch=batch, digest=digest)
+        return done
+
+    return store.atomically(attempt)
 
 
 def grow(tables: Transaction, name: str, *rows: Rows) -> None:

@@ -118,6 +118,11 @@ class EntityMapping:
         )
 
     @property
+    def links(self) -> tuple[FieldMapping, ...]:
+        """The columns that lead to other entities."""
+        return tuple(each for each in self.columns if each.type.name == LINK)
+
+    @property
     def children(self) -> tuple[FieldMapping, ...]:
         """The fields that hold records of child entities."""
         return tuple(each for each in self.fields if each.type.name == CHILDREN)

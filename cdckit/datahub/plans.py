@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cdckit.datahub.documents import InvalidSchema
+from cdckit.datahub.documents import require
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, SourceSystem
 from cdckit.datahub.targets import Place, Target, field_path
 
@@ -55,10 +55,9 @@ class Planner:
     ) -> KeyPlan:
         """The plan, where the record has the link's source fields under the names *sources*."""
         path = self._path(place, field)
-        if (place, field.reference) in above:
-            raise InvalidSchema(
-                f"{path}.linkKey", "of fields that do not lead back to this link", field.link_key
-            )
+        is_new = (place, field.reference) not in above
+        needed = "of fields that do not lead back to this link"
+        require(is_new, f"{path}.linkKey", needed, field.link_key)
         assert field.link_entity is not None
         named = dict(zip(field.link_key, sources, strict=True))
         translators = self._systems[place.system].mappings.get(field.link_entity)
@@ -84,11 +83,10 @@ class Planner:
         return self._finished(place, field, target, parts, used, there)
 
     def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
-        path = self._path(place, field)
         assert field.link_entity is not None
-        if field.link_entity not in self._targets:
-            needed = f"an entity among {', '.join(sorted(self._targets))}"
-            raise InvalidSchema(f"{path}.linkEntity", needed, field.link_entity)
+        needed = f"an entity among {', '.join(sorted(self._targets))}"
+        known = field.link_entity in self._targets
+        require(known, f"{self._path(place, field)}.linkEntity", needed, field.link_entity)
         target = self._targets[field.link_entity]
         parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
         return self._finished(place, field, target, parts, {part.field for part in parts}, None)
@@ -102,34 +100,35 @@ class Planner:
         used: set[str],
         there: Place | None,
     ) -> KeyPlan:
-        path = self._path(place, field)
-        unknown = [name for name in field.link_key if name not in used]
-        if unknown:
-            # A link may name a target, where its system has no source entity of that name.
-            whose = "" if there else "the target "
-            needed = f"of key fields of {whose}{target.entity}, which are {', '.join(target.keys) or 'none'}"
-            raise InvalidSchema(f"{path}.linkKey", needed, unknown)
-        if target.export:
-            raise InvalidSchema(f"{path}.linkEntity", "an entity that is not exported", target.entity)
-        order = list(target.fields)
+        path, order = self._path(place, field), list(target.fields)
         parts.sort(key=lambda part: order.index(part.field))
         fields = tuple(part.field for part in parts)
-        if field.key is not None and fields not in target.alternatives:
-            needed = f"all of a key of {target.entity}, the link being a key itself"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
         whole = target.strict and fields == target.alternatives[0]
         [own] = [each for each in self._targets.values() if place in each.mappings]
-        weak = not own.strict
-        if field.key is not None and weak and not whole:
-            needed = f"the one whole key of {target.entity}, the link being part of a weak key"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
-        if any(part.inner and not part.inner.whole for part in parts):
-            needed = "of fields that lead on by whole keys of entities with one key"
-            raise InvalidSchema(f"{path}.linkKey", needed, field.link_key)
-        if field.autocreate and not whole:
-            raise InvalidSchema(
-                f"{path}.autocreate", f"with the one whole key of {target.entity}", field.link_key
-            )
+        # A link may name a target, where its system has no source entity of that name.
+        whose = "" if there else "the target "
+        unknown = [name for name in field.link_key if name not in used]
+        needed = f"of key fields of {whose}{target.entity}, which are {', '.join(target.keys) or 'none'}"
+        require(not unknown, f"{path}.linkKey", needed, unknown)
+        needed = "an entity that is not exported"
+        require(not target.export, f"{path}.linkEntity", needed, target.entity)
+        rules = (
+            (
+                field.key is None or fields in target.alternatives,
+                "linkKey", f"all of a key of {target.entity}, the link being a key itself",
+            ),
+            (
+                field.key is None or own.strict or whole,
+                "linkKey", f"the one whole key of {target.entity}, the link being part of a weak key",
+            ),
+            (
+                not any(part.inner and not part.inner.whole for part in parts),
+                "linkKey", "of fields that lead on by whole keys of entities with one key",
+            ),
+            (whole or not field.autocreate, "autocreate", f"with the one whole key of {target.entity}"),
+        )  # fmt: skip
+        for holds, name, needed in rules:
+            require(holds, f"{path}.{name}", needed, field.link_key)
         return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
 
 

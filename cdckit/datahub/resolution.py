@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.faults import HubFault
-from cdckit.datahub.mappings import LINK
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
@@ -152,8 +151,8 @@ class Resolution:
         plans = (
             self._schema.key_plan(place, each)
             for place, mapping in target.mappings.items()
-            for each in mapping.columns
-            if each.reference == name and each.type.name == LINK
+            for each in mapping.links
+            if each.reference == name
         )
         return {plan.entity for plan in plans if not plan.whole}
 

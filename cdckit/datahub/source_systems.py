@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
-from cdckit.datahub.documents import InvalidSchema, require, source_system
+from cdckit.datahub.documents import InvalidSchema, require
 from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
 from cdckit.datahub.targets import Place, Target, field_path
-from cdckit.errors import InvalidArgument
 
 _RULES = 2
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
@@ -76,9 +72,8 @@ class Schema:
     def uncertain(self, place: Place) -> bool:
         """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
         mapping = self.mapping(place)
-        links = (each for each in mapping.columns if each.type.name == LINK)
         weak = len(self.targets[mapping.reference].alternatives) > 1
-        return weak or not all(self.key_plan(place, each).whole for each in links)
+        return weak or not all(self.key_plan(place, each).whole for each in mapping.links)
 
     def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
         """The fields of a target that lead to parents: by the mapping of children that of their parents."""
@@ -102,9 +97,7 @@ class Schema:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
         leads: dict[str, set[str]] = {name: set() for name in self.targets}
         for place, mapping in self.all_mappings.items():
-            for field in mapping.columns:
-                if field.type.name == LINK:
-                    leads[mapping.reference].add(self.key_plan(place, field).entity)
+            leads[mapping.reference] |= {self.key_plan(place, each).entity for each in mapping.links}
             for below in self.brought(place):
                 leads[below].add(mapping.reference)
         found, further = set[str](), {entity}
@@ -148,8 +141,7 @@ class Schema:
         return {
             (place, field.reference): planner.plan(place, field)
             for place in self.places()
-            for field in self.mapping(place).columns
-            if field.type.name == LINK
+            for field in self.mapping(place).links
         }
 
     def _target(self, entity: str) -> Target:
@@ -198,21 +190,19 @@ class Schema:
         child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
         require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
-        links = [each for each in self.mapping(place).columns if each.type.name == LINK and each.key]
-        sound = parent.strict and all(self.key_plan(place, each).whole for each in links)
-        require(
-            sound, path, "in an entity with one key, whose links lead to such entities", parent.alternatives
-        )
+        in_key = [each for each in self.mapping(place).links if each.key]
+        sound = parent.strict and all(self.key_plan(place, each).whole for each in in_key)
+        needed = "in an entity with one key, whose links lead to such entities"
+        require(sound, path, needed, parent.alternatives)
         for index, mapping in enumerate(mappings):
             entity = self.targets[mapping.reference]
-            link = {each.reference: each for each in mapping.columns}.get(field.parent_identifier or "")
-            is_key = link is not None and link.type.name == LINK and link.key is not None
+            links = [each for each in mapping.links if each.key and each.reference == field.parent_identifier]
             needed = f"a field of {mapping.reference} that is a link and part of its key"
-            require(is_key, up, needed, field.parent_identifier)
-            assert link is not None
+            require(links, up, needed, field.parent_identifier)
             needed = "an entity with one key: a list could not say what is not in it"
             require(entity.strict, child, needed, entity.alternatives)
-            leads = self.key_plan(Place(place.system, field.child_entity or "", index), link).entity
+            there = Place(place.system, field.child_entity or "", index)
+            leads = self.key_plan(there, links[0]).entity
             require(
                 leads == parent.entity, up, f"a link that leads to {parent.entity}", field.parent_identifier
             )
@@ -243,87 +233,3 @@ def _in_order(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
         found.append(list(sorter.get_ready()))
         sorter.done(*found[-1])
     return found
-
-
-def schema(*documents: Mapping[str, Any]) -> Schema:
-    """
-    The schema that documents describe, one per source system.
-
-    Args:
-        documents: JSON documents as dictionaries, one for each source system.  Whatever is not listed here
-            is refused; `name` and `description` may stand everywhere, and mean nothing.
-
-            A system: `reference` (`*` is the one of messages that name none), `mappings` (by source
-            entity a list of mappings).
-
-            A mapping: `reference` (the target), `fields`, `priority` (0; the greater is heard),
-            `messageReader` ("json", "csv", "file", or one that the hub is given) with
-            `messageReaderConfig`, `messageFilters` (names, or objects of `name` and `config`); `unique`,
-            with `uniqueIdentifier` and `uniqueSequence`, the key fields that hold the message and the
-            number of the record; `export`, `exportIdentifier`, `exportStandardFields`.
-
-            A field: `reference` (in the target), `sourceReference` (in the record; the same), `type`
-            (text; the others are number, double, smallint, integer, bigint, decimal, date, timestamp,
-            boolean, link, children), `length` (of a text), `scale` and `precision` (of a decimal: digits
-            in all, and after the point), `key` (true, or the name of an alternative key), `priority`.
-
-            A link: `linkEntity` (a source entity of the same system, else a target), `linkKey` (its key
-            fields, by their names there), `sourceLinkKey` (the same in this record), `autocreate`.
-
-            Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
-            `childSequence` (its field that is to hold the number in the list).  A list names all children
-            that its parent has: those that are not in it are deleted, and `[]` says that there are none.
-            A record without the property says nothing of them; null is an error (CHILDREN_INVALID).
-            Children go with their parent, whichever system deletes it.
-
-    Returns:
-        A value to be given to a hub.
-
-    Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
-    is cut.  Of a key of several fields one may be null, not all.  Where mappings find an entity by several
-    keys, a record means the entity that holds one of its keys at its time (the rules are in
-    `cdckit.datahub.weak`).
-    A link leads to whatever was ever spoken of, deleted or not; so `autocreate` revives nobody.
-
-    Raises:
-        InvalidSchema: A document cannot be followed; the error names the path in it.
-        InvalidArgument: There is no document.
-
-    Source:
-        Data hub, sections on source systems and mappings.
-
-    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
-    >>> product = {"reference": "product", "fields": fields}
-    >>> shop = schema({"reference": "*", "mappings": {"product": [product]}})
-    >>> shop.targets["product"].data.simpleString()
-    'struct<number:int,name:string>'
-    >>> schema({"reference": "*", "mappings": {"product": [{"reference": "product", "fields": [{}]}]}})
-    Traceback (most recent call last):
-    ...
-    cdckit.datahub.documents.InvalidSchema: *:mappings.product[0].fields[0].reference must be a text that ...
-    """
-    if not documents:
-        raise InvalidArgument("schema", "documents", "one or more documents of source systems", documents)
-    return Schema([source_system(each) for each in documents])
-
-
-def read_schema(folder: str | Path) -> Schema:
-    """
-    The schema in a folder: every file `*.json` in it is the document of one source system.
-
-    Raises:
-        InvalidSchema: A document cannot be followed, or is no JSON.
-        InvalidArgument: The folder holds none.
-    """
-    files = sorted(Path(folder).glob("*.json"))
-    if not files:
-        raise InvalidArgument("read_schema", "folder", "a folder with files *.json", str(folder))
-    documents = []
-    for file in files:
-        try:
-            documents.append(source_system(json.loads(file.read_text(encoding="utf-8"))))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, InvalidSchema):
-                raise InvalidSchema(f"{file.name}: {error.path}", error.needed, error.found) from None
-            raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None
-    return Schema(documents)

@@ -16,11 +16,10 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
 import cdckit.datahub.histories
-import cdckit.datahub.hub
 import cdckit.datahub.runs
 import cdckit.store.store
 from cdckit import InvalidArgument
-from cdckit.datahub import Context, Hub, records, schema
+from cdckit.datahub import Context, Hub, receipts, records, schema
 from cdckit.datahub.keeping import grow
 from cdckit.datahub.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
@@ -271,7 +270,7 @@ def test_what_two_receive_at_once_both_lands_and_one_message_once(
     """The one that commits later compares with what the other one brought."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     faster = [product("same", "other"), product("2")]
-    called = between(monkeypatch, cdckit.datahub.hub, "with_statuses", lambda: other.receive(faster, at=AT))
+    called = between(monkeypatch, receipts, "with_statuses", lambda: other.receive(faster, at=AT))
     assert received(one.receive([product("same", "one"), product("1")], at=AT)) == [("1", 0), ("same", 5)]
     assert len(called) == 3
     one.process(now=AT)
@@ -285,7 +284,7 @@ def test_whoever_is_always_overtaken_is_told(
     monkeypatch.setattr(cdckit.store.store, "_TRIES", 2)
     faster = [lambda n=n: other.receive([product(f"f{n}")], at=AT) for n in range(3)]
     # The other one is called in the same way, so that every second call is its own.
-    between(monkeypatch, cdckit.datahub.hub, "with_statuses", faster[0], lambda: None, faster[1])
+    between(monkeypatch, receipts, "with_statuses", faster[0], lambda: None, faster[1])
     with pytest.raises(ConflictingCommit, match="messages"):
         one.receive([product("slow")], at=AT)
     assert statuses(one) == {"f0": 0, "f1": 0}

@@ -1,0 +1,61 @@
+"""Receipts: what a hub is given, checked, compared with what it has, and appended to the message store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.datahub.keeping import grow
+from cdckit.datahub.message_records import Document, records_of
+from cdckit.datahub.message_store import identity, with_statuses
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.state import MESSAGES, RECEIVED, State, note, noted
+from cdckit.datahub.statuses import Status
+from cdckit.errors import InvalidArgument
+from cdckit.records import require_records
+from cdckit.store import Transaction
+
+RECEIPT_COLUMNS = (
+    "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description",
+)  # fmt: skip
+
+
+def as_records(spark: SparkSession, given: DataFrame | Iterable[Document], at: datetime | None) -> DataFrame:
+    """The table of records, or the documents as records that are stored *at* that time, or now."""
+    if not isinstance(given, DataFrame):
+        stored = datetime.now(UTC) if at is None else at
+        return records_of(spark, given, stored, argument="records", function="receive")
+    if at is not None:
+        raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
+    require_records(given, function="receive")
+    return given
+
+
+def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
+    """Append decoded records to those that were received; the number of the receipt."""
+    number = int(noted(tables, RECEIVED, 0)) + 1
+    earlier = State(schema, tables).received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+    said = with_statuses(decoded, earlier.select(identity().alias("identity")))
+    receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
+    grow(tables, MESSAGES, said.withColumns(receipt))
+    note(tables, RECEIVED, number)
+    return number
+
+
+def as_batch_id(batch: str | int | None) -> str | None:
+    """The id of a batch as text; None for no batch."""
+    if batch is None or (isinstance(batch, str) and batch):
+        return batch
+    if isinstance(batch, int) and not isinstance(batch, bool):
+        return str(batch)
+    raise InvalidArgument("receive", "batch", "a text that is not empty, a whole number or None", batch)
+
+
+def digest_of(records: DataFrame) -> int:
+    """Of the keys and values of records, whatever their order, in 64 bits with a sign."""
+    each = F.xxhash64("key", "value").cast("decimal(38,0)")
+    found = int(records.select(F.coalesce(F.sum(each), F.lit(0))).first()[0])  # type: ignore[index]
+    return (found + (1 << 63)) % (1 << 64) - (1 << 63)
