@@ -19,7 +19,6 @@ from cdckit.datahub.statements import (
     REFRESH,
     UPSERT,
     by_place,
-    place_numbers,
 )
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.schemas import quoted
@@ -92,9 +91,8 @@ def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str
 
 def _said_by_mapping(schema: Schema) -> list[Column]:
     """The columns of an event of which a mapping speaks: with its priority."""
-    places = place_numbers(schema)
-    priority = by_place({number: schema.mapping(place).priority for place, number in places.items()}, "int")
-    source = by_place({number: place.system for place, number in places.items()}, "string")
+    priority = by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")
+    source = by_place(schema, {place: place.system for place in schema.all_mappings}, "string")
     same = [F.col(name) for name in ("message_id", "effective_timestamp", "arrival")]
     return [*same, priority.alias("priority"), source.alias("source")]
 
@@ -185,10 +183,4 @@ def _position(arrival: Column) -> Column:
 
 
 def _numbered(number: Column) -> Column:
-    return F.struct(
-        F.col("arrival.timestamp").alias("timestamp"),
-        F.col("arrival.topic").alias("topic"),
-        F.col("arrival.partition").alias("partition"),
-        F.col("arrival.offset").alias("offset"),
-        number.cast("int").alias("record_number"),
-    )
+    return F.col("arrival").withField("record_number", number.cast("int"))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdckit.datahub.absences import absences, cascade_events, list_events, refresh_events
 from cdckit.datahub.existence import without_waiting
@@ -64,11 +63,13 @@ class Derived(ABC):
     def resolved(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""
         rows = self.resolution.resolved(entity)
-        return rows.where(~F.col("error_code").eqNullSafe(UNPROCESSED))
+        # What no record holds or makes is always processed.
+        is_within = self.schema.is_within(entity)
+        return rows.where(f"NOT error_code <=> '{UNPROCESSED}'") if is_within else rows
 
     def applied(self, entity: str) -> DataFrame:
         """The statements of a target that are applied."""
-        valid = self.resolved(entity).where(F.col("error_code").isNull())
+        valid = self.resolved(entity).where("error_code IS NULL")
         return without_waiting(valid, self.waiting(), entity)
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
@@ -79,7 +80,7 @@ class Derived(ABC):
         if not events:
             return own
         missed = absences(_of_guids(self.resolved(entity), touched), events)
-        return own.unionByName(absence_changes(self.schema.targets[entity], missed, own))
+        return own.unionByName(absence_changes(missed, own))
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""

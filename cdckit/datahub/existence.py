@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.falling import falling
 from cdckit.datahub.resolution import Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, UPSERT
+from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
 
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""
@@ -22,13 +22,14 @@ Keep = Callable[[DataFrame], DataFrame | None]
 _ROUNDS = 3
 """After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
 
-_APPLIED = (UPSERT, DELETE, AUTOCREATE, LIST)
+_APPLIED = f"error_code IS NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
+"""As a text: made of columns, each condition would be a dozen calls into the JVM, for each target."""
 
 
 def with_statement_key(statements: DataFrame) -> DataFrame:
     """Statements about one target with the columns of `STATEMENT_KEY`, but for `entity`."""
-    made = F.when(F.col("operation") == AUTOCREATE, F.col("guid"))
-    return statements.withColumns({"number": F.col("arrival.record_number"), "made": made})
+    made = f"if(operation = '{AUTOCREATE}', guid, NULL) AS made"
+    return statements.selectExpr("*", "arrival.record_number AS number", made)
 
 
 def waiting_statements(
@@ -121,6 +122,35 @@ def waiting_at_once(schema: Schema, resolution: Resolution, entities: Sequence[s
     return falling(_standing(stated, resolution.answers())).select("statement.*")
 
 
+def with_sought(
+    schema: Schema, resolution: Resolution, entities: Sequence[str], waiting: DataFrame
+) -> DataFrame:
+    """
+    The statements that wait, `missing` being the key of what they wait for: "customer c = c1".
+
+    Args:
+        schema: The schema.
+        resolution: The statements of all targets.
+        entities: The targets of which there are any.
+        waiting: As `waiting_statements` gives them; what is named already stays as it is.
+
+    Cost: a look at the links of all statements, and a join by what is missing.
+    """
+    found = []
+    for entity in entities:
+        rows = resolution.resolved(entity)
+        for name in schema.targets[entity].links:
+            leads, text = (F.col(each).getField(name) for each in ("data", SOUGHT))
+            found.append(rows.select(leads.alias("missing"), text.alias("text")).where(text.isNotNull()))
+    if not found:
+        return waiting
+    missing = waiting.select("missing").distinct()
+    texts = reduce(DataFrame.unionByName, found).join(missing, "missing", "left_semi")
+    named = texts.groupBy("missing").agg(F.min("text").alias("text"))
+    joined = waiting.join(named, "missing", "left").withColumn("missing", F.coalesce("text", "missing"))
+    return joined.select(*waiting.columns)
+
+
 def without_waiting(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
     """The statements about one target that need not wait."""
     if waiting is None:
@@ -144,17 +174,10 @@ def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
         return None
     found, nothing = [], F.array().cast("array<string>")
     for entity, needs in links.items():
-        rows = resolution.resolved(entity)
-        valid = F.col("error_code").isNull() & F.col("operation").isin(*_APPLIED)
-        found.append(
-            with_statement_key(rows.where(valid)).select(
-                F.lit(entity).alias("entity"),
-                *STATEMENT_KEY[1:],
-                "guid",
-                "record",
-                (nothing if needs is None else needs).alias("needs"),
-            )
-        )
+        rows = resolution.resolved(entity).where(_APPLIED)
+        columns = {"entity": F.lit(entity), "needs": nothing if needs is None else needs}
+        keyed = with_statement_key(rows.withColumns(columns))
+        found.append(keyed.selectExpr(*STATEMENT_KEY, "guid", "record", "needs"))
     return reduce(DataFrame.unionByName, found)
 
 

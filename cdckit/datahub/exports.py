@@ -7,9 +7,9 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, UPSERT, place_numbers
-from cdckit.datahub.targets import Target
+from cdckit.datahub.statements import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import require_columns
 from cdckit.parts.values import EXACT_JSON
@@ -104,12 +104,11 @@ def _last(known: DataFrame) -> DataFrame:
 
 
 def _identifier(schema: Schema, target: Target) -> Column:
-    numbers = place_numbers(schema)
     found = F.lit(None).cast("string")
     for place, mapping in target.mappings.items():
         if mapping.export_identifier is not None:
             value = F.col("data").getField(mapping.export_identifier).cast("string")
-            found = F.when(F.col("place") == numbers[place], value).otherwise(found)
+            found = F.when(F.col("place") == schema.numbers[place], value).otherwise(found)
     return found
 
 

@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.datahub.mappings import Place
 from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.reading import Reading
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
 from cdckit.datahub.stating import About, statements_of
-from cdckit.datahub.targets import Place
 from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
 from cdckit.store import File
@@ -158,9 +157,8 @@ def _stated_about(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.
 
 def _readable(messages: DataFrame) -> DataFrame:
     """What workers are to know of each message; those that are refused have neither a system nor data."""
-    is_read = F.col("refused").isNull()
-    columns = {name: F.when(is_read, F.col(name)) for name in ("source_system", "data")}
-    return messages.select(*(columns.get(name, F.col(name)).alias(name) for name in MESSAGE_COLUMNS))
+    columns = {name: f"if(refused IS NULL, {name}, NULL) AS {name}" for name in ("source_system", "data")}
+    return messages.selectExpr(*(columns.get(name, name) for name in MESSAGE_COLUMNS))
 
 
 def _take(

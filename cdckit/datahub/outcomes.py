@@ -86,48 +86,30 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
 
     Messages whose records were all applied or dropped have no row; None if nothing was ever stated.
     """
-    columns = ("message_id", "number", "rank", "record", "error")
-    found = []
-    for rows in statements:
-        unreadable = F.col("operation") == UNREADABLE
-        found.append(
-            rows.where(F.col("error_code").isNotNull()).select(
-                "message_id",
-                F.col("arrival.record_number").alias("number"),
-                F.when(unreadable, 0).otherwise(2).alias("rank"),
-                "record",
-                F.concat_ws(": ", "error_code", "error_description").alias("error"),
-            )
+    found = [
+        rows.where("error_code IS NOT NULL").selectExpr(
+            "message_id",
+            "arrival.record_number AS number",
+            f"if(operation = '{UNREADABLE}', 0, 2) AS rank",
+            "record",
+            "concat_ws(': ', error_code, error_description) AS error",
         )
+        for rows in statements
+    ]
     if waiting is not None:
-        found.append(
-            waiting.where(F.col("operation").isin(UPSERT, DELETE)).select(
-                "message_id",
-                "number",
-                F.lit(1).alias("rank"),
-                "record",
-                HubFault.LINK_MISSING.error(F.col("missing")).alias("error"),
-            )
-        )
+        waits = waiting.where(F.col("operation").isin(UPSERT, DELETE))
+        error = HubFault.LINK_MISSING.error(F.col("missing")).alias("error")
+        found.append(waits.select("message_id", "number", F.lit(1).alias("rank"), "record", error))
     if not found:
         return None
-    united = reduce(DataFrame.unionByName, [each.select(*columns) for each in found])
-    first = F.min(F.struct("number", "rank", "record", "error"))
-    status = F.when(F.col("worst") == 1, int(Status.REQUIRES_REPROCESSING)).otherwise(
-        int(Status.DATA_INVALID)
+    first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")
+    worst = (
+        reduce(DataFrame.unionByName, found).groupBy("message_id").agg(F.min("rank").alias("worst"), first)
     )
-    said = F.col("first")
-    text = F.when(
-        said.getField("record").isNotNull(), F.concat(F.lit("record "), said.getField("record"), F.lit(": "))
-    ).otherwise(F.lit(""))
-    return (
-        united.groupBy("message_id")
-        .agg(F.min("rank").alias("worst"), first.alias("first"))
-        .select(
-            "message_id",
-            status.alias("status"),
-            F.concat(text, said.getField("error")).alias("error_message"),
-        )
+    return worst.selectExpr(
+        "message_id",
+        f"if(worst = 1, {int(Status.REQUIRES_REPROCESSING)}, {int(Status.DATA_INVALID)}) AS status",
+        "concat(coalesce('record ' || earliest.record || ': ', ''), earliest.error) AS error_message",
     )
 
 

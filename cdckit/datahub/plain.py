@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from cdckit.datahub.conversions import NATURAL, Converted, of_natural
-from cdckit.datahub.mappings import LINK, FieldType
+from cdckit.datahub.mappings import LINK, FieldType, Place
 from cdckit.datahub.plans import KeyPlan
 from cdckit.datahub.readers import Reader, read_json
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Nodes
 from cdckit.parts.running import Ints
 

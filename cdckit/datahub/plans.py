@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cdckit.datahub.documents import require
-from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, SourceSystem
-from cdckit.datahub.targets import Place, Target, field_path
+from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, Place, SourceSystem, Target, field_path
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cdckit.datahub.columns import Columns
+from cdckit.datahub.mappings import Place
 from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Path, Walk
 
 _MANY, _FEW = 1 << 12, 1 << 8

@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.faults import HubFault
+from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
-from cdckit.datahub.targets import Place, Target
+from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place
 from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted
@@ -81,8 +81,8 @@ class Resolution:
         One row per record: `message_id` and `name`; None where there are none.
         """
         found = []
-        names = {number: str(place) for place, number in place_numbers(self._schema).items()}
-        name = F.concat_ws(" ", by_place(names, "string"), "record")
+        names = {place: str(place) for place in self._schema.all_mappings}
+        name = F.concat_ws(" ", by_place(self._schema, names, "string"), "record")
         for entity in self._entities:
             places = [place for place in self._schema.places(entity) if _holds(self._schema, place)]
             if any(map(self._schema.uncertain, places)):
@@ -225,10 +225,10 @@ def needed_links(schema: Schema, entity: str) -> Column | None:
 
 
 def _own_links(schema: Schema, entity: str) -> list[Column]:
-    numbers, target = place_numbers(schema), schema.targets[entity]
+    target = schema.targets[entity]
     found = []
     for name in target.links:
-        places = [numbers[place] for place in _autocreating(schema, target, name)]
+        places = [schema.numbers[place] for place in _autocreating(schema, target, name)]
         found.append(F.when(~F.col("place").isin(places), _data(name)) if places else _data(name))
     # What a link makes is there whatever its key leads to: the record that links is what waits.
     return [F.when(F.col("operation") != AUTOCREATE, each) for each in found]

@@ -9,14 +9,13 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_statement_key
+from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_sought, with_statement_key
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
 from cdckit.datahub.keeping import computed, fold, grow
 from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
-from cdckit.datahub.sought import with_sought
 from cdckit.datahub.state import (
     AMBIGUOUS,
     EXPORTED,

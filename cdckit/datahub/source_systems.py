@@ -8,9 +8,18 @@ from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 
 from cdckit.datahub.documents import InvalidSchema, require
-from cdckit.datahub.mappings import DEFAULT_SYSTEM, LINK, EntityMapping, FieldMapping, FieldType, SourceSystem
+from cdckit.datahub.mappings import (
+    DEFAULT_SYSTEM,
+    LINK,
+    EntityMapping,
+    FieldMapping,
+    FieldType,
+    Place,
+    SourceSystem,
+    Target,
+    field_path,
+)
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
-from cdckit.datahub.targets import Place, Target, field_path
 
 _RULES = 2
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
@@ -56,6 +65,11 @@ class Schema:
     def all_mappings(self) -> dict[Place, EntityMapping]:
         """Every mapping by where it stands."""
         return {place: self.mapping(place) for place in self.places()}
+
+    @cached_property
+    def numbers(self) -> dict[Place, int]:
+        """The mappings by number, as the column `place` of statements names them."""
+        return {place: number for number, place in enumerate(self.all_mappings)}
 
     @cached_property
     def autocreated(self) -> set[str]:

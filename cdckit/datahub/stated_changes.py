@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.changes import ABSENT
+from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, place_numbers
-from cdckit.datahub.targets import Target
+from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place
 
 
 def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
@@ -24,40 +27,43 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
         One row per change (`cdckit.changes.CHANGE_SCHEMA`), with its `guid`.
     """
     target = schema.targets[entity]
-    said = applied.where(F.col("guid").isNotNull() & F.col("operation").isin(UPSERT, DELETE, AUTOCREATE))
+    said = applied.where(f"guid IS NOT NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE)}")
     if entity in schema.autocreated:
         said = _without_vain_autocreates(said)
-    operation = F.when(F.col("operation") == AUTOCREATE, UPSERT).otherwise(F.col("operation"))
-    numbers = place_numbers(schema)
-    priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
-    sources = {number: place.system for place, number in numbers.items()}
-    columns: dict[str, Column] = {
-        "operation": operation,
-        "sequence": F.lit(""),
-        "source": by_place(sources, "string"),
-        # A link may make an entity without any mapping of the target.
-        "priority": F.coalesce(by_place(priorities, "int"), F.lit(0)),
+    priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
+    sources = {place: place.system for place in schema.all_mappings}
+    columns = {
+        "source": by_place(schema, sources, "string"),
+        "priority": by_place(schema, priorities, "int"),
     }
     field_priorities = _field_priorities(schema, target)
     if field_priorities is not None:
         columns["field_priorities"] = F.when(F.col("operation") != AUTOCREATE, field_priorities)
-    return said.select(
+    return said.withColumns(columns).selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
-        *(column.alias(name) for name, column in columns.items()),
+        f"if(operation = '{AUTOCREATE}', '{UPSERT}', operation) AS operation",
+        "'' AS sequence",
+        "source",
+        # A link may make an entity without any mapping of the target.
+        "coalesce(priority, 0) AS priority",
+        *(["field_priorities"] if field_priorities is not None else []),
     )  # fmt: skip
 
 
-def absence_changes(target: Target, absences: DataFrame, like: DataFrame) -> DataFrame:
+def absence_changes(absences: DataFrame, like: DataFrame) -> DataFrame:
     """Absences as changes, in the columns of *like*: they carry nothing."""
-    names = target.data.fieldNames()
+    data, nothing = like.schema["data"].dataType, F.lit(None)
+    assert isinstance(data, T.StructType)
+    # One text of JSON for each struct, since a literal for each field would be several calls into the JVM.
+    carried = json.dumps(dict.fromkeys(data.fieldNames(), False))
     columns = {
         "operation": F.lit(ABSENT),
         "sequence": F.lit(""),
-        "data": F.struct(*(F.lit(None).cast(each.dataType).alias(each.name) for each in target.data)),
-        "carried": F.struct(*(F.lit(False).alias(name) for name in names)),
+        "data": F.from_json(F.lit("{}"), data),
+        "carried": F.from_json(F.lit(carried), like.schema["carried"].dataType),  # type: ignore[arg-type]
     }
     if "field_priorities" in like.columns:
-        columns["field_priorities"] = F.lit(None).cast(like.schema["field_priorities"].dataType)
+        columns["field_priorities"] = nothing.cast(like.schema["field_priorities"].dataType)
     return absences.withColumns(columns).select(*like.columns)
 
 
@@ -76,12 +82,11 @@ def _without_vain_autocreates(said: DataFrame) -> DataFrame:
 
 def _field_priorities(schema: Schema, target: Target) -> Column | None:
     """The priorities of single fields, if any mapping of the target states one."""
-    numbers = place_numbers(schema)
-    stated: dict[str, dict[int, int]] = {}
+    stated: dict[str, dict[Place, int]] = {}
     for place, mapping in target.mappings.items():
         for each in mapping.columns:
             if each.priority is not None:
-                stated.setdefault(each.reference, {})[numbers[place]] = each.priority
+                stated.setdefault(each.reference, {})[place] = each.priority
     if not stated:
         return None
-    return F.struct(*(by_place(values, "int").alias(name) for name, values in stated.items()))
+    return F.struct(*(by_place(schema, values, "int").alias(name) for name, values in stated.items()))

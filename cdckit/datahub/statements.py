@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from pyspark.sql import Column
@@ -9,8 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
+from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.targets import Place, Target
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""
@@ -65,12 +66,8 @@ MESSAGE_COLUMNS = (
 """The columns of the message store that are read."""
 
 
-def place_numbers(schema: Schema) -> dict[Place, int]:
-    """The mappings by number, as the column `place` names them."""
-    return {place: number for number, place in enumerate(schema.places())}
-
-
-def by_place(values: Mapping[int, int] | Mapping[int, str], kind: str) -> Column:
-    """By the number in `place` its value, null where there is none."""
-    listed = [F.lit(values.get(number)) for number in range(max(values) + 1)]
-    return F.get(F.array(*listed), F.col("place")).cast(kind)
+def by_place(schema: Schema, values: Mapping[Place, int | None] | Mapping[Place, str], kind: str) -> Column:
+    """By the mapping that the column `place` names its value; null where there is none."""
+    # One text of JSON, since a literal for each mapping would be several calls into the JVM.
+    listed = json.dumps([values.get(place) for place in schema.numbers])
+    return F.get(F.from_json(F.lit(listed), f"array<{kind}>"), F.col("place"))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.datahub.columns import Columns
+from cdckit.datahub.mappings import Place
 from cdckit.datahub.reading import Found
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
@@ -24,10 +25,8 @@ from cdckit.datahub.statements import (
     SOUGHT,
     UNREADABLE,
     UPSERT,
-    place_numbers,
     statement_schema,
 )
-from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Fault, Listing, Nodes, Walk
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.json_text import as_json, storable
@@ -44,11 +43,6 @@ class About:
     def columns(self) -> pa.Schema:
         """The columns of its statements."""
         return arrow_schema(statement_schema(self.schema.targets[self.entity]))
-
-    @cached_property
-    def numbers(self) -> dict[Place, int]:
-        """The mappings by number."""
-        return place_numbers(self.schema)
 
 
 def statements_of(batch: pa.RecordBatch, found: Found, about: About) -> Iterator[pa.RecordBatch]:
@@ -198,7 +192,7 @@ class _Rows:
         batch = self.batch
         arrival = self.about.columns.field("arrival").type
         rows["message_id"] = batch.column("message_identifier").take(at)
-        rows["place"] = pa.array(np.full(count, self.about.numbers[self.place], np.int32))
+        rows["place"] = pa.array(np.full(count, self.about.schema.numbers[self.place], np.int32))
         rows["effective_timestamp"] = batch.column("effective_timestamp").take(at)
         names = ("message_timestamp", "topic", "partition", "offset")
         parts = [*(batch.column(name).take(at) for name in names), pa.array(number, pa.int32())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -100,9 +101,8 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
     """Say of each message where the schema has no place for it: `refused` (a status) and `refusal`."""
     system, entity = F.col("source_system"), F.col("source_entity")
     known_system = system.isin(list(schema.systems))
-    known = F.lit(False)
-    for reference, each in schema.systems.items():
-        known = known | ((system == reference) & entity.isin(list(each.mappings)))
+    senders = [(system == name) & entity.isin(list(each.mappings)) for name, each in schema.systems.items()]
+    known = reduce(Column.__or__, senders)
     no_default = F.lit("the message names none, and there is none by default, *")
     wanted = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(system)
     no_system = HubFault.SYSTEM_NOT_FOUND.error(wanted)
@@ -142,25 +142,24 @@ def statuses(
         earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
         joined = joined.join(earlier, "message_identifier", "left")
         attempts = F.coalesce("earlier", F.lit(0)) + 1
-    given_up = retry.given_up(F.col("message_timestamp"))
-    waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
-    status = (
-        F.when(F.col("refused").isNotNull(), F.col("refused"))
-        .when(waits & (at >= given_up), int(Status.REPROCESS_TIMEOUT))
-        .when(F.col("status").isNotNull(), F.col("status"))
-        .otherwise(int(Status.SUCCESS))
-    )
-    found = joined.select(
-        "message_identifier",
-        status.cast("int").alias("status"),
-        F.coalesce("refusal", "error_message").alias("error_message"),
-        attempts.cast("int").alias("attempts"),
-        given_up.alias("given_up"),
-    )
-    again = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     # The last attempt is at the maximum age, and no later.
     due = F.least(retry.next_attempt(at, F.col("attempts")), F.col("given_up"))
-    return found.withColumn("next_attempt_timestamp", F.when(again, due)).drop("given_up")
+    requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
+    timed = joined.withColumns(
+        {"attempts": attempts, "now": at, "given_up": retry.given_up(F.col("message_timestamp"))}
+    )
+    found = timed.selectExpr(
+        "message_identifier",
+        f"""CAST(CASE
+            WHEN refused IS NOT NULL THEN refused
+            WHEN status = {requires} AND now >= given_up THEN {timeout}
+            ELSE coalesce(status, {int(Status.SUCCESS)}) END AS int) AS status""",
+        "coalesce(refusal, error_message) AS error_message",
+        "CAST(attempts AS int) AS attempts",
+        "given_up",
+    )
+    again = F.when(F.col("status") == requires, due)
+    return found.withColumn("next_attempt_timestamp", again).drop("given_up")
 
 
 def with_status(messages: DataFrame, known: DataFrame | None) -> DataFrame:

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.faults import HubFault
-from cdckit.datahub.mappings import EntityMapping, FieldType
+from cdckit.datahub.mappings import EntityMapping, FieldType, Place
 from cdckit.datahub.readers import Context, Filter, Reader, Record
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.targets import Place
 from cdckit.parts.json_text import plain_object
 from cdckit.parts.running import Ints
 

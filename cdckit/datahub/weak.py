@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place, place_numbers
-from cdckit.datahub.targets import Target
+from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place
 from cdckit.datahub.weak_walk import (
     DELETES,
     LOOKS,
@@ -68,8 +68,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     is minutes for ten million records, whatever the cluster; a target with one key costs nothing of this.
     """
     keys = WeakKeys.of(schema, target)
-    numbers = place_numbers(schema)
-    priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
+    priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
     is_record = F.col("operation").isin(UPSERT, DELETE)
     kind = (
         F.when(F.col("operation") == REFRESH, REFRESHES)
@@ -86,7 +85,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
         "place",
         "record",
         kind.alias("kind"),
-        by_place(priorities, "int").alias("priority"),
+        by_place(schema, priorities, "int").alias("priority"),
         *(F.col("data").getField(name).alias(f"value {at}") for at, name in enumerate(keys.fields)),
         *(F.col("carried").getField(name).alias(f"carried {at}") for at, name in enumerate(keys.fields)),
     )

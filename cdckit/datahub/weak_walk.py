@@ -37,10 +37,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP, as_text
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import place_numbers
-from cdckit.datahub.targets import Target
 from cdckit.parts.identifiers import names, uuid5
 
 LOOKS, UPSERTS, DELETES, REFRESHES = range(4)
@@ -72,11 +71,10 @@ class WeakKeys:
         keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
         position = {name: at for at, name in enumerate(target.keys)}
         start = _start(target.entity)
-        numbers = place_numbers(schema)
         priorities = {}
         for place, mapping in target.mappings.items():
             own = {each.reference: each.priority for each in mapping.columns}
-            priorities[numbers[place]] = tuple(own.get(name) for name in target.keys)
+            priorities[schema.numbers[place]] = tuple(own.get(name) for name in target.keys)
         return cls(
             target.entity,
             start,

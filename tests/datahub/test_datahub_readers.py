@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
 from cdckit.datahub.intake import MESSAGE_COLUMNS, Work
 from cdckit.datahub.intake import stated as stated_by
+from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS
 from cdckit.datahub.record_keys import known_guids
-from cdckit.datahub.targets import Place
 from cdckit.datahub.walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.identifiers import NAMESPACE

@@ -14,10 +14,7 @@ from cdckit.datahub.intake import MESSAGE_COLUMNS, Work, stated
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import (
-    place_numbers,
-    statement_schema,
-)
+from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak import walked as walked_rows
 from cdckit.datahub.weak_walk import DELETES, LOOKS, REFRESHES, UPSERTS, WeakKeys
 from cdckit.parts.arrow_types import arrow_schema
@@ -48,7 +45,7 @@ def statements_of(messages: list[Message], schema: Schema, entity: str) -> list[
 def walked(program: Program, entity: str) -> Found:
     """As the task finds it that Spark would hand the rows to, in their order."""
     schema = datahub.schema(*program.schema)
-    target, numbers = schema.targets[entity], place_numbers(schema)
+    target, numbers = schema.targets[entity], schema.numbers
     priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
     kinds = {"refresh": REFRESHES, "upsert": UPSERTS, "delete": DELETES}
     messages = {each.identifier: each for each in map(read_message, program.messages) if each is not None}
