@@ -182,11 +182,8 @@ def sorted_by_entity(
         by_guid=by_guid,
         entity=entity if not by_guid and can_be_guids(types) else None,
     )
-    flat = changes.select(
-        *([GUID] if by_guid else []),
-        *ORDER,
-        *_flat_columns(names, priorities),
-        *(column.alias(name) for name, column in more.items()),
+    flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
+        *([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities), *map(quoted, more)
     )
     ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
     return Sorted(ordered.drop("sequence", "arrival"), layout, data)
@@ -263,27 +260,25 @@ def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str
     return stated.fieldNames()
 
 
-def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[Column]:
-    operation = F.lit(None).cast("byte")
-    for code, name in enumerate(OPERATIONS):
-        operation = F.when(F.col("operation") == name, F.lit(code).cast("byte")).otherwise(operation)
+def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[str]:
+    """As texts: a column made by functions is half a dozen calls into the JVM."""
+    codes = " ".join(f"WHEN '{name}' THEN {code}" for code, name in enumerate(OPERATIONS))
     columns = [
-        operation.alias("operation"),
-        F.col("priority"),
-        F.col("arrival.record_number").alias("record_number"),
+        f"CAST(CASE operation {codes} END AS byte) AS operation",
+        "priority",
+        "arrival.record_number AS record_number",
     ]
     for index, name in enumerate(names):
-        columns.append(F.col("data").getField(name).alias(value_column(index)))
+        columns.append(f"data.{quoted(name)} AS {quoted(value_column(index))}")
         if name in priorities:
-            columns.append(F.col("field_priorities").getField(name).alias(priority_column(index)))
+            columns.append(f"field_priorities.{quoted(name)} AS {quoted(priority_column(index))}")
     for word, some in enumerate(carried_words(names)):
-        columns.append(_packed(some).alias(carried_column(word)))
+        columns.append(f"{_packed(some)} AS {quoted(carried_column(word))}")
     return columns
 
 
-def _packed(names: Sequence[str]) -> Column:
+def _packed(names: Sequence[str]) -> str:
     """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
-    # As one text: each column made by itself would be half a dozen calls into the JVM.
     bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
     # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.
-    return F.expr(f"if(data IS NULL OR carried IS NULL, NULL, {bits})")
+    return f"if(data IS NULL OR carried IS NULL, NULL, {bits})"
