@@ -50,7 +50,7 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
     Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
     is cut.  Of a key of several fields one may be null, not all.  Where mappings find an entity by several
     keys, a record means the entity that holds one of its keys at its time (the rules are in
-    `cdckit.datahub.weak`).
+    `cdckit.datahub.weak_walk`).
     A link leads to whatever was ever spoken of, deleted or not; so `autocreate` revives nobody.
 
     Raises:
