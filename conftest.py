@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import cdckit
 from cdckit.records import RECORD_SCHEMA
-from tools import classes
+from tools import asked_once, classes
 
 pytest_plugins = ["tools.tiers"]
 
@@ -30,7 +30,13 @@ OPTIONS = (
     *classes.options(),
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
 )
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(OPTIONS))
+# To write and compile Java for each plan takes longer than a few rows do without.  Notebooks, and what runs
+# in `make soak`, go by generated code as a user's work does.
+WITHOUT_GENERATED_CODE = (
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+)
+asked_once.install()
 
 CHANGES = """
     'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
@@ -38,6 +44,13 @@ CHANGES = """
     'upsert' 2024-01-01T10:00:00Z m2 1 1 teapot
     'delete' 2024-01-01T11:00:00Z m3 1 2 -
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle what the JVM of this run is told when it starts."""
+    generated = config.option.tier == "soak" or getattr(config.option, "nbval", False)
+    options = OPTIONS if generated else (*OPTIONS, *WITHOUT_GENERATED_CODE)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(options))
 
 
 @pytest.fixture(autouse=True)

@@ -104,6 +104,8 @@ def _settings(memory: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark writes a text of every plan that it runs, for the UI that is off: the short one.
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         # Upper bound only: adaptive execution joins partitions that turn out small.
         "spark.sql.shuffle.partitions": str(8 * cores),

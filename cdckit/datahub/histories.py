@@ -16,6 +16,7 @@ from cdckit.merging import made_versions
 from cdckit.parts.schemas import quoted
 from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction
+from cdckit.store.reading import are_few
 
 
 class _Moved(NamedTuple):
@@ -100,6 +101,8 @@ class Histories:
 
     def _files_with(self, name: str, guids: DataFrame) -> list[File]:
         """The files of a history that have versions of these entities: the others stay as they are."""
+        if are_few(self._writes.files(name)):
+            return self._writes.files(name)
         rows = self._writes.read(name).select("guid", F.input_file_name().alias("file"))
         # As many rows as there are files, at most.
         found = rows.join(guids, "guid", "left_semi").select("file").distinct().collect()

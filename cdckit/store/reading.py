@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Any
@@ -24,6 +24,9 @@ from cdckit.store.names import plain_names, true_name, true_names
 from cdckit.store.shaping import Shape, to_true
 from cdckit.store.writing import Target
 
+_FEW_ROWS, _FEW_BYTES = 1_000, 1 << 20
+"""What this program reads by itself: for Spark to plan and to start tasks takes longer than that."""
+
 _REMEDY = (
     "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
     "read a newer one."
@@ -33,10 +36,12 @@ _REMEDY = (
 def read_spark(
     spark: SparkSession, location: Location, table: Table, files: Sequence[File], where: Where | None
 ) -> DataFrame:
-    """The rows of the files for which *where* is true, as a DataFrame."""
+    """The rows of the files for which *where* is true, as a DataFrame; few of them are read at once."""
     true = true_names(table.stored)
     if not files:
         return spark.createDataFrame([], true)
+    if are_few(files):
+        return spark.createDataFrame(read_arrow(location, table, files, where), true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.
     reader = spark.read.option("datetimeRebaseMode", "CORRECTED").schema(plain_names(table.stored))
@@ -60,6 +65,12 @@ def read_spark(
     return rows.select(
         *(F.col(quoted(stored.name)).cast(kind.dataType).alias(kind.name) for stored, kind in pairs)
     )
+
+
+def are_few(files: Iterable[File]) -> bool:
+    """Whether files hold so few rows that they become part of the plan: it names no files then."""
+    some = list(files)
+    return sum(one.rows for one in some) <= _FEW_ROWS and sum(one.size for one in some) <= _FEW_BYTES
 
 
 def _is_sought(column: Column, sought: Any) -> Column:
@@ -117,6 +128,8 @@ def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[
     try:
         with location.file_system().open_input_file(location.path(path)) as file:
             found = pq.ParquetFile(file).read()
+    except FileNotFoundError as error:
+        raise DamagedTable(table.name, path, "the file is not there", _REMEDY) from error
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(table.name, path, f"the file cannot be read ({error})", _REMEDY) from error
     return [shape.of(batch) for batch in found.to_batches()]

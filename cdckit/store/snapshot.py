@@ -106,7 +106,8 @@ class Snapshot:
             DamagedTable: A file is not there any more.  One that is there but cut short ends the job that
                 reads it, with Spark's message, which names it; `Store.check` finds such files.
 
-        Cost: no job; the files are chosen by what the log says about them.
+        Cost: no job; the files are chosen by what the log says about them.  A thousand rows or fewer are read
+        at once, by this program, and are part of the plan: Spark's start would take longer.
         """
         table = self.table(name)
         chosen = select(table, where, "read", files)

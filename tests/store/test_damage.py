@@ -64,7 +64,7 @@ def be_of_the_future(place: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "table", "file", "found"),
     [
-        (lose_a_file, "log", "log/cdc-", "cannot be read"),
+        (lose_a_file, "log", "log/cdc-", "the file is not there"),
         (cut_a_file, "log", "log/cdc-", "cannot be read"),
         (lose_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
         (lose_a_table, "log", "log/_delta_log", "log cannot be read at version 0"),

@@ -16,6 +16,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+import cdckit.store.reading
 from cdckit.parts.workers import Made
 from cdckit.store import NotStorable, Store
 
@@ -51,13 +52,20 @@ EVERY_TYPE = """select i as n, cast(i as tinyint) as n8, cast(i as smallint) as 
     from values {} as v(i, t)"""
 
 
-def test_values_of_every_type_come_back(spark: SparkSession, store: Store) -> None:
+@pytest.mark.parametrize("few", [0, 1_000], ids=["read by Spark", "read at once"])
+def test_values_of_every_type_come_back(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(cdckit.store.reading, "_FEW_ROWS", few)
     texts = ", ".join(f"({number}, '{each}')" for number, each in enumerate(INSTANTS))
     rows = spark.sql(EVERY_TYPE.format(texts))
     write(store, "all", rows)
     read = store.snapshot().read("all")
+    assert bool(read.inputFiles()) == (few == 0)
     assert read.schema.simpleString() == rows.schema.simpleString()
     assert shown(read) == shown(rows)
+    first = store.snapshot().read("all", where={"n": (None, 1)})
+    assert shown(first) == shown(rows)[:2]
     # Another reader agrees, which has no timestamps that Spark could move to another calendar.
     table = pa.table(DeltaTable(store.snapshot().path("all")).to_pyarrow_table()).sort_by("n")
     assert table.column("day").to_pylist() == [
