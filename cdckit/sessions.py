@@ -16,6 +16,14 @@ from cdckit.errors import CdcError
 
 GIBIBYTE = 1024**3
 
+# PySpark reads these when the JVM and the workers start; there are no settings for them.
+ENVIRONMENT = {
+    "TZ": "UTC",
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_LOCAL_HOSTNAME": "localhost",
+}
+
 # They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -65,15 +73,11 @@ def session(
     running = _running()
     if running is not None:
         return running
-    os.environ["TZ"] = "UTC"
+    os.environ.update(ENVIRONMENT)
     if hasattr(time, "tzset"):
         time.tzset()
-    # PySpark reads these when the JVM and the workers start; there are no settings for them.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
     builder = SparkSession.Builder().appName(app_name).master("local[*]")
-    for name, value in {**_settings(memory or _default_memory()), **(config or {})}.items():
+    for name, value in {**settings(memory or _default_memory()), **(config or {})}.items():
         builder = builder.config(name, value)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -94,7 +98,8 @@ def _running() -> SparkSession | None:
     return found
 
 
-def _settings(memory: str) -> dict[str, str]:
+def settings(memory: str) -> dict[str, str]:
+    """What a local session with so large a heap is told."""
     cores = os.cpu_count() or 1
     log = Path(__file__).with_name("log4j2.properties")
     return {

@@ -2,6 +2,13 @@
 
 import pytest
 
+from tools.one_jvm import OneJvm
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all notebooks run in one JVM."""
+    config.pluginmanager.register(OneJvm())
+
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Leave standard error out, as the manual of nbval says it is done; it is not in the files either."""
