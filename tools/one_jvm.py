@@ -2,8 +2,8 @@
 One JVM for all notebooks that a process tests, each with a session of its own in it.
 
 A JVM that has just started is slow: it has to find its classes, and has compiled nothing.  PySpark takes one
-that is there already, as Spark's own script for programs in Python does: then a kernel starts a session alone.
-What one notebook leaves there is stopped before the next begins.
+that is there already, as under Spark's own script for programs in Python: then a kernel starts a session and
+no more.  What one notebook leaves there is stopped before the next begins.
 """
 
 from __future__ import annotations
@@ -45,6 +45,6 @@ class OneJvm:
         os.environ.update(ENVIRONMENT)
         conf = SparkConf(loadDefaults=False).setAll(list(settings(MEMORY).items()))
         # Notebooks name files from the folder in which they are.
-        self._gateway = launch_gateway(conf, {"cwd": folder})
+        self._gateway = launch_gateway(conf, {"cwd": folder})  # type: ignore[no-untyped-call]
         os.environ["PYSPARK_GATEWAY_PORT"] = str(self._gateway.java_parameters.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = self._gateway.java_parameters.auth_token
