@@ -12,6 +12,7 @@ A message whose links lead nowhere waits, and is tried again; a second message o
 identifier changes nothing; a record in error is a reject, and all others are processed.
 """
 
+from cdckit.datahub.answers import ReadByAnotherSchema
 from cdckit.datahub.documents import InvalidSchema
 from cdckit.datahub.exports import Sink, bulk_lines
 from cdckit.datahub.faults import HubFault
@@ -32,6 +33,7 @@ __all__ = [
     "HubFault",
     "InvalidSchema",
     "Outcome",
+    "ReadByAnotherSchema",
     "Reader",
     "Retry",
     "Schema",

@@ -16,21 +16,36 @@ from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import RUN, STATUSES, State, noted
+from cdckit.datahub.state import RUN, SCHEMA, STATUSES, State, noted
 from cdckit.datahub.statuses import Retry, Status, with_being_processed, with_status
 from cdckit.datahub.under_way import UnderWay
-from cdckit.errors import InvalidArgument
+from cdckit.errors import CdcError, InvalidArgument
 from cdckit.store import OtherKind, Snapshot, Store
 from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
+
+
+class ReadByAnotherSchema(CdcError, RuntimeError):
+    """A question about what messages say, and they were read by another schema than the hub's."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        super().__init__(location)
+
+    def __str__(self) -> str:
+        return (
+            f"The messages in {self.location} were read by another schema than this hub has. `process()` "
+            "reads them anew by this one; a hub with the schema of the last run answers as that run left it."
+        )
 
 
 class Answers:
     """
     The questions to a hub.
 
-    None of them writes.  Each is answered from the newest commit, and the answer stays what it was while
-    others write, until `store.vacuum()` deletes what it needs.
+    What depends on the schema is a `ReadByAnotherSchema` until a run has gone by it.  None of them writes.
+    Each is answered from the newest commit, and the answer stays what it was while others write, until
+    `store.vacuum()` deletes what it needs.
 
     Attributes:
         schema: The schema.
@@ -176,7 +191,11 @@ class Answers:
         return tables
 
     def _state(self) -> State:
-        return State(self.schema, self._tables())
+        """What is known of the messages that were read, if they were read by this schema."""
+        tables = self._tables()
+        if noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint):
+            raise ReadByAnotherSchema(tables.location.root)
+        return State(self.schema, tables)
 
     def _target(self, entity: str, *, export: bool, function: str) -> str:
         known = [name for name, target in self.schema.targets.items() if target.export == export]

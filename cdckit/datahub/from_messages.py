@@ -92,7 +92,7 @@ def changes(
     if entity not in schema.families:
         raise InvalidArgument("changes", "entity", f"one of {', '.join(sorted(schema.families))}", entity)
     require_types(messages, DECODED_SCHEMA, function="changes")
-    instead = "hand its batches to a hub: writeStream.foreachBatch(hub.receive)"
+    instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
     require_batch(messages, "messages", instead, function="changes")
     return FromMessages(messages, work, entity, held or (lambda rows: rows)).changes(entity)
 

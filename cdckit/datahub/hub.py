@@ -17,13 +17,20 @@ from cdckit.datahub.keeping import committed
 from cdckit.datahub.message_records import Document
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.receipts import RECEIPT_COLUMNS, appended, as_batch_id, as_records, digest_of
+from cdckit.datahub.receipts import (
+    RECEIPT_COLUMNS,
+    appended,
+    as_batch_id,
+    as_records,
+    digest_of,
+    identified,
+)
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
 from cdckit.datahub.statuses import DUE, EVERYTHING, Retry
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import microseconds
+from cdckit.parts.arguments import microseconds, require_name
 from cdckit.store import Transaction
 
 
@@ -130,22 +137,12 @@ class Hub(Answers):
         at: datetime | None = None,
     ) -> DataFrame:
         """
-        Store messages.
-
-        A stream hands on its batches with their numbers, and receives each record exactly once, also after
-        a restart::
-
-            records = spark.readStream.format("kafka").option("subscribe", "hub").load()
-            writer = records.writeStream.option("checkpointLocation", "hub-checkpoint")
-            writer.foreachBatch(lambda frame, number: hub.receive(frame, batch=number)).start()
-
-        `process` is called when you like, in the same function or on its own.
+        Store messages; `process` is called when you like.
 
         Args:
             records: One row per record, `value` one JSON document (see `decode`); `files` makes such a
                 table.  Or a list of documents, which become records as by `datahub.records`.
-            batch: An id: of one id, records are received once, however often they are given.  Of two streams
-                into one hub, one must give its ids another form, such as `f"web/{number}"`.
+            batch: An id: of one id, records are received once, however often they are given.
             at: When documents of a list are stored, an aware datetime; without it the clock's time.  Those
                 that name no `guid` are told apart by it: passed on again at another time, they are others.
 
@@ -157,8 +154,8 @@ class Hub(Answers):
 
         Raises:
             MissingColumns, WrongColumnType: *records* is not a table of records.
-            InvalidArgument: *records* is neither a table nor a list of documents; *at* is naive, or is given
-                with a table, whose rows say when they were stored; *batch* is empty.
+            InvalidArgument: *records* is neither a table nor a list of documents, or a stream (see `sink`);
+                *at* is naive, or given with a table, whose rows say when they were stored; *batch* is empty.
             BatchIdReused: The batch id was received with other keys or values.
             ConflictingCommit: Others have received messages each time that this was tried.
 
@@ -172,8 +169,27 @@ class Hub(Answers):
             append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
             # What was compared with must stand still: of one message only one may be the first.
             number = committed(self.store, append, reads=[MESSAGES], batch=id_, digest=digest)
-        rows = self._state().received(number, number)
+        rows = State(self.schema, self._tables()).received(number, number)
         return (rows if id_ is None else rows.where(F.col("batch") == id_)).select(*RECEIPT_COLUMNS)
+
+    def sink(self, name: str) -> Callable[[DataFrame, int], None]:
+        """
+        `receive` for a stream, each record exactly once, also after a restart::
+
+            records = spark.readStream.format("kafka").option("subscribe", "hub").load()
+            writer = records.writeStream.option("checkpointLocation", "hub-checkpoint")
+            writer.foreachBatch(hub.sink("hub")).start()
+
+        Args:
+            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
+                stream that begins anew, with another checkpoint, needs another name.
+        """
+        require_name(name, "name", function="sink")
+
+        def received(records: DataFrame, batch: int) -> None:
+            self.receive(records, f"{name}:{batch}")
+
+        return received
 
     def process(self, *, now: datetime | None = None) -> None:
         """
@@ -214,7 +230,7 @@ class Hub(Answers):
             ConflictingCommit: As for `process`.
         """
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
-        chosen = self._spark.createDataFrame([(each,) for each in listed], "message_identifier string")
+        chosen = identified(self._spark, listed)
         tables = self._tables()
         stored = State(self.schema, tables).stored(last=noted(tables, PROCESSED, 0))
         unknown = chosen.join(stored, "message_identifier", "left_anti").first()
@@ -279,6 +295,8 @@ class Hub(Answers):
                 run = Run(self._work, tables, self._retry, at)
                 if anew:
                     run.forget_schema()
+                    if isinstance(chosen, list):
+                        run.forget(identified(self._spark, chosen))
                     run.read_messages(run.stored())
                     run.settle(everything=True)
                 elif not work(run, first, last):

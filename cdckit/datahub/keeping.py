@@ -31,20 +31,22 @@ def committed(
     reads: Sequence[str] = (),
     batch: str | None = None,
     digest: int | None = None,
-) -> _Done:
+) -> _Done | None:
     """
     What *work* returns, with all that it has written committed; nothing is committed if it is False.
 
+    None if another writer has committed the batch meanwhile.
     It may be called several times, each time on the newest commit.  The tables that it replaces, and those
     of *reads*, must not have changed meanwhile.
     """
 
-    def attempt(tables: Transaction) -> _Done:
+    def attempt(tables: Transaction) -> _Done | None:
         require_kind(tables.base, HUB)
         done = work(tables)
         if done is not False:
             tables.note(KIND, HUB)
-            tables.commit(reads=reads, batch=batch, digest=digest)
+            if tables.commit(reads=reads, batch=batch, digest=digest).repeated:
+                return None
         return done
 
     return store.atomically(attempt)

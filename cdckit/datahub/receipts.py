@@ -15,6 +15,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, RECEIVED, State, note, noted
 from cdckit.datahub.statuses import Status
 from cdckit.errors import InvalidArgument
+from cdckit.parts.schemas import require_batch
 from cdckit.records import require_records
 from cdckit.store import Transaction
 
@@ -31,6 +32,8 @@ def as_records(spark: SparkSession, given: DataFrame | Iterable[Document], at: d
     if at is not None:
         raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
     require_records(given, function="receive")
+    instead = "let writeStream.foreachBatch(hub.sink('a name')) hand them over"
+    require_batch(given, "records", instead, function="receive")
     return given
 
 
@@ -43,6 +46,11 @@ def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: 
     grow(tables, MESSAGES, said.withColumns(receipt))
     note(tables, RECEIVED, number)
     return number
+
+
+def identified(spark: SparkSession, messages: list[str]) -> DataFrame:
+    """One row per identifier of a message."""
+    return spark.createDataFrame([(each,) for each in messages], "message_identifier string")
 
 
 def as_batch_id(batch: str | int | None) -> str | None:

@@ -225,7 +225,10 @@ class Feed:
             {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
         )
         found = kept.unionByName(named.select(*REJECT_SCHEMA.fieldNames()))
-        return found.dropDuplicates(["topic", "partition", "offset", ERROR_CODE])
+        # A topic that was made anew counts its offsets from 0 again: its records are others.
+        content = found.withColumn("content", F.xxhash64("key", "value"))
+        once = content.dropDuplicates(["topic", "partition", "offset", ERROR_CODE, "content"])
+        return once.drop("content")
 
     # Writing ---------------------------------------------------------------------------------------------
 

@@ -36,6 +36,9 @@ from cdckit.store import Transaction
 from cdckit.store.conflicts import Scope
 from cdckit.store.writing import Written
 
+MANY_FILES = 16
+"""So many small files of the records, or of the rejects, are written together: each batch adds some."""
+
 _NOTE = "cdckit.feed"
 
 
@@ -92,6 +95,9 @@ class Intake:
                 self._make_anew(table)
             elif any(table.is_meant(*address) for address in ready.addresses):
                 self._add(table, table.of(ready.data))
+        for grown in (RECORDS, REJECTS):
+            if self._transaction.has(grown):
+                self._transaction.compact(grown, files=MANY_FILES)
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""

@@ -12,7 +12,6 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import types as T
 
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import File, files_of
 from cdckit.store.locations import Location
-from cdckit.store.log import APPLICATION, damaged_log, log_options, marked, properties, undamaged
+from cdckit.store.log import APPLICATION, damaged_log, landing, log_options, marked, properties, undamaged
 
 FOLDER = "commits"
 FORMAT = 1
@@ -140,7 +139,7 @@ class Commits:
         mark, now = secrets.randbits(62), int(commit.timestamp.timestamp() * 1000)
         removes = [RemoveAction(one.path, False, now, one.size, {}) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
-        with suppress(CommitFailedError):  # it may have landed all the same: the mark tells
+        with landing(self._location, FOLDER, commit.version, mark):
             self._table.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",

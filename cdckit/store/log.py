@@ -196,7 +196,7 @@ def _commit(
     """Whether exactly these actions are the version after *head*."""
     now, mark = head.state, secrets.randbits(62)
     assert now.version is not None
-    with suppress(CommitFailedError):  # it may have landed all the same: the mark tells
+    with landing(location, now.folder, now.version + 1, mark):
         head.delta.create_write_transaction(
             actions,
             mode,
@@ -205,6 +205,18 @@ def _commit(
             commit_properties=properties(mark),
         )
     return marked(location, now.folder, now.version + 1, mark)
+
+
+@contextmanager
+def landing(location: Location, folder: str, version: int, mark: int) -> Iterator[None]:
+    """Within it, an error of a commit that has landed all the same is none: its answer was lost."""
+    try:
+        yield
+    except CommitFailedError:
+        pass  # Another writer was faster, or the commit is there: the mark tells.
+    except OSError:
+        if not marked(location, folder, version, mark):
+            raise
 
 
 def marked(location: Location, folder: str, version: int, mark: int) -> bool:

@@ -25,10 +25,11 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
     """Delete what `Store.vacuum` says, and note before which commit that was."""
     if older_than < timedelta(0):
         raise InvalidArgument("vacuum", "older_than", "not negative", older_than)
+    # Before the commits are read: what is committed by then is named by them, what comes later is younger.
+    horizon = datetime.now(UTC) - older_than
     commits = load(location)
     if commits is None:
         return []
-    horizon = datetime.now(UTC) - older_than
     kept = commits.since(horizon)
     named = _named(location, kept)
     named[FOLDER] = commits.files()

@@ -24,7 +24,7 @@ from cdckit.store.names import plain_names, true_name, true_names
 from cdckit.store.shaping import Shape, to_true
 from cdckit.store.writing import Target
 
-_FEW_ROWS, _FEW_BYTES = 1_000, 1 << 20
+_FEW_ROWS, _FEW_BYTES, _MANY_BYTES = 1_000, 1 << 20, 1 << 23
 """What this program reads by itself: for Spark to plan and to start tasks takes longer than that."""
 
 _REMEDY = (
@@ -41,7 +41,10 @@ def read_spark(
     if not files:
         return spark.createDataFrame([], true)
     if are_few(files):
-        return spark.createDataFrame(read_arrow(location, table, files, where), true)
+        found = read_arrow(location, table, files, where)
+        # What files hold is compressed.
+        if found.nbytes <= _MANY_BYTES:
+            return spark.createDataFrame(found, true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.
     reader = spark.read.option("datetimeRebaseMode", "CORRECTED").schema(plain_names(table.stored))
@@ -78,7 +81,7 @@ def _is_sought(column: Column, sought: Any) -> Column:
         low, high = sought
         bounds = [column >= F.lit(low)] if low is not None else []
         bounds += [column <= F.lit(high)] if high is not None else []
-        return reduce(and_, bounds, F.lit(True))
+        return reduce(and_, bounds, column.isNotNull())
     values = [one for one in sought if one is not None]
     either = [column.isin(values)] if values else []
     either += [column.isNull()] if None in sought else []

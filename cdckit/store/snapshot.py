@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
 from cdckit.store.commits import Commit
 from cdckit.store.errors import NoSuchTable
 from cdckit.store.files import File, Where, require_where
@@ -121,7 +122,9 @@ class Snapshot:
     @property
     def spark(self) -> SparkSession:
         """The session that reads."""
-        assert self._spark is not None, "this store was opened without a session: only small tables are read"
+        if self._spark is None:
+            needed = "a session: without one only `arrow` reads"
+            raise InvalidArgument("Store", "spark", needed, None)
         return self._spark
 
     def table(self, name: str) -> Table:

@@ -130,7 +130,8 @@ class Store:
         null where a commit took up no batch.
         """
         commits = self._commits()
-        assert self._spark is not None
+        if self._spark is None:
+            raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
         rows = [
             (one.version, one.timestamp, one.batch, one.digest, dict(one.tables), dict(one.notes))
             for one in (commits.all() if commits else [])
@@ -161,7 +162,8 @@ class Store:
         Delete files that no commit of the last *older_than* names, and that are older than that themselves.
 
         So whatever a reader of such a commit needs stays, and whatever a writer that is on its way has
-        written.  Only files that are named as this package names them are deleted; all others stay.
+        written, if its transaction takes no longer than that.  Only files that are named as this package
+        names them are deleted; all others stay.
 
         Returns:
             The paths of the deleted files, below the location.

@@ -7,6 +7,7 @@ How a commit goes is told in `landing.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from threading import RLock
 from types import TracebackType
@@ -416,7 +417,9 @@ class Transaction:
         self._ended = True
         with self._lock:
             while self._scratch:
-                self._location.delete(self._scratch.pop())
+                # The transaction has ended, well or not, and `vacuum` deletes what is left here.
+                with suppress(OSError):
+                    self._location.delete(self._scratch.pop())
 
 
 def require_rows(rows: Sequence[Rows], function: str) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
-from cdckit.datahub import Hub, records, schema
+from cdckit.datahub import Hub, ReadByAnotherSchema, records, schema
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -156,12 +156,27 @@ def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: P
     assert statuses == {"m1": 10, "m2": 24}
 
     grown = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
+    for question in (grown.log, grown.rejects, grown.waiting, lambda: grown.changes("product")):
+        with pytest.raises(ReadByAnotherSchema, match=r"`process\(\)` reads them anew"):
+            question()
+    assert grown.messages().count() == 2
     sent(grown, spark, {"entity": "product", "guid": "m3", "data": {"no": "2", "name": "mug"}}, minute=1)
     names = sorted((row["no"], row["name"]) for row in history(grown, "product"))
     assert names == [("1", "kettle"), ("2", "mug")]
     assert [row["o"] for row in history(grown, "order")] == ["7"]
     statuses = {row["message_identifier"]: row["status"] for row in rows_of(grown.messages())}
     assert statuses == {"m1": 10, "m2": 10, "m3": 10}
+
+
+def test_reprocessing_by_another_schema_counts_attempts_anew(spark: SparkSession, tmp_path: Path) -> None:
+    order = {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}
+    hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
+    sent(hub, spark, order, minute=0)
+    hub.process(now=AT + 2 * MINUTE)
+    assert [row["attempts"] for row in rows_of(hub.messages())] == [2]
+    named = {**PRODUCT, "fields": PRODUCT["fields"][:1]}
+    Hub(spark, schema(system(order=ORDER, product=named)), tmp_path).reprocess("m1", now=AT + 3 * MINUTE)
+    assert [row["attempts"] for row in rows_of(hub.messages())] == [1]
 
 
 def test_what_waited_by_another_schema_is_tried_by_the_new_one(spark: SparkSession, tmp_path: Path) -> None:

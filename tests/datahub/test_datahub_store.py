@@ -277,6 +277,22 @@ def test_what_two_receive_at_once_both_lands_and_one_message_once(
     assert names(one) == names(other) == [("1", "kettle"), ("2", "kettle"), ("same", "other")]
 
 
+def test_whoever_receives_a_batch_that_another_one_receives_meanwhile_gets_its_receipts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one receives something else first, so that its receipt has another number."""
+    one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
+    batch = records(spark, [product("1"), product("2")], at=AT)
+
+    def faster() -> None:
+        other.receive([product("3")], at=AT)
+        other.receive(batch, "a")
+
+    between(monkeypatch, receipts, "with_statuses", faster)
+    assert received(one.receive(batch, "a")) == [("1", 0), ("2", 0)]
+    assert statuses(one) == {"1": 0, "2": 0, "3": 0}
+
+
 def test_whoever_is_always_overtaken_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +368,16 @@ def test_a_batch_id_is_a_text_or_a_number(spark: SparkSession, tmp_path: Path, b
         Hub(spark, SHOP, tmp_path).receive([product("1")], batch)
 
 
+def test_a_stream_is_no_batch(spark: SparkSession, tmp_path: Path) -> None:
+    hub = Hub(spark, SHOP, tmp_path / "hub")
+    (tmp_path / "topic").mkdir()
+    stream = spark.readStream.schema(RECORD_SCHEMA).parquet(str(tmp_path / "topic"))
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs records .* foreachBatch\(hub\.sink"):
+        hub.receive(stream)
+    with pytest.raises(InvalidArgument, match=r"sink\(\) needs name"):
+        hub.sink("")
+
+
 def test_a_stream_is_received_once_though_it_forgets_how_far_it_was(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -360,7 +386,7 @@ def test_a_stream_is_received_once_though_it_forgets_how_far_it_was(
     came.write.parquet(str(tmp_path / "topic"))
     for checkpoint in ("first", "second"):
         stream = spark.readStream.schema(RECORD_SCHEMA).parquet(str(tmp_path / "topic"))
-        writer = stream.writeStream.foreachBatch(hub.receive).trigger(availableNow=True)
+        writer = stream.writeStream.foreachBatch(hub.sink("a stream")).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
     assert hub.store.snapshot().read("messages").count() == 2
     assert statuses(hub) == {"1": 0, "2": 0}

@@ -49,11 +49,7 @@ def test_a_stream_of_messages_gives_what_one_receive_gives(spark: SparkSession, 
     for checkpoint in ("first", "second"):
         stream = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
         messages = stream.parquet(str(tmp_path / "topic"))
-
-        def take(frame: DataFrame, number: int, name: str = checkpoint) -> None:
-            streamed.receive(frame, batch=f"{name}/{number}")
-
-        writer = messages.writeStream.foreachBatch(take).trigger(availableNow=True)
+        writer = messages.writeStream.foreachBatch(streamed.sink(checkpoint)).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
     streamed.process(now=AT)
     once = Hub(spark, SHOP, tmp_path / "once")

@@ -112,6 +112,17 @@ def test_a_column_that_comes_in_mid_stream_comes_to_the_history(spark: SparkSess
     ]
 
 
+def test_records_and_rejects_of_many_batches_lie_in_few_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of rejects that stand in one place, as of a topic that was made anew, each stays."""
+    monkeypatch.setattr(intake, "MANY_FILES", 3)
+    feed = fed(spark, tmp_path, [[record(b"%d" % number, 0)] for number in range(5)])
+    snapshot = feed.store.snapshot()
+    assert max(len(snapshot.files(name)) for name in snapshot.names()) <= 3
+    assert sorted(bytes(row["value"]) for row in feed.rejects().collect()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 def test_data_before_its_metadata_waits_and_is_used_when_it_comes(
     spark: SparkSession, tmp_path: Path
 ) -> None:

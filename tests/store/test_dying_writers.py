@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 from store_numbers import add, held, numbers
 
 from cdckit.store import Store, commits, landing, log, writing
@@ -112,13 +113,16 @@ def test_a_writer_is_overtaken_at_every_step(store: Store, monkeypatch: pytest.M
         assert held(store, "log") == [*range(number + 1), *range(101, 101 + number)]
 
 
-def test_a_commit_whose_answer_was_lost_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [CommitFailedError("no answer"), OSError("connection reset")])
+def test_a_commit_whose_answer_was_lost_is_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, answer: Exception
+) -> None:
     add(store, "log", 1)
     real = commits.DeltaTable.create_write_transaction
 
     def lost(*given: Any, **named: Any) -> None:
         real(*given, **named)
-        raise commits.CommitFailedError("no answer")
+        raise answer
 
     monkeypatch.setattr(commits.DeltaTable, "create_write_transaction", lost)
     add(store, "log", 2)

@@ -66,6 +66,7 @@ def test_values_of_every_type_come_back(
     assert shown(read) == shown(rows)
     first = store.snapshot().read("all", where={"n": (None, 1)})
     assert shown(first) == shown(rows)[:2]
+    assert store.snapshot().read("all", where={"nothing": (None, None)}).count() == 0
     # Another reader agrees, which has no timestamps that Spark could move to another calendar.
     table = pa.table(DeltaTable(store.snapshot().path("all")).to_pyarrow_table()).sort_by("n")
     assert table.column("day").to_pylist() == [

@@ -8,10 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from store_numbers import add, held, numbers
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store
+from cdckit.store.locations import Location
 
 DAY = timedelta(days=1)
 
@@ -27,6 +29,18 @@ def replaced(store: Store, number: int) -> None:
     with store.begin() as transaction:
         transaction.replace("log", numbers(number))
         transaction.commit()
+
+
+def test_scratch_that_cannot_be_deleted_does_not_undo_a_commit(
+    spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Location, path: str) -> None:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(Location, "delete", refused)
+    with Store(spark, place).begin() as transaction:
+        transaction.append("log", transaction.scratch(spark.range(3).toDF("n")))
+        assert transaction.commit().version == 1
 
 
 def test_what_no_commit_of_the_retention_names_goes(store: Store, place: Path) -> None:
