@@ -65,7 +65,7 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
 
     Beside them, as a unit, a trivial job of Spark: one that counts the rows of one of the hub's tables.
     """
-    few, some, many = 2, 2_000, LARGE
+    few, some, many = 3, 2_000, LARGE
     for messages in (few, some, many):
         folder = work / f"hub_grown_{messages}"
         if not folder.exists():
@@ -172,7 +172,7 @@ def random_messages(spark: SparkSession, messages: int) -> DataFrame:
     half of its other fields; 5 % delete.  Every key is spoken of, so no record waits for ever.
     """
     entity = _one_of(ENTITIES, F.col("id") % len(ENTITIES))
-    keys = messages * RECORDS // len(ENTITIES) // KEYS
+    keys = max(1, messages * RECORDS // len(ENTITIES) // KEYS)
     records = F.transform(F.sequence(F.lit(1), F.lit(RECORDS)), lambda place: _record(place, keys))
     document = F.struct(
         F.concat(F.lit("operations:"), F.lpad(F.col("id").cast("string"), 9, "0")).alias("guid"),
