@@ -372,7 +372,7 @@ def test_a_stream_is_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     hub = Hub(spark, SHOP, tmp_path / "hub")
     (tmp_path / "topic").mkdir()
     stream = spark.readStream.schema(RECORD_SCHEMA).parquet(str(tmp_path / "topic"))
-    with pytest.raises(InvalidArgument, match=r"receive\(\) needs records to be a batch .*foreachBatch\(hub\.sink"):
+    with pytest.raises(InvalidArgument, match=r"needs records to be a batch .*foreachBatch\(hub\.sink"):
         hub.receive(stream)
     with pytest.raises(InvalidArgument, match=r"sink\(\) needs name"):
         hub.sink("")
