@@ -2,8 +2,9 @@
 cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
-of which turns records into changes (`cdckit.replicate` and `cdckit.datahub`); `merge`, from changes
-to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history answers:
+of which turns records into changes (`cdckit.replicate` and `cdckit.datahub`; of any table of rows
+`changes_from`, of full lists `changes_from_snapshots`); `merge`, from changes to a history, or a `Ledger`,
+which keeps both as changes come; and the questions that a history answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
     what changed           changes_between, diff, with_operation
@@ -18,6 +19,7 @@ In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widge
 """
 
 from cdckit import datahub, replicate
+from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.between import between, timeline, with_operation
 from cdckit.asking.bitemporal import as_known, bitemporal, known_at
@@ -55,6 +57,7 @@ __all__ = [
     "Lookup",
     "MissingColumns",
     "Priority",
+    "UnfitTable",
     "WrongColumnType",
     "as_known",
     "as_of",
@@ -64,6 +67,8 @@ __all__ = [
     "blame",
     "by_message",
     "changes_between",
+    "changes_from",
+    "changes_from_snapshots",
     "coalesce",
     "current",
     "datahub",

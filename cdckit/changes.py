@@ -243,12 +243,16 @@ def with_sequence(frame: DataFrame, number: str) -> DataFrame:
     kind = frame.schema[number].dataType
     if not (isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)):
         raise WrongColumnType("with_sequence", number, "a whole number", kind.simpleString())
-    whole = F.col(quoted(number)).cast("decimal(38,0)")
+    return frame.withColumn("sequence", number_in_order(F.col(quoted(number))))
+
+
+def number_in_order(number: Column) -> Column:
+    """A whole number as text of 38 digits that sorts as the number does; null for null."""
+    whole = number.cast("decimal(38,0)")
     # Of two negative numbers the one with more to it comes first: so what it lacks to all nines is written.
     written = F.when(whole < 0, whole + F.lit(Decimal("9" * _DIGITS))).otherwise(whole).cast("string")
     digits = F.lpad(written, _DIGITS, "0")
-    text = F.concat(F.when(whole < 0, "-").otherwise(""), digits)
-    return frame.withColumn("sequence", text)
+    return F.concat(F.when(whole < 0, "-").otherwise(""), digits)
 
 
 def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str] = ()) -> DataFrame:

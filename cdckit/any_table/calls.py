@@ -1,0 +1,195 @@
+"""What a call says of a table, looked up in it: all that is wrong is collected, and said at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.any_table import places, times
+from cdckit.any_table.faults import UnfitTable
+from cdckit.any_table.places import Typed
+from cdckit.parts.arguments import require_name
+from cdckit.parts.schemas import quoted
+from cdckit.parts.values import as_text, is_collated
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
+
+
+class Call:
+    """A call of *function* about *frame*, whose own columns are *columns*; *first* names its first argument."""
+
+    def __init__(self, function: str, first: str, frame: DataFrame, columns: Sequence[str]) -> None:
+        self.function, self.first, self.frame, self.columns = function, first, frame, list(columns)
+        self.wrong: list[str] = []
+        self.right: dict[str, Any] = {}
+
+    def require_sound(self) -> None:
+        """Raise `UnfitTable` with all that was found wrong, if anything was."""
+        if self.wrong:
+            found = [f"{name} {self.frame.schema[name].dataType.simpleString()}" for name in self.columns]
+            said = "".join(f", {name}={value!r}" for name, value in self.right.items())
+            raise UnfitTable(self.function, self.wrong, found, f"{self.function}({self.first}{said})")
+
+    def keys(self, said: Sequence[str | Column]) -> list[str]:
+        """The key columns: at least one, each of a type with an exact text."""
+        names = self.names(said, "keys")
+        fit = [name for name in names if self._can_be_key(name)]
+        for name in names:
+            if name not in fit:
+                self.wrong.append(
+                    f"the key {name} is {self._kind(name).simpleString()}, which has no exact text: cast it, "
+                    f"such as to bigint or string (in pandas, `frame.convert_dtypes()`)"
+                )
+        if isinstance(said, Sequence) and not isinstance(said, str) and not said:
+            self.wrong.append("keys is empty")
+        self.right["keys"] = fit or [name for name in self.columns if self._can_be_key(name)][:1]
+        return names
+
+    def names(self, said: Sequence[str | Column], argument: str) -> list[str]:
+        """Columns of the table, named by texts or by `col(…)`, in a list."""
+        if not isinstance(said, Sequence) or isinstance(said, str):
+            self.wrong.append(f"{argument} is {said!r}, and must be a list of columns")
+            self.right[argument] = [name for name in [said] if name in self.columns]
+            return []
+        named = [self._name(each) for each in said]
+        known = [name for name in named if name in self.columns]
+        for name in named:
+            if name not in self.columns:
+                self.wrong.append(f"{argument} names {name}, which is no column{self._perhaps(name)}")
+        if len(set(known)) < len(known):
+            self.wrong.append(f"{argument} names a column twice: {', '.join(known)}")
+        self.right[argument] = list(dict.fromkeys(known))
+        return list(dict.fromkeys(known))
+
+    def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[Typed]:
+        """The columns, or expressions, that a table is sequenced by."""
+        if said is None:
+            return []
+        several = [said] if isinstance(said, str | Column) else list(said)
+        found = [self.expression(each, argument) for each in several]
+        typed = [each for each in found if each is not None]
+        for each in typed:
+            if places.in_order([each]) is None:
+                self.wrong.append(f"{argument} is {each.kind.simpleString()}, and must be {places.NEEDED}")
+        if not several:
+            self.wrong.append(f"{argument} is empty")
+        if len(typed) == len(several) and typed and places.in_order(typed) is not None:
+            self._keep(argument, said)
+        return typed
+
+    def condition(self, said: str | Column | None, argument: str) -> Column:
+        """A condition; where it is null it does not hold."""
+        if said is None:
+            return F.lit(False)
+        found = self.expression(said, argument)
+        if found is None:
+            return F.lit(False)
+        if not isinstance(found.kind, T.BooleanType):
+            needed = "must be a condition, such as \"operation = 'D'\""
+            self.wrong.append(f"{argument} is {found.kind.simpleString()}, and {needed}")
+        else:
+            self._keep(argument, said)
+        return F.coalesce(found.value, F.lit(False))
+
+    def instant(self, said: str | Column, argument: str) -> Column:
+        """Instants of a column or an expression; null where a text is no ISO 8601."""
+        found = self.expression(said, argument)
+        instant = None if found is None else times.as_instant(*found)
+        if found is not None and instant is None:
+            self.wrong.append(f"{argument} is {found.kind.simpleString()}, and must be {times.NEEDED}")
+        if instant is not None:
+            self._keep(argument, said)
+        return F.lit(None).cast("timestamp") if instant is None else instant
+
+    def source(self, said: str | Column) -> Column:
+        """Who says so: a name, or a column whose values are names."""
+        if not isinstance(said, Column):
+            return F.lit(require_name(said, "source", function=self.function))
+        found = self.expression(said, "source")
+        return F.lit(None).cast("string") if found is None else as_text(*found)
+
+    def lacks_time(self, kind: T.DataType) -> None:
+        """Note that nothing says when a row is true, its sequence being of *kind*."""
+        self.wrong.append(
+            f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column, "
+            f"or one instant for the whole table"
+        )
+        self.right["effective"] = self.time_column() or datetime(2024, 1, 1, tzinfo=UTC)
+
+    def time_column(self) -> str | None:
+        """The first column of the table that is a time by its type."""
+        return next((name for name in self.columns if times.is_time(self._kind(name))), None)
+
+    def expression(self, said: str | Column, argument: str) -> Typed | None:
+        """A column of the table by its name, or an expression over them; None where that is wrong."""
+        if not isinstance(said, str | Column):
+            self.wrong.append(f"{argument} is {said!r}, and must be a column, an expression or its text")
+            return None
+        try:
+            value = said if isinstance(said, Column) else self._parsed(said)
+            return Typed(value, self.frame.select(value.alias("value")).schema["value"].dataType)
+        except AnalysisException as error:
+            self.wrong.append(f"{argument}: {self._reason(error, said)}")
+            return None
+
+    def fields(
+        self,
+        keys: Sequence[str],
+        column_list: Sequence[str | Column] | None,
+        except_column_list: Sequence[str | Column] | None,
+    ) -> list[str]:
+        """The columns that become fields: the keys, and those that are listed, or all others."""
+        if column_list is not None and except_column_list is not None:
+            self.wrong.append("column_list and except_column_list are both given: one says it")
+        if column_list is not None:
+            listed = self.names(column_list, "column_list")
+        elif except_column_list is not None:
+            left_out = self.names(except_column_list, "except_column_list")
+            for name in set(left_out) & set(keys):
+                self.wrong.append(f"except_column_list leaves out the key {name}")
+            listed = [name for name in self.columns if name not in left_out]
+        else:
+            listed = self.columns
+        return [name for name in self.columns if name in keys or name in listed]
+
+    def _keep(self, argument: str, said: Any) -> None:
+        if not isinstance(said, Column):
+            self.right[argument] = said
+
+    def _name(self, said: str | Column) -> str:
+        if not isinstance(said, Column):
+            return str(said)
+        try:
+            return self.frame.select(said).columns[0]
+        except AnalysisException as error:
+            return error.getMessageParameters().get("objectName", str(said)).strip("`")  # type: ignore[union-attr]
+
+    def _parsed(self, text: str) -> Column:
+        return F.col(quoted(text)) if text in self.columns or _NAME.fullmatch(text) else F.expr(text)
+
+    def _reason(self, error: AnalysisException, said: str | Column) -> str:
+        named = (error.getMessageParameters() or {}).get("objectName")
+        if named is None or "UNRESOLVED" not in (error.getCondition() or ""):
+            return f"Spark cannot read {said!r} ({str(error).splitlines()[0]})"
+        name = named.strip("`")
+        return f"{name} is no column{self._perhaps(name)}"
+
+    def _perhaps(self, name: str) -> str:
+        by_lower = {column.lower(): column for column in self.columns}
+        close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+        return f" (is it {by_lower[close[0]]}?)" if close else ""
+
+    def _kind(self, name: str) -> T.DataType:
+        return self.frame.schema[name].dataType
+
+    def _can_be_key(self, name: str) -> bool:
+        return not isinstance(self._kind(name), _NO_KEYS) and not is_collated(self._kind(name))

@@ -1,0 +1,100 @@
+"""A table of Spark or of pandas, as Spark has it, with the place of each row where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.instants import INSTANT
+from cdckit.parts.schemas import quoted
+from cdckit.sessions import session
+
+AnyTable = DataFrame | pd.DataFrame
+
+
+class Table(NamedTuple):
+    """A table's rows, the names of its own columns, and the place of a row, where rows have an order."""
+
+    frame: DataFrame
+    columns: list[str]
+    row: Column | None
+
+
+def as_table(frame: AnyTable, *, function: str) -> Table:
+    """
+    The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
+
+    A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out, and
+    datetimes without a zone are instants of UTC.  A column without any value and type becomes text.
+    """
+    if isinstance(frame, pd.DataFrame):
+        columns = [str(name) for name in frame.columns]
+        require_distinct(columns, function=function)
+        row = free_name("row number", columns)
+        arrow = _as_arrow(frame, function=function)
+        numbered = arrow.append_column(row, pa.array(range(1, len(frame) + 1), pa.int64()))
+        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)))
+    if not isinstance(frame, DataFrame):
+        raise InvalidArgument(function, "its table", "a DataFrame of Spark or of pandas", frame)
+    require_distinct(frame.columns, function=function)
+    return Table(_without_void(frame), list(frame.columns), None)
+
+
+def free_name(wanted: str, columns: Collection[str]) -> str:
+    """A name for a further column: *wanted*, or one like it that none of *columns* has."""
+    while wanted in columns:
+        wanted += "_"
+    return wanted
+
+
+def require_distinct(columns: Collection[str], *, function: str) -> None:
+    """Raise `InvalidArgument` where two columns have one name, or names that differ in case alone."""
+    lower = [name.lower() for name in columns]
+    twice = [name for name in columns if lower.count(name.lower()) > 1]
+    if twice:
+        raise InvalidArgument(function, "its table", "of columns that differ in more than case", twice)
+
+
+def _without_void(frame: DataFrame) -> DataFrame:
+    void = [each.name for each in frame.schema if isinstance(each.dataType, T.NullType)]
+    return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
+
+
+def _as_arrow(frame: pd.DataFrame, *, function: str) -> pa.Table:
+    arrays, wrong = {}, []
+    for place, name in enumerate(frame.columns):
+        try:
+            arrays[str(name)] = _as_spark_takes_it(pa.array(frame.iloc[:, place], from_pandas=True))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            wrong.append(f"{name} ({str(error).splitlines()[0]})")
+    if wrong:
+        needed = "of columns with one type each; of others, `frame.astype({column: str})`"
+        raise InvalidArgument(function, "its table", needed, wrong)
+    return pa.table(arrays)
+
+
+_UNSIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20),
+}
+
+
+def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _as_spark_takes_it(values.cast(kind.value_type))
+    if pa.types.is_null(kind):
+        return values.cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        # Spark keeps microseconds: what is below is cut.
+        return values.cast(INSTANT, safe=False)
+    return values.cast(_UNSIGNED[kind]) if kind in _UNSIGNED else values

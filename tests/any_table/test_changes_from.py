@@ -1,0 +1,511 @@
+"""Any table of rows becomes changes: what a null, an order, a time, a delete and a truncate mean."""
+
+from __future__ import annotations
+
+import datetime as python_datetime
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, UnfitTable, changes_from, merge, union_changes
+from cdckit.changes import require_changes
+from tools.tiers import seeds
+
+Row = dict[str, Any]
+DAY = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 10)]
+
+
+def versions(changes: DataFrame, *fields: str, keys: Sequence[str] = ("id",)) -> list[tuple[Any, ...]]:
+    """By key and time: the key, the day of January 2024 from which, whether deleted, and the fields."""
+    history = merge(changes, entity="product", keys=list(keys))
+    rows = history.orderBy(*keys, "valid_from_timestamp").toArrow().to_pylist()
+    return [
+        (*(row[key] for key in keys), row["valid_from_timestamp"].day, row["deleted_indicator"])
+        + tuple(row[name] for name in fields)
+        for row in rows
+    ]
+
+
+def log(*rows: tuple[Any, ...]) -> pd.DataFrame:
+    """Rows of `id`, the day of January, `op`, `name`, `price`."""
+    frame = pd.DataFrame(rows, columns=["id", "day", "op", "name", "price"]).astype({"price": "Int64"})
+    frame["at"] = pd.to_datetime(frame.pop("day").map(lambda day: f"2024-01-0{day}"))
+    return frame
+
+
+KETTLE = log((1, 1, "I", "kettle", 20), (1, 2, "U", "teapot", None), (1, 3, "U", None, 25))
+
+
+def test_a_null_says_nothing_unless_it_is_said_to_be_a_value(spark: SparkSession) -> None:
+    """Without a word a table can erase nothing; the choice is for all columns, or for some."""
+
+    def told(**options: Any) -> list[tuple[Any, ...]]:
+        return versions(changes_from(KETTLE, keys=["id"], sequence_by="at", **options), "name", "price")
+
+    nothing_erased = [(1, 1, False, "kettle", 20), (1, 2, False, "teapot", 20), (1, 3, False, "teapot", 25)]
+    assert told() == told(ignore_null_updates=True) == nothing_erased
+    assert told(ignore_null_updates=False) == [
+        *((1, 1, False, "kettle", 20), (1, 2, False, "teapot", None), (1, 3, False, None, 25)),
+    ]
+    assert told(ignore_null_updates=["name"]) == [
+        *((1, 1, False, "kettle", 20), (1, 2, False, "teapot", None), (1, 3, False, "teapot", 25)),
+    ]
+
+
+def test_the_rows_are_a_table_of_changes(spark: SparkSession) -> None:
+    said = changes_from(KETTLE, keys=["id"], sequence_by="at", source="shop", priority=3)
+    require_changes(said, function="test")
+    first = said.orderBy("effective_timestamp").toArrow().to_pylist()[0]
+    assert (first["source"], first["priority"], first["operation"]) == ("shop", 3, "upsert")
+    assert first["arrival"] == {
+        "timestamp": DAY[0], "topic": "table", "partition": 0, "offset": 1, "record_number": 1,
+    }  # fmt: skip
+    assert first["data"] == {"id": 1, "op": "I", "name": "kettle", "price": 20, "at": DAY[0]}
+
+
+def test_a_delete_is_what_the_condition_says_and_null_is_none(spark: SparkSession) -> None:
+    frame = log((1, 1, "I", "kettle", 20), (1, 2, None, "teapot", 20), (1, 3, "D", None, None))
+    listed = ["name", F.col("price")]
+    for condition in ("op = 'D'", F.col("op") == "D"):
+        said = changes_from(
+            frame, keys=[F.col("id")], sequence_by=F.col("at"), apply_as_deletes=condition, column_list=listed
+        )
+        assert versions(said, "name", "price") == [
+            *((1, 1, False, "kettle", 20), (1, 2, False, "teapot", 20), (1, 3, True, None, None)),
+        ]
+
+
+def test_fields_are_the_keys_and_what_is_listed_or_left(spark: SparkSession) -> None:
+    def fields(**options: Any) -> list[str]:
+        return changes_from(KETTLE, keys=["id"], sequence_by="at", **options).schema["data"].dataType.names
+
+    assert fields() == ["id", "op", "name", "price", "at"]
+    assert fields(column_list=["price"]) == ["id", "price"]
+    assert fields(except_column_list=["op", "at"]) == ["id", "name", "price"]
+
+
+# Order --------------------------------------------------------------------------------------------------
+
+
+def sequences(frame: DataFrame, sequence_by: Any) -> list[str]:
+    """The column `n` in the order of the sequence."""
+    said = changes_from(frame, keys=["n"], sequence_by=sequence_by, effective=DAY[0])
+    rows = said.select("data.n", F.encode("sequence", "utf-8").alias("bytes")).toArrow().to_pylist()
+    return [row["n"] for row in sorted(rows, key=lambda row: row["bytes"])]
+
+
+RISING = {
+    "bigint": [None, -(2**63), -10, -9, 0, 9, 10, 2**63 - 1],
+    "decimal(6,3)": [
+        None,
+        *map(Decimal, ("-2", "-1.999", "-1.5", "-0.001", "0", "0.05", "0.5", "9.5", "10")),
+    ],
+    "decimal(38,0)": [None, Decimal(-(10**37)), Decimal(9), Decimal(10), Decimal(10**37)],
+    "timestamp": [None, datetime(1700, 1, 1, tzinfo=UTC), DAY[0], DAY[0] + timedelta(microseconds=1), DAY[1]],
+    "timestamp_ntz": [None, datetime(1969, 12, 31, 23), datetime(2024, 1, 1), datetime(2024, 1, 1, 9)],
+    "date": [None, date(1960, 1, 1), date(2024, 1, 9), date(2024, 1, 10)],
+    "string": [
+        None,
+        "",
+        "\0",
+        "\0\0",
+        "\0a",
+        " ",
+        "!",
+        "10",
+        "9",
+        "a",
+        "a\0",
+        "a\0b",
+        "aa",
+        "\u00e9",
+        "\uffff",
+    ],
+    "boolean": [None, False, True],
+    "binary": [None, b"", b"\0", b"\0\1", b"\1", b"\xff"],
+}
+
+
+def test_a_sequence_sorts_as_the_values_do(spark: SparkSession) -> None:
+    """Null first, then by value: 9 before 10, and texts by their bytes."""
+    for kind, rising in RISING.items():
+        frame = spark.createDataFrame(list(enumerate(rising)), f"n int, value {kind}")
+        # Of one text alone nothing tells null from the empty one: both are no sequence.
+        known = frame if kind not in ("string", "binary") else frame.where("n > 0")
+        found = sequences(known, "value")
+        assert (kind, found) == (kind, sorted(found))
+        assert sequences(frame, ["value", "n"]) == list(range(len(rising)))
+
+
+def test_several_parts_sort_one_after_the_other(spark: SparkSession) -> None:
+    """Whatever stands in the first part, the second counts only where the first is equal; a struct likewise."""
+    pairs = [(text, number) for text in RISING["string"] for number in (None, -1, 2, 10)]
+    frame = spark.createDataFrame([(n, *pair) for n, pair in enumerate(pairs)], "n int, text string, x int")
+    in_order = list(range(len(pairs)))
+    assert sequences(frame, ["text", "x"]) == in_order
+    assert sequences(frame, F.struct("text", "x")) == in_order
+    assert sequences(frame, [F.struct("text"), "x + 1"]) == in_order
+
+
+def test_rows_of_pandas_have_their_order(spark: SparkSession) -> None:
+    """Without a sequence the place counts, and a row that comes again after another is said again."""
+    frame = pd.DataFrame({"id": [1, 1, 1, 2], "name": ["kettle", "teapot", "kettle", "mug"]})
+    said = changes_from(frame, keys=["id"])
+    assert {row["effective_timestamp"] for row in said.collect()} == {datetime(1970, 1, 1)}
+    assert versions(said, "name") == [(1, 1, False, "kettle"), (2, 1, False, "mug")]
+    assert versions(changes_from(frame.iloc[::-1], keys=["id"]), "name")[0] == (1, 1, False, "kettle")
+    assert versions(changes_from(frame[:2], keys=["id"]), "name") == [(1, 1, False, "teapot")]
+    # The same with one time for all, and where numbers tie the later row counts.
+    assert versions(changes_from(frame[:2], keys=["id"], effective=DAY[4]), "name") == [
+        (1, 5, False, "teapot")
+    ]
+    tied = frame[:2].assign(number=7)
+    listed = changes_from(tied, keys=["id"], sequence_by="number", effective=DAY[4], column_list=["name"])
+    assert versions(listed, "name") == [(1, 5, False, "teapot")]
+
+
+def test_rows_of_spark_have_no_order_and_one_answer(spark: SparkSession) -> None:
+    rows = [(1, "kettle"), (1, "teapot"), (1, "mug")]
+    answers = [
+        versions(changes_from(spark.createDataFrame(some, "id int, name string"), keys=["id"]), "name")
+        for some in (rows, rows[::-1], [*rows, *rows])
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert len(answers[0]) == 1
+
+
+def test_equal_rows_are_one_message_and_others_are_not(spark: SparkSession) -> None:
+    """Read again, a table says nothing new; a row of another table at the same place is another message."""
+    said = changes_from(KETTLE, keys=["id"], sequence_by="at")
+    again = changes_from(pd.concat([KETTLE[1:], KETTLE]), keys=["id"], sequence_by="at")
+    ids = {row["message_id"] for row in said.collect()}
+    assert len(ids) == 3
+    assert {row["message_id"] for row in again.collect()} == ids
+    first, second = (pd.DataFrame({"id": [1], "name": [name]}) for name in ("kettle", "teapot"))
+    days = union_changes(
+        changes_from(first, keys=["id"], effective=DAY[0]),
+        changes_from(second, keys=["id"], effective=DAY[1]),
+        changes_from(first, keys=["id"], effective=DAY[2]),
+    )
+    assert versions(days, "name") == [
+        (1, 1, False, "kettle"),
+        (1, 2, False, "teapot"),
+        (1, 3, False, "kettle"),
+    ]
+
+
+def test_a_message_may_say_several_things_of_one_entity(spark: SparkSession) -> None:
+    """Its rows that differ all count, in their order; equal ones are one; without an id it is the digest."""
+    frame = log((1, 1, "I", "kettle", 20), (1, 2, "U", "teapot", 20), (1, 2, "U", "teapot", 20))
+    frame["m"] = ["batch 1", "batch 1", "batch 1"]
+    said = changes_from(frame, keys=["id"], sequence_by="at", message="m", column_list=["name"])
+    assert versions(said, "name", "source_message") == [
+        *((1, 1, False, "kettle", "batch 1"), (1, 2, False, "teapot", "batch 1")),
+    ]
+    assert len({(row["message_id"], row["arrival"]["record_number"]) for row in said.collect()}) == 2
+    frame["m"] = [None, "batch 1", None]
+    some = changes_from(frame, keys=["id"], sequence_by="at", message="m").collect()
+    assert sorted(len(row["message_id"]) for row in some) == [7, 32, 32]
+
+
+# Times --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_new_york(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+INSTANTS = [
+    ("cast('2024-03-10 02:30:00' as timestamp_ntz)", datetime(2024, 3, 10, 2, 30, tzinfo=UTC)),
+    ("date'2024-03-10'", datetime(2024, 3, 10, tzinfo=UTC)),
+    ("'2024-03-10'", datetime(2024, 3, 10, tzinfo=UTC)),
+    ("' 2024-03-10T02:30 '", datetime(2024, 3, 10, 2, 30, tzinfo=UTC)),
+    ("'2024-03-10 02:30:00.1234567'", datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC)),
+    ("'2024-03-10T02:30:00+02:00'", datetime(2024, 3, 10, 0, 30, tzinfo=UTC)),
+    ("timestamp'2024-03-10 02:30:00Z'", datetime(2024, 3, 10, 2, 30, tzinfo=UTC)),
+]
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_a_time_without_a_zone_is_of_utc(spark: SparkSession) -> None:
+    """Whatever the zone of the session is, also in the hour that New York leaves out in spring."""
+    one = spark.range(1)
+    for text, instant in INSTANTS:
+        said = changes_from(one, keys=["id"], effective=text).toArrow().to_pylist()
+        assert (text, said[0]["effective_timestamp"].astimezone(UTC)) == (text, instant)
+    naive = pd.DataFrame({"id": [1], "at": pd.to_datetime(["2024-03-10 02:30:00"])})
+    said = changes_from(naive, keys=["id"], sequence_by="at").toArrow().to_pylist()
+    assert said[0]["effective_timestamp"].astimezone(UTC) == datetime(2024, 3, 10, 2, 30, tzinfo=UTC)
+
+
+def test_when_it_was_sequenced_is_when_it_is_true_and_known(spark: SparkSession) -> None:
+    """Unless it is said: then it is known when it was sequenced, and true when that says."""
+    frame = pd.DataFrame({"id": [1], "at": [DAY[4]], "since": ["2024-01-02"]})
+
+    def times(**options: Any) -> tuple[Any, ...]:
+        row = changes_from(frame, keys=["id"], **options).toArrow().to_pylist()[0]
+        return row["effective_timestamp"], row["arrival"]["timestamp"]
+
+    assert times(sequence_by="at") == times(sequence_by=["at", "id"]) == (DAY[4], DAY[4])
+    assert times(sequence_by=F.struct("at", "id")) == (DAY[4], DAY[4])
+    assert times(sequence_by="at", effective="since") == (DAY[1], DAY[4])
+    assert times(sequence_by="id", effective="since") == times(effective=DAY[1]) == (DAY[1], DAY[1])
+
+
+def test_rows_without_key_or_time_end_the_job(spark: SparkSession) -> None:
+    """They are not left out unseen; one of several keys may be null."""
+    rows = spark.createDataFrame(
+        [(1, "x", "2024-01-01"), (None, "x", "2024-02-30")], "id int, k string, at string"
+    )
+    said = changes_from(rows, keys=["id"], effective=DAY[0])
+    with pytest.raises(
+        PySparkException, match=r"changes_from\(\) needs a key for every row, and id are null"
+    ):
+        said.collect()
+    with pytest.raises(PySparkException, match=r"needs a time for every row.*2024-02-30"):
+        changes_from(rows, keys=["k"], effective="at").collect()
+    both = changes_from(rows, keys=["id", "k"], effective=DAY[0])
+    assert versions(both, keys=["id", "k"]) == [(None, "x", 1, False), (1, "x", 1, False)]
+
+
+# Truncates ----------------------------------------------------------------------------------------------
+
+
+def truncated(frame: pd.DataFrame, **options: Any) -> DataFrame:
+    settings: Row = {
+        "apply_as_truncates": "op = 'T'",
+        "apply_as_deletes": "op = 'D'",
+        "column_list": ["name"],
+    }
+    return changes_from(frame, keys=["id"], sequence_by="at", **{**settings, **options})
+
+
+def absences(changes: DataFrame) -> list[tuple[int, int]]:
+    gone = changes.where("operation = 'absent'").select("data.id", F.dayofmonth("effective_timestamp"))
+    return sorted(map(tuple, gone.collect()))
+
+
+def test_a_truncate_ends_what_the_source_said_before_it(spark: SparkSession) -> None:
+    """What is said again is there again; what was deleted before, and a second truncate, find nothing."""
+    frame = log(
+        *((1, 1, "I", "kettle", 1), (1, 2, "U", "teapot", 1), (2, 1, "I", "mug", 1), (3, 1, "I", "jug", 1)),
+        *((3, 2, "D", None, None), (None, 3, "T", None, None), (None, 4, "T", None, None)),
+        *((1, 5, "I", "kettle", 1), (4, 5, "I", "pan", 1), (None, 6, "T", None, None)),
+    )
+    said = truncated(frame)
+    assert absences(said) == [(1, 3), (1, 6), (2, 3), (4, 6)]
+    assert said.where("operation = 'absent' and data.name is not null or not carried.id").count() == 0
+    assert versions(said, "name") == [
+        *((1, 1, False, "kettle"), (1, 2, False, "teapot"), (1, 3, True, None)),
+        *((1, 5, False, "kettle"), (1, 6, True, None)),
+        *((2, 1, False, "mug"), (2, 3, True, None)),
+        *((3, 1, False, "jug"), (3, 2, True, None)),
+        *((4, 5, False, "pan"), (4, 6, True, None)),
+    ]
+
+
+def test_a_truncate_speaks_of_its_own_source(spark: SparkSession) -> None:
+    frame = log((1, 1, "I", "kettle", 1), (2, 1, "I", "mug", 2), (9, 3, "T", None, 1), (9, 4, "T", None, 3))
+    said = truncated(frame, source=F.concat(F.lit("shop "), "price"))
+    assert absences(said) == [(1, 3)]
+    ending = said.where("operation = 'absent'").collect()[0]
+    assert (ending["source"], ending["arrival"]["record_number"]) == ("shop 1", 0)
+
+
+def test_at_one_place_the_truncate_comes_first(spark: SparkSession) -> None:
+    """In Spark's rows nothing but the sequence says what was first; in those of pandas the row does."""
+    frame = log((1, 1, "I", "kettle", 1), (1, 3, "I", "teapot", 1), (None, 3, "T", None, None))
+    assert versions(truncated(frame), "name")[-1] == (1, 3, True, None)
+    of_spark = spark.createDataFrame(
+        [(1, "I", "kettle", DAY[0]), (1, "I", "teapot", DAY[2]), (None, "T", None, DAY[2])],
+        "id int, op string, name string, at timestamp",
+    )
+    assert versions(truncated(of_spark), "name") == [(1, 1, False, "kettle"), (1, 3, False, "teapot")]
+
+
+# What is wrong ------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_wrong_is_said_at_once_with_a_call_that_would_do(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "a", 2.5, DAY[0])], "id int, name string, price double, at timestamp")
+    with pytest.raises(UnfitTable) as caught:
+        changes_from(
+            frame,
+            keys=["ID", "price", "number"],
+            sequence_by="change_time",
+            apply_as_deletes="operation = 'D'",
+            apply_as_truncates="name",
+            ignore_null_updates=["nme"],
+            column_list=["name", "colour"],
+            message="concat(name, lsn",
+            effective="id",
+        )
+    text = str(caught.value)
+    for said in (
+        *("keys names ID, which is no column (is it id?)", "keys names number, which is no column"),
+        *("the key price is double", "sequence_by: change_time is no column", "operation is no column"),
+        *("apply_as_truncates is string, and must be a condition", "ignore_null_updates names nme"),
+        *("(is it name?)", "column_list names colour", "message: Spark cannot read", "effective is int"),
+        "The table has id int, name string, price double, at timestamp.",
+    ):
+        assert said in text
+    would_do = eval(caught.value.example, {"frame": frame, "changes_from": changes_from})
+    assert would_do.count() == 1
+
+
+def test_a_number_is_no_time(spark: SparkSession) -> None:
+    """A log that is numbered must say when its rows are true, else all but the last would be lost."""
+    frame = pd.DataFrame({"id": [1, 1], "version": [9, 10], "name": ["kettle", "teapot"]})
+    with pytest.raises(
+        UnfitTable, match="effective is not said, and the sequence, bigint, is no time"
+    ) as caught:
+        changes_from(frame, keys=["id"], sequence_by="version")
+    names = {"frame": frame, "changes_from": changes_from, "datetime": python_datetime}
+    assert versions(eval(caught.value.example, names), "name") == [(1, 1, False, "teapot")]
+
+
+def test_what_is_no_table_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(InvalidArgument, match="a DataFrame of Spark or of pandas"):
+        changes_from([{"id": 1}], keys=["id"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="differ in more than case"):
+        changes_from(pd.DataFrame([[1, 2]], columns=["id", "ID"]), keys=["id"])
+    with pytest.raises(InvalidArgument, match=r"one type each.*b \("):
+        changes_from(pd.DataFrame({"id": [1, 2], "b": [1, "x"]}), keys=["id"])
+    with pytest.raises(InvalidArgument, match="aware datetime"):
+        changes_from(KETTLE, keys=["id"], effective=datetime(2024, 1, 1))
+    with pytest.raises(UnfitTable, match="keys is 'id', and must be a list"):
+        changes_from(KETTLE, keys="id")
+    with pytest.raises(UnfitTable, match="both given.*leaves out the key id"):
+        changes_from(KETTLE, keys=["id"], column_list=["id"], except_column_list=["id"])
+    stream = spark.readStream.format("rate").load()
+    assert changes_from(stream, keys=["value"], sequence_by="timestamp").isStreaming
+    with pytest.raises(InvalidArgument, match="leave the truncates out"):
+        changes_from(stream, keys=["value"], sequence_by="timestamp", apply_as_truncates="value = 0")
+
+
+def test_columns_of_pandas_of_any_kind_are_read(spark: SparkSession) -> None:
+    """Categories, unsigned numbers, columns without a value; a missing value is null; column names as text."""
+    frame = pd.DataFrame(
+        {
+            "id": pd.Series([1, 2], dtype="uint64"),
+            "kind": pd.Categorical(["a", None]),
+            "price": [1.5, float("nan")],
+            "nothing": [None, None],
+            7: ["x", pd.NA],
+            "row number": [True, False],
+        }
+    )
+    rows = changes_from(frame, keys=["id"]).orderBy("data.id").toArrow().to_pylist()
+    shown = {"kind": None, "price": None, "nothing": None, "7": None, "row number": False}
+    assert rows[1]["data"] == {"id": Decimal(2), **shown}
+    assert rows[1]["carried"] == {name: value is False for name, value in shown.items()} | {"id": True}
+    assert rows[0]["data"]["kind"] == "a"
+    assert changes_from(frame[:0], keys=["id"]).count() == 0
+
+
+# Against a table that is changed row by row -------------------------------------------------------------
+
+
+def draw(chance: random.Random) -> list[Row]:
+    """Rows in which places tie, sources meet, and deletes and truncates are many."""
+    return [
+        {
+            "id": chance.choice(("x", "y")),
+            "source": chance.choice(("one", "one", "two")),
+            "op": chance.choice("UUUUUDT"),
+            "a": chance.choice((1, 2, None)),
+            "b": chance.choice(("p", "q", None)),
+            "number": chance.choice((9, 10, None)),
+            "at": chance.choice(DAY[:4]),
+            "n": n,
+        }
+        for n in range(chance.randint(1, 12))
+    ]
+
+
+def states(rows: Sequence[Row], *, nulls: bool) -> dict[datetime, Row]:
+    """By instant, what a table holds when the rows were done to it one by one: the naive reading."""
+    table: Row = {}
+    named: dict[str, set[str]] = {"one": set(), "two": set()}
+    found: dict[datetime, Row] = {}
+    for row in sorted(rows, key=lambda row: (row["at"], row["number"] or -1, row["n"])):
+        id_, source = row["id"], row["source"]
+        if row["op"] == "T":
+            for each in named[source]:
+                table.pop(each, None)
+            named[source] = set()
+        elif row["op"] == "D":
+            table.pop(id_, None)
+            named[source].discard(id_)
+        else:
+            said = {name: row[name] for name in "ab" if nulls or row[name] is not None}
+            table[id_] = {**table.get(id_, {"a": None, "b": None}), **said}
+            named[source].add(id_)
+        found[row["at"]] = {each: dict(fields) for each, fields in table.items()}
+    return found
+
+
+def histories(changes: DataFrame) -> dict[str, list[Row]]:
+    """By world, the versions that are no deletes."""
+    rows = (
+        merge(changes, entity="thing", keys=["world", "id"])
+        .where("not deleted_indicator")
+        .toArrow()
+        .to_pylist()
+    )
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["world"], []).append(row)
+    return found
+
+
+def at(versions: Sequence[Row], instant: datetime) -> Row:
+    return {
+        row["id"]: {"a": row["a"], "b": row["b"]}
+        for row in versions
+        if row["valid_from_timestamp"] <= instant
+        and (row["valid_to_timestamp"] is None or instant < row["valid_to_timestamp"])
+    }
+
+
+@seeds(1, 2, soak=20)
+@pytest.mark.parametrize("nulls", [False, True])
+def test_random_tables_are_what_doing_their_rows_one_by_one_gives(
+    spark: SparkSession, seed: int, nulls: bool
+) -> None:
+    """In pandas by place where numbers tie; in Spark, shuffled, by a last number that is never the same."""
+    chance = random.Random(seed)
+    worlds = {str(number): draw(chance) for number in range(60)}
+    rows = [{"world": world, **row} for world, some in worlds.items() for row in some]
+    # A truncate speaks of its source: each world has two of its own.
+    rows = [{**row, "source": f"{row['world']} {row['source']}"} for row in rows]
+    frame = pd.DataFrame(rows).astype({"a": "Int64", "number": "Int64"})
+    settings: Row = {
+        "keys": ["world", "id"],
+        "source": F.col("source"),
+        "apply_as_deletes": "op = 'D'",
+        "apply_as_truncates": "op = 'T'",
+        "ignore_null_updates": not nulls,
+        "effective": "at",
+        "column_list": ["a", "b"],
+    }
+    kinds = "world string, id string, source string, op string, a long, b string, number long, at timestamp, n int"
+    chance.shuffle(rows)
+    shuffled = spark.createDataFrame([tuple(row[name] for name in frame.columns) for row in rows], kinds)
+    in_pandas = histories(changes_from(frame, sequence_by="number", **settings))
+    in_spark = histories(changes_from(shuffled, sequence_by=["number", "n"], **settings))
+    for world, some in worlds.items():
+        for instant, expected in states(some, nulls=nulls).items():
+            assert at(in_pandas.get(world, []), instant) == expected, (world, instant, some)
+            assert at(in_spark.get(world, []), instant) == expected, (world, instant, some)

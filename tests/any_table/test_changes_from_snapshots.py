@@ -1,0 +1,206 @@
+"""Full lists become changes: who is listed is there, who is no more in the next list is gone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, UnfitTable, WrongColumnType, changes_from_snapshots, merge
+from cdckit.changes import require_changes
+from tools.tiers import seeds
+
+Row = dict[str, Any]
+DAY = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 10)]
+
+
+def products(*rows: tuple[int, str | None]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["id", "name"]).astype({"id": "int64", "name": "string"})
+
+
+def said(changes: DataFrame) -> list[tuple[Any, ...]]:
+    """The key, the day of January 2024, the operation, the name."""
+    rows = changes.orderBy("data.id", "effective_timestamp").toArrow().to_pylist()
+    return [
+        (row["data"]["id"], row["effective_timestamp"].day, row["operation"], row["data"].get("name"))
+        for row in rows
+    ]
+
+
+LISTS = {
+    DAY[0]: products((1, "kettle"), (2, "mug"), (3, "jug")),
+    DAY[1]: products((1, "kettle"), (3, None)),
+    DAY[2]: products((3, None)),
+    DAY[3]: products((1, "kettle"), (2, "cup"), (3, "jug")),
+}
+NEW = [
+    *((1, 1, "upsert", "kettle"), (1, 3, "absent", None), (1, 4, "upsert", "kettle")),
+    *((2, 1, "upsert", "mug"), (2, 2, "absent", None), (2, 4, "upsert", "cup")),
+    *((3, 1, "upsert", "jug"), (3, 2, "upsert", None), (3, 4, "upsert", "jug")),
+]
+
+
+def one_table(lists: Mapping[datetime, pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat([frame.assign(day=at) for at, frame in lists.items()])
+
+
+def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSession) -> None:
+    """A row that says what the list before said is no new change; as a mapping, as pairs, as one table."""
+    changes = changes_from_snapshots(LISTS, keys=["id"], source="shop", priority=2)
+    require_changes(changes, function="test")
+    assert said(changes) == NEW
+    assert said(changes_from_snapshots(list(LISTS.items())[::-1], keys=["id"])) == NEW
+    mixed = {at: spark.createDataFrame(frame) if at < DAY[2] else frame for at, frame in LISTS.items()}
+    assert said(changes_from_snapshots(mixed, keys=["id"])) == NEW
+    table = one_table(LISTS)
+    for taken in ("day", F.col("day"), "date_format(day, 'yyyy-MM-dd')"):
+        assert (
+            said(changes_from_snapshots(table, keys=["id"], taken=taken, except_column_list=["day"])) == NEW
+        )
+    row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
+    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "2024-01-02 00:00:00")
+    assert row["carried"] == {"id": True, "name": False}
+    assert row["arrival"]["timestamp"] == DAY[1]
+
+
+def test_every_row_may_be_taken(spark: SparkSession) -> None:
+    repeated = [(1, 2, "upsert", "kettle"), (3, 3, "upsert", None)]
+    assert said(changes_from_snapshots(LISTS, keys=["id"], compared=False)) == sorted([*NEW, *repeated])
+
+
+def test_a_null_in_a_list_is_a_value(spark: SparkSession) -> None:
+    history = merge(changes_from_snapshots(LISTS, keys=["id"]), entity="product", keys=["id"])
+    jug = history.where("id = 3").orderBy("valid_from_timestamp").toArrow().to_pylist()
+    assert [row["name"] for row in jug] == ["jug", None, "jug"]
+
+
+def test_a_list_in_which_nothing_stands_ends_all(spark: SparkSession) -> None:
+    """Only the form that names the instants knows of it."""
+    lists = {DAY[0]: products((1, "kettle")), DAY[1]: products(), DAY[2]: products()}
+    assert said(changes_from_snapshots(lists, keys=["id"])) == [
+        (1, 1, "upsert", "kettle"),
+        (1, 2, "absent", None),
+    ]
+    table = one_table(lists)
+    assert said(changes_from_snapshots(table, keys=["id"], taken="day")) == [(1, 1, "upsert", "kettle")]
+
+
+def test_the_lists_of_each_source_go_on_by_themselves(spark: SparkSession) -> None:
+    """Another source's list between two of one source's ends nothing."""
+    table = pd.DataFrame(
+        {"id": [1, 2, 1, 2], "day": [DAY[0], DAY[1], DAY[2], DAY[3]], "by": ["one", "two", "one", "two"]}
+    )
+    changes = changes_from_snapshots(table, keys=["id"], taken="day", source=F.col("by"), column_list=[])
+    assert [row[:3] for row in said(changes)] == [(1, 1, "upsert"), (2, 2, "upsert")]
+
+
+def test_a_column_that_a_list_lacks_was_not_sent(spark: SparkSession) -> None:
+    """Neither a null nor the same row again; types meet as in union_changes."""
+    lists = {
+        DAY[0]: pd.DataFrame({"id": [1], "price": [20], "name": ["kettle"]}),
+        DAY[1]: pd.DataFrame({"id": [1], "name": ["kettle"]}),
+        DAY[2]: pd.DataFrame({"id": [1], "name": ["kettle"], "price": ["none"]}),
+    }
+    rows = changes_from_snapshots(lists, keys=["id"]).orderBy("effective_timestamp").toArrow().to_pylist()
+    assert [row["data"] for row in rows] == [
+        {"id": 1, "price": "20", "name": "kettle"},
+        {"id": 1, "price": None, "name": "kettle"},
+        {"id": 1, "price": "none", "name": "kettle"},
+    ]
+    assert [row["carried"]["price"] for row in rows] == [True, False, True]
+    lists[DAY[2]] = pd.DataFrame({"id": [1], "price": [[1]]})
+    with pytest.raises(WrongColumnType, match="price of every list"):
+        changes_from_snapshots(lists, keys=["id"])
+
+
+def test_an_entity_stands_in_a_list_once(spark: SparkSession) -> None:
+    """Twice the same is once; twice and not the same ends the job, as in Spark."""
+    lists = {DAY[0]: products((1, "kettle"), (1, "kettle")), DAY[1]: products((1, "kettle"), (2, "mug"))}
+    assert said(changes_from_snapshots(lists, keys=["id"])) == [
+        (1, 1, "upsert", "kettle"),
+        (2, 2, "upsert", "mug"),
+    ]
+    lists[DAY[1]] = products((1, "kettle"), (1, "teapot"))
+    with pytest.raises(
+        PySparkException, match=r"changes_from_snapshots\(\) needs each entity once in a list"
+    ):
+        changes_from_snapshots(lists, keys=["id"]).collect()
+
+
+def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
+    rows = [(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (2, "jug", None)]
+    table = spark.createDataFrame(rows, "id int, name string, day string")
+    with pytest.raises(PySparkException, match="needs a key for every row, and id are null"):
+        changes_from_snapshots(table.where("day is not null"), keys=["id"], taken="day").collect()
+    with pytest.raises(PySparkException, match="needs an instant for every row"):
+        changes_from_snapshots(table.where("id is not null"), keys=["id"], taken="day").collect()
+
+
+def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
+    table = one_table(LISTS)
+    with pytest.raises(UnfitTable, match=r"keys names number.*taken is not said") as caught:
+        changes_from_snapshots(table, keys=["number"])
+    assert "taken='day'" in caught.value.example
+    with pytest.raises(
+        UnfitTable, match=r"the key name is no column of the list of 2024-01-02T00:00:00\+00:00"
+    ):
+        changes_from_snapshots({DAY[0]: products((1, "a")), DAY[1]: pd.DataFrame({"id": [1]})}, keys=["name"])
+    with pytest.raises(InvalidArgument, match="each list has its instant"):
+        changes_from_snapshots(LISTS, keys=["id"], taken="name")
+    with pytest.raises(InvalidArgument, match="aware datetime"):
+        changes_from_snapshots({datetime(2024, 1, 1): products()}, keys=["id"])
+    with pytest.raises(InvalidArgument, match="one list for each instant"):
+        changes_from_snapshots([(DAY[0], products()), (DAY[0], products())], keys=["id"])
+    for nothing in ({}, [], [products()]):
+        with pytest.raises(InvalidArgument, match="full lists with the instants"):
+            changes_from_snapshots(nothing, keys=["id"])
+    with pytest.raises(InvalidArgument, match="a stream"):
+        changes_from_snapshots(spark.readStream.format("rate").load(), keys=["value"], taken="timestamp")
+
+
+def naive_count(lists: Sequence[tuple[datetime, Row]]) -> int:
+    """How many things the lists say that the list before did not."""
+    before: Row = {}
+    count = 0
+    for _, rows in lists:
+        count += sum(1 for id_ in before if id_ not in rows)
+        count += sum(1 for id_, value in rows.items() if id_ not in before or before[id_] != value)
+        before = rows
+    return count
+
+
+@seeds(1, 2, soak=20)
+def test_at_the_instant_of_each_list_the_history_is_the_list(spark: SparkSession, seed: int) -> None:
+    """Random lists, shuffled: nothing of any list is missing, nothing else is there, nothing is said twice."""
+    chance = random.Random(seed)
+    lists = [
+        (at, {id_: chance.choice(("p", "q", None)) for id_ in range(12) if chance.random() < 0.6})
+        for at in DAY[:7]
+    ]
+    rows = [(id_, value, at) for at, some in lists for id_, value in some.items()]
+    chance.shuffle(rows)
+    table = spark.createDataFrame(rows, "id int, name string, day timestamp")
+    as_mapping = {at: spark.createDataFrame(list(some.items()), "id int, name string") for at, some in lists}
+    for changes in (
+        changes_from_snapshots(table, keys=["id"], taken="day", except_column_list=["day"]),
+        changes_from_snapshots(as_mapping, keys=["id"]),
+    ):
+        assert changes.count() == naive_count(lists)
+        history = (
+            merge(changes, entity="product", keys=["id"]).where("not deleted_indicator").toArrow().to_pylist()
+        )
+        for at, some in lists:
+            there = {
+                row["id"]: row["name"]
+                for row in history
+                if row["valid_from_timestamp"] <= at
+                and (row["valid_to_timestamp"] is None or at < row["valid_to_timestamp"])
+            }
+            assert there == some
