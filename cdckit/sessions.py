@@ -46,7 +46,7 @@ def session(
 
     The local session is quiet, keeps to the loopback interface, reads and shows every instant in
     UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
-    session up.
+    session up, except that tables of pandas become Spark's in this one.
 
     Args:
         app_name: What the session is called in Spark's own listings.

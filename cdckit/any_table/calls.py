@@ -25,7 +25,7 @@ _NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.V
 
 
 class Call:
-    """A call of *function* about *frame*, whose own columns are *columns*; *first* names its first argument."""
+    """A call of *function* about *frame*, with *columns* of its own; *first* names its first argument."""
 
     def __init__(self, function: str, first: str, frame: DataFrame, columns: Sequence[str]) -> None:
         self.function, self.first, self.frame, self.columns = function, first, frame, list(columns)
@@ -179,7 +179,7 @@ class Call:
     def _reason(self, error: AnalysisException, said: str | Column) -> str:
         named = (error.getMessageParameters() or {}).get("objectName")
         if named is None or "UNRESOLVED" not in (error.getCondition() or ""):
-            return f"Spark cannot read {said!r} ({str(error).splitlines()[0]})"
+            return f"Spark cannot read {said!r} ({str(error).strip().splitlines()[0]})"
         name = named.strip("`")
         return f"{name} is no column{self._perhaps(name)}"
 

@@ -22,7 +22,7 @@ DAY = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 10)]
 
 
 def products(*rows: tuple[int, str | None]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["id", "name"]).astype({"id": "int64", "name": "string"})
+    return pd.DataFrame(list(rows), columns=["id", "name"]).astype({"id": "int64", "name": "string"})
 
 
 def said(changes: DataFrame) -> list[tuple[Any, ...]]:
@@ -178,7 +178,7 @@ def naive_count(lists: Sequence[tuple[datetime, Row]]) -> int:
 
 @seeds(1, 2, soak=20)
 def test_at_the_instant_of_each_list_the_history_is_the_list(spark: SparkSession, seed: int) -> None:
-    """Random lists, shuffled: nothing of any list is missing, nothing else is there, nothing is said twice."""
+    """Random lists, shuffled: nothing of a list is missing, nothing else is there, nothing is said twice."""
     chance = random.Random(seed)
     lists = [
         (at, {id_: chance.choice(("p", "q", None)) for id_ in range(12) if chance.random() < 0.6})
