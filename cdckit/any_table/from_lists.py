@@ -10,13 +10,14 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.window import WindowSpec
 
 from cdckit.any_table.calls import Call
 from cdckit.any_table.lists import Lists, united
 from cdckit.any_table.truncates import key_alone
 from cdckit.changes import ABSENT, UPSERT
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_flag, require_int
+from cdckit.parts.arguments import microseconds, require_flag, require_int
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text, comparable
 
@@ -144,7 +145,8 @@ def _require_key_everywhere(
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:
     if not lacking:
         return F.lit(True)
-    return ~at.isin(*lacking)
+    instants = [microseconds(each, "the instant of a list", function=_FUNCTION) for each in lacking]
+    return ~F.unix_micros(at).isin(*instants)
 
 
 def _with_next(rows: DataFrame) -> DataFrame:
@@ -159,18 +161,8 @@ def _with_next(rows: DataFrame) -> DataFrame:
 
 def _compared(rows: DataFrame, keys: Sequence[str], *, compared: bool) -> DataFrame:
     """What each row says: that its entity is there, that it is gone with the next list, both, or nothing."""
+    once, in_order = _once_in_a_list(rows, keys)
     data = require_struct(rows, "data", function=_FUNCTION)
-    carried = require_struct(rows, "carried", function=_FUNCTION)
-    key = [comparable(F.col("data").getField(name), data[name].dataType) for name in keys]
-    content = F.md5(F.concat(as_text(F.col("data"), data), as_text(F.col("carried"), carried)))
-    entity = [f"key {n}" for n in range(len(keys))]
-    named = rows.withColumns(dict(zip(entity, key, strict=True))).withColumn("content", content)
-    in_order = Window.partitionBy("source", *map(quoted, entity)).orderBy("taken", "content")
-    again = (
-        F.lag("taken").over(in_order).eqNullSafe(F.col("taken")) & F.lag("content").over(in_order).isNotNull()
-    )
-    same = F.lag("content").over(in_order).eqNullSafe(F.col("content"))
-    once = named.withColumns({"again": again, "same": same}).where(~(F.col("again") & F.col("same")))
     follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
     unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
     goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
@@ -184,14 +176,29 @@ def _compared(rows: DataFrame, keys: Sequence[str], *, compared: bool) -> DataFr
         values.alias("data"),
         only.alias("carried"),
     )
-    says = once.withColumns(
-        {
-            "is_new": ~unchanged if compared else F.lit(True),
-            "ends": F.col("next_taken").isNotNull() & ~goes_on,
-        }
-    )
-    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends") & ~F.col("again"), gone))
+    is_new = ~unchanged if compared else F.lit(True)
+    ends = F.col("next_taken").isNotNull() & ~goes_on
+    says = once.withColumns({"is_new": is_new, "ends": ends})
+    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
     return says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
+
+
+def _once_in_a_list(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, WindowSpec]:
+    """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
+    data = require_struct(rows, "data", function=_FUNCTION)
+    carried = require_struct(rows, "carried", function=_FUNCTION)
+    # Equal values have one text: what this digest tells apart, `merge` tells apart.
+    content = F.md5(F.concat(as_text(F.col("data"), data), as_text(F.col("carried"), carried)))
+    of_key = {
+        f"key {n}": comparable(F.col("data").getField(name), data[name].dataType)
+        for n, name in enumerate(keys)
+    }
+    in_order = Window.partitionBy("source", *map(quoted, of_key)).orderBy("taken", "content")
+    before, said_before = F.lag("taken").over(in_order), F.lag("content").over(in_order)
+    again = said_before.isNotNull() & before.eqNullSafe(F.col("taken"))
+    named = rows.withColumns(of_key).withColumn("content", content)
+    marked = named.withColumns({"again": again, "same": said_before.eqNullSafe(F.col("content"))})
+    return marked.where(~(F.col("again") & F.col("same"))), in_order
 
 
 def _sound(keys: Sequence[str]) -> Column:
