@@ -229,7 +229,7 @@ def _statements(
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         row.alias("row"),
-        (row if places_order else F.lit(0)).alias("place"),
+        (row if places_order else F.lit(0)).cast("string").alias("place"),
         as_text(F.struct(*column.values()), kinds).alias("content"),
         (F.lit(None).cast("string") if rows.message is None else as_text(*rows.message)).alias("message"),
         rows.source.alias("source"),
