@@ -13,6 +13,7 @@ TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
 _MICROSECONDS_A_DAY = 86_400_000_000
 _CLOCK = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
+_MINUTE = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(?!:)"
 
 
 def is_time(kind: T.DataType) -> bool:
@@ -38,6 +39,7 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
 
 def _of_text(text: Column) -> Column:
     # Spark's cast takes more, and what says no zone for a time of the session's.
+    text = F.regexp_replace(text, _MINUTE, "$1:00")
     full = (
         F.when(text.rlike(_CLOCK + r"(Z|[+-]\d{2}:\d{2})$"), text)
         .when(text.rlike(_CLOCK + "$"), F.concat(text, F.lit("Z")))
