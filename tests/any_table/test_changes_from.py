@@ -136,12 +136,13 @@ RISING = {
 def test_a_sequence_sorts_as_the_values_do(spark: SparkSession) -> None:
     """Null first, then by value: 9 before 10, and texts by their bytes."""
     for kind, rising in RISING.items():
-        frame = spark.createDataFrame(list(enumerate(rising)), f"n int, value {kind}")
+        # The greatest first, and by falling numbers: two texts that are equal would be found in that order.
+        frame = spark.createDataFrame(list(enumerate(rising))[::-1], f"n int, value {kind}")
         # Of one text alone nothing tells null from the empty one: both are no sequence.
         known = frame if kind not in ("string", "binary") else frame.where("n > 0")
         found = sequences(known, "value")
         assert (kind, found) == (kind, sorted(found))
-        assert sequences(frame, ["value", "n"]) == list(range(len(rising)))
+        assert sequences(frame, ["value", "-n"]) == list(range(len(rising)))
 
 
 def test_several_parts_sort_one_after_the_other(spark: SparkSession) -> None:
