@@ -11,7 +11,7 @@ from histories import to_dataframe as changes_to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import as_of, datahub, merge, replicate
+from cdckit import any_table, as_of, datahub, merge, replicate
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 
@@ -63,6 +63,16 @@ def test_as_of(spark: SparkSession) -> None:
     history = merge(changes(spark), entity="product", keys=["number"])
     found = as_of(history, datetime(2024, 1, 1, 10, tzinfo=UTC)).orderBy("number").collect()
     assert [(row["number"], row["name"]) for row in found] == [(1, "teapot"), (2, "mug")]
+
+
+@pytest.mark.smoke("any_table")
+def test_any_table(spark: SparkSession) -> None:
+    """A table of one's own: a kettle, renamed in the row after it."""
+    rows = spark.createDataFrame([(1, "kettle"), (1, "teapot")], "number int, name string")
+    told = any_table.changes_from(rows, keys=["number"]).orderBy("arrival.record_number").collect()
+    assert [(row["operation"], row["data"]["name"]) for row in told] == [
+        ("upsert", "kettle"), ("upsert", "teapot"),
+    ]  # fmt: skip
 
 
 @pytest.mark.smoke("replicate")

@@ -72,10 +72,12 @@ def _as_arrow(frame: pd.DataFrame, *, function: str) -> pa.Table:
     for place, name in enumerate(frame.columns):
         try:
             arrays[str(name)] = _as_spark_takes_it(pa.array(frame.iloc[:, place], from_pandas=True))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowException, OverflowError, UnicodeError, _NotOfSpark) as error:
             wrong.append(f"{name} ({str(error).splitlines()[0]})")
     if wrong:
-        needed = "of columns with one type each; of others, `frame.astype({column: str})`"
+        needed = (
+            "of columns with one type each, which Spark has too; of others, `frame.astype({column: str})`"
+        )
         raise InvalidArgument(function, "its table", needed, wrong)
     return pa.table(arrays)
 
@@ -88,10 +90,16 @@ _UNSIGNED = {
 }
 
 
+class _NotOfSpark(TypeError):
+    """A type that Spark's tables do not have, or that changes cannot be made of."""
+
+
 def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _as_spark_takes_it(values.cast(kind.value_type))
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_time(kind):
+        raise _NotOfSpark(str(kind))
     if pa.types.is_null(kind):
         return values.cast(pa.string())
     if pa.types.is_timestamp(kind):

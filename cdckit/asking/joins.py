@@ -85,7 +85,8 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, time: str) -> DataFrame:
 
     Cost: per lookup one shuffle of facts and versions together by its key and one sort; no join,
     so the work does not grow with facts times versions of a key.  All rows of one key are sorted
-    by one task, which spills to disk: a hot key costs time on a cluster, not memory.
+    by one task, which spills to disk: a hot key costs time on a cluster, not memory.  A filter of the
+    result saves nothing, since an overlap must be found whoever looks: filter the facts before.
 
     >>> orders = session().createDataFrame(
     ...     [("A", 1, "09:59:59"), ("B", 1, "10:00:00"), ("C", 2, "12:00:00")],

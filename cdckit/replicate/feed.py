@@ -248,7 +248,8 @@ class Feed:
             BatchIdReused: The batch id was received with other content.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: two small jobs, in which the records are kept; some six more if metadata came, and three
+        Cost: two small jobs, in which the records are kept, and one in every sixteenth batch or so, which
+            writes small files of earlier ones together; some six more if metadata came, and three
             if data waits or has waited, which write the batch's data once more.  Then, for each table
             of which rows came, its rows are written once more, and two jobs of its ledger.  A table whose
             older rows read otherwise by new metadata, as after a change of its key or of a type, is made anew

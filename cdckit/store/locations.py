@@ -76,9 +76,12 @@ class Location:
 
     def listed(self, folder: str = "") -> list[pafs.FileInfo]:
         """What lies directly in a folder; nothing if it is not there."""
-        return list(
-            self.file_system().get_file_info(pafs.FileSelector(self.path(folder), allow_not_found=True))
-        )
+        try:
+            # Without leave for it: PyArrow finds it missing, and asks a second time whether it really is.
+            # One that somebody makes between the two is an error.
+            return list(self.file_system().get_file_info(pafs.FileSelector(self.path(folder))))
+        except FileNotFoundError:
+            return []
 
     def make_folder(self, folder: str) -> None:
         """Make a local folder; others have none."""

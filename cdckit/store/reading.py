@@ -24,8 +24,11 @@ from cdckit.store.names import plain_names, true_name, true_names
 from cdckit.store.shaping import Shape, to_true
 from cdckit.store.writing import Target
 
-_FEW_ROWS, _FEW_BYTES, _MANY_BYTES = 1_000, 1 << 20, 1 << 23
-"""What this program reads by itself: for Spark to plan and to start tasks takes longer than that."""
+_FEW_ROWS, _FEW_BYTES, _BYTES_IN_MEMORY = 1_000, 1 << 20, 1 << 23
+"""
+What this program reads by itself, since for Spark to plan and to start tasks takes longer: so many rows in so
+many bytes of files, which are compressed, and which may be so many bytes in memory.
+"""
 
 _REMEDY = (
     "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
@@ -42,8 +45,7 @@ def read_spark(
         return spark.createDataFrame([], true)
     if are_few(files):
         found = read_arrow(location, table, files, where)
-        # What files hold is compressed.
-        if found.nbytes <= _MANY_BYTES:
+        if found.nbytes <= _BYTES_IN_MEMORY:
             return spark.createDataFrame(found, true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.

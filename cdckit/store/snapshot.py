@@ -104,8 +104,8 @@ class Snapshot:
 
         Raises:
             NoSuchTable: There is none of that name.
-            DamagedTable: A file is not there any more.  One that is there but cut short ends the job that
-                reads it, with Spark's message, which names it; `Store.check` finds such files.
+            DamagedTable: A file is not there any more, or is cut short.  Where Spark reads it, one cut
+                short ends the job, with Spark's message, which names it; `Store.check` finds such files.
 
         Cost: no job; the files are chosen by what the log says about them.  A thousand rows or fewer are read
         at once, by this program, and are part of the plan: Spark's start would take longer.

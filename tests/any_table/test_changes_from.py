@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as python_datetime
 import random
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -373,6 +373,18 @@ def test_a_number_is_no_time(spark: SparkSession) -> None:
         changes_from(frame, keys=["id"], sequence_by="version")
     names = {"frame": frame, "changes_from": changes_from, "datetime": python_datetime}
     assert versions(eval(caught.value.example, names), "name") == [(1, 1, False, "teapot")]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2**70], ["\ud800"], pd.period_range("2024", periods=1, freq="D"), [time(9, 30)], [object()], [1j]],
+    ids=["too large", "no text", "period", "time of day", "object", "complex"],
+)
+def test_a_column_of_pandas_that_spark_has_not_is_named(values: Any) -> None:
+    """Without Spark: nothing is made of a table that cannot be read whole."""
+    frame = pd.DataFrame({"id": [1], "odd": values})
+    with pytest.raises(InvalidArgument, match=r"of columns with one type each, .*astype.*odd \("):
+        changes_from(frame, keys=["id"])
 
 
 def test_what_is_no_table_is_refused(spark: SparkSession) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -149,13 +147,14 @@ def test_kill_9_in_a_loop_of_commits(store: Store, place: Path) -> None:
     chance = random.Random(13)
     for _ in range(3):
         done = held(store, "last")[0] + 1 if store.snapshot().has("last") else 0
-        process = subprocess.Popen([sys.executable, "-c", LOOP, str(place), str(done)])
-        while not store.snapshot().has("last") or held(store, "last")[0] < done + 2:
-            assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.2))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        with subprocess.Popen([sys.executable, "-c", LOOP, str(place), str(done)]) as process:
+            try:
+                while not store.snapshot().has("last") or held(store, "last")[0] < done + 2:
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                time.sleep(chance.uniform(0, 0.2))
+            finally:
+                process.kill()
         [last] = held(store, "last")
         assert held(store, "log") == list(range(last + 1))
         assert store.batch(str(last)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from pyspark.sql import SparkSession
@@ -69,3 +70,22 @@ def test_folders_have_names_that_no_two_tables_share(tmp_path: Path) -> None:
         assert held(store, name) == [number]
     folders = [path.name.lower() for path in tmp_path.iterdir()]
     assert len(set(folders)) == len(folders) == len(names) + 4
+
+
+def test_a_folder_that_somebody_makes_just_now_is_there_or_not(tmp_path: Path) -> None:
+    """Who looks at a store while its first writer begins sees nothing yet: that is no error."""
+    place, enough = tmp_path / "store", Event()
+
+    def make_and_take_away() -> None:
+        while not enough.is_set():
+            place.mkdir()
+            place.rmdir()
+
+    with_it = Thread(target=make_and_take_away)
+    with_it.start()
+    try:
+        location = locate(place, None, None)
+        assert all(location.listed() == [] for _ in range(20_000))
+    finally:
+        enough.set()
+        with_it.join()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -21,6 +21,25 @@ def test_the_example_prints_what_stands_below_it(
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip() == shown.strip()
+
+
+def test_the_table_of_ones_own_becomes_a_history(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file as the passage says it, with an empty cell: the price is known on."""
+    lines = (
+        "id,price,place,changed_at",
+        "1,20,shelf,2024-01-01",
+        "1,,desk,2024-02-01",
+        "2,5,shelf,2024-01-01",
+    )
+    (tmp_path / "prices.csv").write_text("\n".join(lines))
+    [code] = (each for each in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "prices.csv" in each)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, DataFrame] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    rows = names["history"].orderBy("id", "valid_from_timestamp").select("id", "price", "place").collect()
+    assert [tuple(row) for row in rows] == [(1, 20.0, "shelf"), (1, 20.0, "desk"), (2, 5.0, "shelf")]
 
 
 def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
