@@ -15,10 +15,11 @@ which keeps both as changes come; and the questions that a history answers:
                            find_empty_periods, coalesce
 
 `samples` and `expectations` are the paths of the files that come with it.
-In a notebook `show` makes a readable table; `cdckit.pictures` and `cdckit.widgets` are imported by name.
+In a notebook `show` makes a readable table, and `options` holds the zone in which instants are shown;
+`cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
-from cdckit import datahub, replicate
+from cdckit import datahub, jupyter, replicate
 from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.between import between, timeline, with_operation
@@ -39,6 +40,7 @@ from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumn
 from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
+from cdckit.parts.options import options
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.periods import (
     coalesce,
@@ -49,6 +51,12 @@ from cdckit.quality.periods import (
 )
 from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What `%load_ext cdckit` does: DataFrames show themselves, and Spark's work is visible."""
+    jupyter.load(shell)
+
 
 __all__ = [
     "CdcError",
@@ -83,6 +91,7 @@ __all__ = [
     "find_unused_priorities",
     "known_at",
     "merge",
+    "options",
     "rejects",
     "replicate",
     "revoke",

@@ -12,7 +12,9 @@ from pathlib import Path
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from cdckit import jupyter
 from cdckit.errors import CdcError
+from cdckit.jvm_messages import without_the_usual
 
 GIBIBYTE = 1024**3
 
@@ -39,7 +41,11 @@ class NoJava(CdcError, RuntimeError):
 
 
 def session(
-    *, app_name: str = "cdckit", memory: str | None = None, config: Mapping[str, str] | None = None
+    *,
+    app_name: str = "cdckit",
+    memory: str | None = None,
+    ui: bool = False,
+    config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """
     The running Spark session if there is one, of whichever thread, else a local one for interactive work.
@@ -48,11 +54,16 @@ def session(
     UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
     session up, except that tables of pandas become Spark's in this one.
 
+    In a Jupyter notebook a DataFrame that ends a cell is then shown as `show` shows it, a line below a cell
+    says what Spark is doing, and `options.progress = False` turns that line off.
+
     Args:
         app_name: What the session is called in Spark's own listings.
         memory:
             Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
             machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
+        ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
+            name each job by what cdckit does.
         config: Further Spark settings; they win over the ones chosen here.
 
     Returns:
@@ -72,21 +83,26 @@ def session(
     """
     running = _running()
     if running is not None:
+        jupyter.attach()
         return running
     os.environ.update(ENVIRONMENT)
     if hasattr(time, "tzset"):
         time.tzset()
     builder = SparkSession.Builder().appName(app_name).master("local[*]")
-    for name, value in {**settings(memory or _default_memory()), **(config or {})}.items():
+    chosen = {"spark.ui.enabled": "true"} if ui else {}
+    for name, value in {**settings(memory or _default_memory()), **chosen, **(config or {})}.items():
         builder = builder.config(name, value)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        return builder.getOrCreate()
+        with without_the_usual():
+            made = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise NoJava() from error
         raise
+    jupyter.attach()
+    return made
 
 
 def _running() -> SparkSession | None:

@@ -1,12 +1,15 @@
 """How pytest compares the notebooks: strictly, but for what Spark writes to standard error when it starts."""
 
+import os
+
 import pytest
 
 from tools.one_jvm import OneJvm
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let all notebooks run in one JVM."""
+    """Let all notebooks run in one JVM; how far Spark is, they may not say."""
+    os.environ["CDCKIT_PROGRESS"] = "0"
     config.pluginmanager.register(OneJvm())
 
 

@@ -10,10 +10,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from cdckit import InvalidArgument, WrongColumnType, as_of
+from cdckit import InvalidArgument, WrongColumnType, as_of, options
 from cdckit.asking.between import timeline
-from cdckit.display import HistoryTable, short_instants, show
+from cdckit.changes import CHANGE_SCHEMA
+from cdckit.display import Table, short_instants, show
+from cdckit.rejected import REJECT_SCHEMA
 
 Entry = tuple[str, int] | None
 SCHEMA = """
@@ -52,7 +55,7 @@ def history(spark: SparkSession) -> DataFrame:
     )
 
 
-def lines(table: HistoryTable) -> list[str]:
+def lines(table: Table) -> list[str]:
     return repr(table).splitlines()
 
 
@@ -299,8 +302,8 @@ def test_values_of_every_type_are_text(spark: SparkSession) -> None:
         "map('k', 1) AS map, DATE'2024-03-10' AS day, TIMESTAMP_NTZ'2024-03-10 09:00:00' AS wall, '' AS none"
     )
     assert lines(show(frame)) == [
-        "bin   dec   nan  arr       yes   map      day         wall                 none",
-        '00ff  1.50  NaN  [1,null]  true  {"k":1}  2024-03-10  2024-03-10 09:00:00',
+        "bin          dec   nan  arr       yes   map      day         wall                 none",
+        "b'\\x00\\xff'  1.50  NaN  [1,null]  true  {\"k\":1}  2024-03-10  2024-03-10 09:00:00",
         "(1 row)",
     ]
 
@@ -338,3 +341,91 @@ def test_a_standard_column_of_another_type_is_refused(history: DataFrame) -> Non
     ):
         with pytest.raises(WrongColumnType, match=rf"show\(\) needs the column {name}"):
             show(history.withColumn(name, other))
+
+
+SAID = T.StructType(
+    [
+        *CHANGE_SCHEMA,
+        T.StructField("data", T.StructType().add("number", "int").add("name", "string")),
+        T.StructField("carried", T.StructType().add("number", "boolean").add("name", "boolean")),
+        T.StructField("field_priorities", T.StructType().add("number", "int").add("name", "int")),
+    ]
+)
+
+
+def said(
+    hour: int, message: str, name: str | None, *, sent: bool = True, operation: str = "upsert", rank: int = 0
+) -> tuple[Any, ...]:
+    """What the shop said at an hour, which came a minute later, about product 1."""
+    arrival = (at(hour, 1), "shop", 0, hour, 1)
+    own = 7 if rank else None
+    return (operation, at(hour), "", arrival, message, "shop", rank, (1, name), (True, sent), (None, own))
+
+
+def test_changes_are_blank_where_nothing_was_sent(spark: SparkSession) -> None:
+    """A null that was sent is another thing.  What no change has, a sequence here, has no column."""
+    rows = [
+        said(9, "m1", "Cup"), said(10, "m2", None), said(11, "m3", None, sent=False),
+        said(12, "m4", None, sent=False, operation="delete"),
+    ]  # fmt: skip
+    changes = spark.createDataFrame(rows, SAID)
+    table = show(changes, order_by="number")
+    assert lines(show(changes, order_by=["number", "message_id"])) == [
+        "source  operation  number  name  effective  arrived  message",
+        "shop    upsert     1       Cup   09:00      09:01    m1",
+        "shop    upsert     1       NULL  10:00      10:01    m2",
+        "shop    upsert     1             11:00      11:01    m3",
+        "shop    delete     1             12:00      12:01    m4",
+        "(4 rows; instants of 2024-03-10, UTC; blank was not sent)",
+    ]
+    assert table._repr_html_().count('<b style="color:#b2182b">delete</b>') == 1
+
+
+def test_priorities_of_changes_are_shown_where_there_are_some(spark: SparkSession) -> None:
+    changes = spark.createDataFrame([said(9, "m1", "Cup", rank=5)], SAID)
+    assert lines(show(changes)) == [
+        "source  operation  number  name    effective  arrived  priority  message",
+        "shop    upsert     1       Cup ·7  09:00      09:01    5         m1",
+        "(1 row; instants of 2024-03-10, UTC; ·priority of a field that has its own)",
+    ]
+    assert "·" not in repr(show(changes, provenance=False))
+
+
+def test_with_its_changes_a_history_calls_each_message_by_its_source(
+    spark: SparkSession, history: DataFrame
+) -> None:
+    """A message that the changes do not hold keeps its name; the mouse finds the rest."""
+    changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Old Cup")], SAID)
+    table = show(history, order_by="guid", changes=changes, zone="Europe/Berlin")
+    assert lines(table)[2] == "3 ·shop/0  Old Cup ·shop/2  11:00       …                        shop     cup"
+    assert lines(table)[4] == "3 ·shop/0  NULL ·m3/2       12:00       …         deleted ·m3/2  m3       mug"
+    in_full = (
+        "shop, message m1, effective 2024-03-10 10:00, arrived 2024-03-10 10:01, at shop/0/9, priority 0"
+    )
+    assert f'title="{in_full}"' in table._repr_html_()
+
+
+def test_rejects_say_first_what_is_wrong(spark: SparkSession) -> None:
+    row = (None, b"?" * 5, "shop", 0, 7, at(9), 1, None, "NO_VALUE", "There is none.")
+    frame = spark.createDataFrame([row], REJECT_SCHEMA)
+    assert lines(show(frame, width=3)) == [
+        "error_code  error_description  topic  partition  offset  timestamp  key   value",
+        "NO_…        The…               sho…   0          7       09:00      NULL  b'???…' (5 bytes)",
+        "(1 row; instants of 2024-03-10, UTC)",
+    ]
+
+
+def test_the_zone_is_chosen_once(history: DataFrame) -> None:
+    """For all tables that do not name one."""
+    options.zone = "America/New_York"
+    try:
+        assert "instants of 2024-03-10, America/New_York" in repr(show(history))
+        assert "instants of 2024-03-10, UTC" in repr(show(history, zone=UTC))
+    finally:
+        options.reset()
+
+
+def test_a_stream_has_no_rows_to_show(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(InvalidArgument, match="a batch of rows; of a stream, show what a query"):
+        show(stream)

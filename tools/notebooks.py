@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,7 @@ def executed(notebook: Notebook, folder: Path) -> Notebook:
         record_timing=False,
         resources={"metadata": {"path": str(folder)}},
     )
+    os.environ["CDCKIT_PROGRESS"] = "0"  # how far Spark is differs from run to run
     with suppress(CellExecutionError):  # the error is an output now, where find_problems finds it
         client.execute()
     return run

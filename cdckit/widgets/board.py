@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -14,15 +14,17 @@ from pyspark.sql import functions as F
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.differences import diff
 from cdckit.changes import UPSERT
-from cdckit.display import HistoryTable, show
+from cdckit.display import Table, show
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.merging import merge
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.identifiers import guid
+from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.values import as_text
 from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
+from cdckit.widgets.texts import on_the_clock_of
 
 _MOST_SOURCES = 50
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
@@ -34,9 +36,9 @@ def priority_board(
     entity: str,
     keys: Sequence[str],
     at: datetime | None = None,
-    rows: int = 20,
+    rows: int | None = None,
     provenance: bool = True,
-    zone: tzinfo = UTC,
+    zone: tzinfo | str | None = None,
 ) -> Panel:
     """
     What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
@@ -52,8 +54,7 @@ def priority_board(
         at: The instant to show, aware; None shows what is current.
         rows: As for `show`, for each of the two tables.
         provenance: As for `show`.
-        zone: As for `show`; the changed values are text already, as `diff` gives them, instants among
-            them in the zone of the session.
+        zone: As for `show`, of the changed values too.
 
     Returns:
         A panel: the numbers; the entities as they stand at *at*, by key; and, after a move, the
@@ -66,7 +67,8 @@ def priority_board(
     Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
     three merges, of all changes, and one more scan of their keys.
     """
-    board = _Board(changes, entity, tuple(keys), at, rows, provenance, zone)
+    clock = as_zone(zone, function="priority_board")
+    board = _Board(changes, entity, tuple(keys), at, rows, provenance, clock)
     merge(changes, entity=entity, keys=keys)
     if at is not None:
         require_instant(at, "at", function="priority_board")
@@ -115,7 +117,7 @@ class _Board:
     entity: str
     keys: tuple[str, ...]
     at: datetime | None
-    rows: int
+    rows: int | None
     provenance: bool
     zone: tzinfo
 
@@ -133,12 +135,14 @@ class _Board:
         return Page(((f"{self._when}, with the priorities {said}", self.table({})),))
 
     def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
-        changed = show(self._changed(before, after), rows=self.rows, order_by=["key", "field"])
+        fields = require_struct(self.changes, "data", function="priority_board")
+        told = on_the_clock_of(self.zone, self._changed(before, after), fields, "before", "after")
+        changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
         return Page(
             ((f"{self._when}, with {words}", self.table(after)), ("Values that this changed", changed))
         )
 
-    def table(self, chosen: Mapping[str | None, int]) -> HistoryTable:
+    def table(self, chosen: Mapping[str | None, int]) -> Table:
         return show(
             self._standing(chosen, deletes=False),
             rows=self.rows,

@@ -18,9 +18,11 @@ from cdckit.display import show
 from cdckit.history import VALID_FROM, business_fields
 from cdckit.parts.arguments import require_fields
 from cdckit.parts.instants import EPOCH
+from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text
 from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text
+from cdckit.widgets.texts import on_the_clock_of
 
 _MOST_CHOICES = 300
 
@@ -39,8 +41,8 @@ def entity_explorer(
     changes: DataFrame,
     *,
     keys: Sequence[str],
-    rows: int = 20,
-    zone: tzinfo = UTC,
+    rows: int | None = None,
+    zone: tzinfo | str | None = None,
 ) -> Panel:
     """
     One entity after another: its versions, who is responsible for its values, and why one of them stands.
@@ -50,8 +52,7 @@ def entity_explorer(
         changes: The changes that it was merged from.
         keys: As for `merge`.
         rows: As for `show`, for each of the three tables.
-        zone: As for `show`; the values that `blame` gives are text already, instants among them in the
-            zone of the session.
+        zone: As for `show`, of the values that `blame` gives too.
 
     Returns:
         A panel: a choice of entities, by key, at most 300 at once, with a text that their keys have to
@@ -66,7 +67,8 @@ def entity_explorer(
     and *changes* once; another instant reads *history* twice and *changes* once; another field reads
     *changes* once.
     """
-    explorer = _Explorer(history, changes, tuple(keys), rows, zone)
+    clock = as_zone(zone, function="entity_explorer")
+    explorer = _Explorer(history, changes, tuple(keys), rows, clock)
     explorer.check()
     return Panel(explorer.first, lambda library, first: _ExplorerWidget(library, explorer, first).widget)
 
@@ -86,7 +88,7 @@ class _Explorer:
     history: DataFrame
     changes: DataFrame
     keys: tuple[str, ...]
-    rows: int
+    rows: int | None
     zone: tzinfo
 
     def check(self) -> None:
@@ -153,6 +155,7 @@ class _Explorer:
         told = blame(self.history, {"guid": entity.guid}, at=at).select(
             "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
         )
+        told = on_the_clock_of(self.zone, told, business_fields(self.history), "value")
         return self._page(f"who is responsible, {self.when(at)}", told)
 
     def why(self, entity: _Entity, field: str, at: datetime | None) -> Page:

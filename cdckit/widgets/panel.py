@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.display import NULL, HistoryTable, short_instants
+from cdckit.display import NULL, Table, short_instants
 
 _LONGEST_ERROR = 400
 
@@ -28,7 +28,7 @@ _NO_WIDGETS = (
 class Page(NamedTuple):
     """Tables, each under its heading, which may stand alone; read when their text is asked for."""
 
-    sections: tuple[tuple[str, HistoryTable | None], ...]
+    sections: tuple[tuple[str, Table | None], ...]
 
     def only(self, place: int) -> Page:
         """The section at that place alone."""

@@ -15,6 +15,7 @@ from cdckit.display import short_instants, show
 from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.parts.arguments import require_fields, require_instant
+from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 
@@ -26,10 +27,10 @@ def as_of_slider(
     instants: Sequence[datetime] | tuple[datetime, datetime, timedelta],
     *,
     fields: Sequence[str] | None = None,
-    rows: int = 20,
+    rows: int | None = None,
     order_by: str | Sequence[str] | None = None,
     provenance: bool = False,
-    zone: tzinfo = UTC,
+    zone: tzinfo | str | None = None,
 ) -> Panel:
     """
     A history as it stood at the instant that a slider chooses.
@@ -54,7 +55,7 @@ def as_of_slider(
 
     Cost: nothing at the call; at the first display and at each move one job that reads *history*.
     """
-    listed = _instants(instants)
+    listed, clock = _instants(instants), as_zone(zone, function=_SLIDER)
     known = business_fields(history)
     shown = known.names if fields is None else require_fields(fields, known.names, "fields", function=_SLIDER)
     kept = history.select(
@@ -69,14 +70,14 @@ def as_of_slider(
             rows=rows,
             order_by=order_by or sortable or None,
             provenance=provenance,
-            zone=zone,
+            zone=clock,
         )
-        return Page(((f"as of {instant_text(at, zone)}", table),))
+        return Page(((f"as of {instant_text(at, clock)}", table),))
 
     page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
 
     def build(library: Any, first: Callable[[], Page]) -> Any:
-        labels, _ = short_instants(listed, zone)
+        labels, _ = short_instants(listed, clock)
         slider = library.SelectionSlider(
             options=list(zip(labels, listed, strict=True)),
             description="as of",

@@ -1,0 +1,197 @@
+"""Which columns a table has, of what is handed to it: a history, changes, rejects, or any other frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import CHANGE_SCHEMA
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
+    SOURCE_MESSAGE,
+    SYSTEM_FROM,
+    SYSTEM_TO,
+    VALID_FROM,
+    VALID_TO,
+)
+from cdckit.parts.schemas import quoted, require_struct, require_type
+from cdckit.parts.values import as_text
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+
+# What these columns are called above a table; everything that is not here is a field of the entity.
+_TIMES = {
+    VALID_FROM: "valid_from",
+    VALID_TO: "valid_to",
+    SYSTEM_FROM: "system_from",
+    SYSTEM_TO: "system_to",
+}
+_MARKS = {DELETED: "state", SOURCE_MESSAGE: "message", "guid": "guid"}
+_ENDS = (VALID_TO, SYSTEM_TO)
+# Of answers about a history: in a history itself these are fields like any other.
+_MESSAGES = ("message", "message_id", "by_message", "a_message", "b_message")
+
+
+class Shown(NamedTuple):
+    """
+    A column of the table.
+
+    `cell` is a struct: the value, the message `m` and the priority `p` that it has from, and whether it was
+    `sent`.  `kind` is value, number, bytes, instant, begin, end, state, operation, message, guid, or quiet,
+    which is a value that is left out where no row says anything.
+    """
+
+    heading: str
+    kind: str
+    cell: Column
+
+
+def are_changes(frame: DataFrame) -> bool:
+    """Whether *frame* has the columns of changes."""
+    return {*CHANGE_SCHEMA.names, "data", "carried"} <= set(frame.columns)
+
+
+def columns_of(frame: DataFrame, *, provenance: bool, width: int) -> list[Shown]:
+    """The columns of *frame* as a reader wants them, in their order."""
+    names = set(frame.columns)
+    if are_changes(frame):
+        return _of_changes(frame, provenance, width)
+    if {ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "value"} <= names:
+        return _of_rejects(frame, width)
+    return _of_versions(frame, provenance, width)
+
+
+def _of_versions(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
+    """A history, or what is left of one: fields first, then the intervals, the state, message and guid."""
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    for name in (*_TIMES, *_MARKS):
+        if name in types:
+            needed = T.TimestampType() if name in _TIMES else HISTORY_SCHEMA[name].dataType
+            require_type(frame, name, needed, function="show")
+    said = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
+    messages = () if DELETED in types else _MESSAGES
+    columns = [
+        _plain(name, kind, width, said.get(name), message=name in messages)
+        for name, kind in types.items()
+        if name not in {*_TIMES, *_MARKS, FIELD_PROVENANCE}
+    ]
+    for name, heading in _TIMES.items():
+        if name in types:
+            columns.append(Shown(heading, "end" if name in _ENDS else "begin", _cell(_micros(_at(name)))))
+    for name, heading in _MARKS.items():
+        if name in types:
+            entry = said.get("guid") if name == DELETED else None
+            columns.append(Shown(heading, heading, _cell(_at(name), entry)))
+    return columns
+
+
+def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
+    """Who says what first, then the fields, blank where not sent, then when and in which message."""
+    fields = require_struct(frame, "data", function="show").fields
+    carried = set(require_struct(frame, "carried", function="show").names)
+    ranks: set[str] = set()
+    if provenance and "field_priorities" in frame.columns:
+        ranks = set(require_struct(frame, "field_priorities", function="show").names)
+    columns = [
+        Shown("source", "value", _cell(_at("source"))),
+        Shown("operation", "operation", _cell(_at("operation"))),
+    ]
+    for name, kind in ((field.name, field.dataType) for field in fields):
+        sent = _at("carried").getField(name) if name in carried else F.lit(True)
+        rank = _at("field_priorities").getField(name) if name in ranks else F.lit(None)
+        value = _value(_at("data").getField(name), kind, width)
+        columns.append(Shown(name, _kind(kind), _cell(value, rank=rank, sent=sent)))
+    arrived = _at("arrival").getField("timestamp")
+    columns += [
+        Shown("effective", "instant", _cell(_micros(_at("effective_timestamp")))),
+        Shown("arrived", "instant", _cell(_micros(arrived))),
+        Shown("sequence", "quiet", _cell(_value(_at("sequence"), T.StringType(), width))),
+        Shown("priority", "quiet", _cell(F.nullif(_at("priority").cast("string"), F.lit("0")))),
+        Shown("message", "message", _cell(_at("message_id"))),
+    ]
+    apart = {*CHANGE_SCHEMA.names, "data", "carried", "field_priorities"}
+    others = [field for field in frame.schema.fields if field.name not in apart]
+    return columns + [
+        Shown("guid", "guid", _cell(_at("guid")))
+        if field.name == "guid"
+        else _plain(field.name, field.dataType, width)
+        for field in others
+    ]
+
+
+def _of_rejects(frame: DataFrame, width: int) -> list[Shown]:
+    """What is wrong first, then where the record lies, and how it begins."""
+    first = (ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "timestamp", "key", "value")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    ordered = [*(name for name in first if name in types), *(name for name in types if name not in first)]
+    # Spark's type of a timestamp is a number that says nothing to a reader.
+    return [
+        Shown(name, "quiet", _cell(_value(_at(name), types[name], width)))
+        if name == "headers"
+        else _plain(name, types[name], width)
+        for name in ordered
+        if name != "timestampType"
+    ]
+
+
+def _plain(
+    name: str, kind: T.DataType, width: int, entry: Column | None = None, *, message: bool = False
+) -> Shown:
+    if message and isinstance(kind, T.StringType):
+        return Shown(name, "message", _cell(_at(name), entry))
+    return Shown(name, _kind(kind), _cell(_value(_at(name), kind, width), entry))
+
+
+def _kind(kind: T.DataType) -> str:
+    kinds: Iterable[tuple[type[T.DataType], str]] = (
+        (T.TimestampType, "instant"),
+        (T.BinaryType, "bytes"),
+        (T.NumericType, "number"),
+    )
+    return next((word for of, word in kinds if isinstance(kind, of)), "value")
+
+
+def _value(column: Column, kind: T.DataType, width: int) -> Column:
+    """What is enough of a value to show it; instants as microseconds: Python knows no year after 9999."""
+    as_shown: dict[str, Callable[[], Column]] = {
+        "instant": lambda: _micros(column),
+        "bytes": lambda: F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of")),
+    }
+    found = as_shown.get(_kind(kind), lambda: F.substring(as_text(column, kind), 1, width + 1))()
+    return F.when(column.isNotNull(), found) if _kind(kind) == "bytes" else found
+
+
+def _cell(
+    value: Column, entry: Column | None = None, *, rank: Column | None = None, sent: Column | None = None
+) -> Column:
+    message = F.lit(None) if entry is None else entry.getField("m")
+    priority = rank if entry is None else entry.getField("p")
+    return F.struct(
+        value.alias("value"),
+        message.cast("string").alias("m"),
+        (F.lit(None) if priority is None else priority).cast("string").alias("p"),
+        (F.lit(True) if sent is None else F.coalesce(sent, F.lit(True))).alias("sent"),
+    )
+
+
+def _provenance(history: DataFrame) -> dict[str, Column]:
+    """Where each field has its value from; what is no entry of a message and a priority says nothing."""
+    fields = require_struct(history, FIELD_PROVENANCE, function="show").fields
+    return {
+        field.name: F.col(FIELD_PROVENANCE).getField(field.name)
+        for field in fields
+        if isinstance(field.dataType, T.StructType) and {"m", "p"} <= set(field.dataType.names)
+    }
+
+
+def _at(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def _micros(instant: Column) -> Column:
+    return F.unix_micros(instant)

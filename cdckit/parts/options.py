@@ -1,0 +1,101 @@
+"""What is chosen once for a whole notebook."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from cdckit.errors import InvalidArgument
+
+MOST_ROWS = 1000
+"""As many as a table that is looked at may have."""
+
+
+class Options:
+    """
+    How tables, pictures, widgets and texts look where a call does not say it.
+
+    `zone`: The zone in which instants are shown, a tzinfo or the name of one; UTC at first.  Answers do not
+        depend on it: an instant is the same in every zone.
+    `rows`: How many rows a table shows at most, from 1 to 1000; 20 at first.
+    `progress`: Whether a notebook shows what Spark is doing while a cell runs; True at first, unless the
+        environment says `CDCKIT_PROGRESS=0`.
+
+    Raises:
+        InvalidArgument: What is assigned is none of this.
+
+    >>> from cdckit import options
+    >>> options.zone = "America/New_York"
+    >>> print(options)
+    zone=America/New_York, rows=20, progress=True
+    >>> options.reset()
+    >>> print(options.zone)
+    UTC
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Choose again what was chosen at first."""
+        self._zone: tzinfo = UTC
+        self._rows = 20
+        # A notebook that is compared with its outputs may not say how far Spark is.
+        self._progress = os.environ.get("CDCKIT_PROGRESS") != "0"
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone in which instants are shown."""
+        return self._zone
+
+    @zone.setter
+    def zone(self, zone: tzinfo | str) -> None:
+        self._zone = as_zone(zone, function="options")
+
+    @property
+    def rows(self) -> int:
+        """How many rows a table shows at most."""
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: int) -> None:
+        self._rows = require_rows(rows, "rows", function="options")
+
+    @property
+    def progress(self) -> bool:
+        """Whether a notebook shows what Spark is doing."""
+        return self._progress
+
+    @progress.setter
+    def progress(self, progress: bool) -> None:
+        if not isinstance(progress, bool):
+            raise InvalidArgument("options", "progress", "True or False", progress)
+        self._progress = progress
+
+    def __repr__(self) -> str:
+        return f"zone={self.zone}, rows={self.rows}, progress={self.progress}"
+
+
+options = Options()
+
+
+def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
+    """The zone itself or the one of that name, without one that of the options; else `InvalidArgument`."""
+    if zone is None:
+        return options.zone
+    if isinstance(zone, tzinfo):
+        return zone
+    try:
+        # Its name for UTC has another text than Python's own UTC, and both stand in one notebook.
+        return UTC if zone == "UTC" else ZoneInfo(zone)
+    except (TypeError, ValueError, OSError, KeyError):
+        needed = "a tzinfo, or the name of a zone as zoneinfo.available_timezones() lists them"
+        raise InvalidArgument(function, "zone", needed, zone) from None
+
+
+def require_rows(number: int, argument: str, *, function: str) -> int:
+    """The number itself; raises `InvalidArgument` unless a table can have so many rows, or so wide values."""
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_ROWS:
+        raise InvalidArgument(function, argument, f"a number from 1 to {MOST_ROWS}", number)
+    return number

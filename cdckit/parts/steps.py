@@ -1,0 +1,40 @@
+"""What a program is doing, in words: for Spark's UI beside each job, and for a notebook while a cell runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+_DESCRIPTION = "spark.job.description"
+_running: list[str] = []
+
+
+@contextmanager
+def step(spark: SparkSession | None, words: str) -> Iterator[None]:
+    """
+    Within it, *words* describe the jobs of this thread, unless an inner step says more.
+
+    A session of Spark Connect has no place for them: then notebooks alone show them.
+    """
+    try:
+        context = None if spark is None else spark.sparkContext
+    except PySparkException:
+        context = None
+    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
+    if context is not None:
+        context.setLocalProperty(_DESCRIPTION, words)
+    _running.append(words)
+    try:
+        yield
+    finally:
+        _running.remove(words)
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def latest() -> str:
+    """The words of the step that began last, of whichever thread; empty where none runs."""
+    return _running[-1] if _running else ""

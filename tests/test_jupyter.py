@@ -1,0 +1,114 @@
+"""In a real kernel: frames that show themselves, nothing red, work that is seen and can be interrupted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from cdckit import InvalidArgument
+from cdckit.parts.options import Options
+
+SECONDS = 120
+SLOW = """
+def wait(batches):
+    import time
+    for batch in batches:
+        time.sleep({seconds})
+        yield batch
+
+slow = spark.range(0, 4, 1, 4).mapInArrow(wait, "id long")
+"""
+
+
+class Kernel:
+    """A kernel that runs one cell after the other, and the messages that each sends."""
+
+    def __init__(self, folder: Path) -> None:
+        # What the tests tell their JVM is not what a notebook tells its own.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(cwd=str(folder), env={**env, "PYTHONPATH": os.getcwd()})
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=SECONDS)
+
+    def run(self, code: str, *, interrupted: bool = False) -> list[tuple[str, Any]]:
+        """What the cell sends: kind and content; *interrupted* two seconds after it began."""
+        sent = self.client.execute(code)
+        found, stop = [], time.monotonic() + 2
+        while True:
+            if interrupted and time.monotonic() > stop:
+                self.manager.interrupt_kernel()
+                interrupted = False
+            message: Any = None
+            with suppress(Empty):
+                message = self.client.get_iopub_msg(timeout=0.2 if interrupted else SECONDS)
+            if message is None or message["parent_header"].get("msg_id") != sent:
+                continue
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return found
+            found.append((message["msg_type"], message["content"]))
+
+    def end(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Iterator[Kernel]:
+    found = Kernel(tmp_path)
+    yield found
+    found.end()
+
+
+def of(kind: str, found: list[tuple[str, Any]]) -> list[Any]:
+    return [content for each, content in found if each == kind]
+
+
+@pytest.mark.slow
+def test_a_kernel(kernel: Kernel) -> None:
+    begun = kernel.run("from cdckit import options, session\nspark = session(memory='1g')")
+    assert of("stream", begun) == [] == of("error", begun)
+
+    rows = "spark.createDataFrame([(1, None)], 'number int, name string')"
+    [shown] = of("execute_result", kernel.run(rows))
+    assert shown["data"]["text/plain"] == "number  name\n1       NULL\n(1 row)"
+    assert '<td style="text-align:right' in shown["data"]["text/html"]
+
+    [shown] = of("execute_result", kernel.run("spark.readStream.format('rate').load()"))
+    assert shown["data"] == {"text/plain": "DataFrame[timestamp: timestamp, value: bigint]"}
+
+    kernel.run(SLOW.format(seconds=2))
+    seen = kernel.run("slow.count()")
+    assert " of 4 tasks" in of("display_data", seen)[0]["data"]["text/plain"]
+    assert of("update_display_data", seen)[-1]["data"] == {"text/plain": ""}
+    assert of("display_data", kernel.run("options.progress = False\nslow.count()")) == []
+
+    kernel.run(SLOW.format(seconds=60))
+    [error] = of("error", kernel.run("slow.count()", interrupted=True))
+    assert error["ename"] == "KeyboardInterrupt"
+    left = kernel.run("len(spark.sparkContext.statusTracker().getActiveJobsIds())")
+    assert of("execute_result", left)[0]["data"]["text/plain"] == "0"
+
+    failed = kernel.run("spark.range(1).mapInArrow(lambda batches: 1 / 0, 'id long').count()")
+    assert [error["ename"] for error in of("error", failed)] == ["PythonException"]
+    assert of("stream", failed) == []
+
+
+def test_options_say_what_they_take() -> None:
+    """A wrong name of a zone is found where it is chosen, not where a table is displayed."""
+    options = Options()
+    options.zone = "Europe/Berlin"  # type: ignore[assignment]
+    assert str(options.zone) == "Europe/Berlin"
+    for name, wrong in (("zone", "Berlin"), ("zone", 1), ("rows", 0), ("rows", True), ("progress", "no")):
+        with pytest.raises(InvalidArgument, match=f"options\\(\\) needs {name} to be"):
+            setattr(options, name, wrong)
+    assert (str(options.zone), options.rows) == ("Europe/Berlin", 20)
