@@ -14,22 +14,26 @@ from cdckit.changes import ORDER
 
 FIELDS = ("number", "tailnum", "delay", "expected", "temperature", "gate", "diverted", "distance")
 SPAN_SECONDS = 2_000_000
+SMALL, LARGE, HOT = 2_000_000, 20_000_000, 5_000_000
+"""Numbers of changes, the last of one key."""
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """2 and 10 million changes of a tenth as many keys; and one key with a million changes."""
-    small = _compared(spark, work, 2_000_000, 200_000)
-    large = _compared(spark, work, 10_000_000, 1_000_000)
-    ratios = [
-        floor_merge["merge"].seconds / floor_merge["floor"].seconds for floor_merge, _ in (small, large)
-    ]
-    hot = _compared(spark, work, 1_000_000, 1)
-    hot_ratio = hot[0]["merge"].seconds / hot[0]["floor"].seconds
+    """2 and 20 million changes of a tenth as many keys; and one key with 5 million changes."""
+    small = _compared(spark, work, SMALL, SMALL // 10)
+    large = _compared(spark, work, LARGE, LARGE // 10)
+    hot = _compared(spark, work, HOT, 1)
+    each = {
+        changes: took["merge"].seconds / changes
+        for changes, (took, _) in ((SMALL, small), (LARGE, large), (HOT, hot))
+    }
+    ratios = [took["merge"].seconds / took["floor"].seconds for took, _ in (small, large, hot)]
     return [
         _result("merge_2m_over_floor", ratios[0], 2.0, small),
-        _result("merge_10m_over_floor", ratios[1], None, large),
-        _result("merge_10m_ratio_over_2m_ratio", ratios[1] / ratios[0], 1.2, large),
-        _result("merge_one_key_1m_over_floor", hot_ratio, None, hot),
+        _result("merge_20m_over_floor", ratios[1], None, large),
+        _result("merge_20m_per_change_over_2m", each[LARGE] / each[SMALL], 1.2, large),
+        _result("merge_one_key_5m_over_floor", ratios[2], None, hot),
+        _result("merge_one_key_5m_per_change_over_2m", each[HOT] / each[SMALL], 1.2, hot),
     ]
 
 
@@ -51,7 +55,7 @@ def _compared(spark: SparkSession, work: Path, changes: int, keys: int) -> tuple
         "merge": lambda: _write(history, work / "history.parquet"),
     }
     # The largest runs come when all code is warm, and are long enough not to notice.
-    took = side_by_side(runs, warm_up=changes < 10_000_000)
+    took = side_by_side(runs, warm_up=changes < LARGE)
     return took, content_hash(spark.read.parquet(str(work / "history.parquet")))
 
 
