@@ -82,7 +82,8 @@ def _batches(spark: SparkSession, work: Path) -> list[Result]:
             if turn:
                 seconds[size].append(took)
             written = sum(size for path, size in after.items() if path not in before)
-            share = max(share, written / sum(after.values()))
+            if one is ledger:
+                share = max(share, written / sum(after.values()))
     digest = _checked(other)
     floor_seconds = (first + second) / 2
     small = {size: statistics.median(each) for size, each in seconds.items()}

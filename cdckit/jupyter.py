@@ -59,10 +59,9 @@ class _Progress:
         self._thread: threading.Thread | None = None
 
     def begin(self, *_: Any) -> None:
-        if options.progress:
-            self._ended = threading.Event()
-            self._thread = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
-            self._thread.start()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
+        self._thread.start()
 
     def end(self, *_: Any) -> None:
         self._ended.set()
@@ -73,7 +72,7 @@ class _Progress:
     def _watch(self, ended: threading.Event) -> None:
         pause, handle = _PATIENCE, None
         while not ended.wait(pause):
-            pause, line = _PAUSE, _line()
+            pause, line = _PAUSE, _line() if options.progress else ""
             if line and handle is None:
                 handle = self._say(line, None)
             elif handle is not None:
@@ -92,13 +91,10 @@ class _Progress:
 
 def _line() -> str:
     """What Spark is doing: the step, and how much of its tasks is done; empty if it does nothing."""
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        return ""
     try:
-        tracker = spark.sparkContext.statusTracker()
+        tracker = SparkSession.active().sparkContext.statusTracker()
         stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    # A notebook whose session ends, or is one of Spark Connect, works on without such a line.
+    # Where there is no session, or one that ends, or one of Spark Connect, a cell works without such a line.
     except Exception:
         return ""
     known = [stage for stage in stages if stage is not None]

@@ -73,7 +73,7 @@ def of(kind: str, found: list[tuple[str, Any]]) -> list[Any]:
     return [content for each, content in found if each == kind]
 
 
-@pytest.mark.slow
+@pytest.mark.jvm
 def test_a_kernel(kernel: Kernel) -> None:
     begun = kernel.run("from cdckit import options, session\nspark = session(memory='1g')")
     assert of("stream", begun) == [] == of("error", begun)

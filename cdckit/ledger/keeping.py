@@ -18,6 +18,7 @@ from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_name
+from cdckit.parts.steps import doing
 from cdckit.store import Committed, Store, Transaction
 
 
@@ -138,6 +139,7 @@ class Ledger:
 
     # Writing ---------------------------------------------------------------------------------------------
 
+    @doing("ledger: take a batch of changes")
     def apply(self, changes: DataFrame, batch: str | int | None = None) -> Applied:
         """
         Take what is new of a batch of changes, and bring the history up to it, in one transaction.
@@ -215,6 +217,7 @@ class Ledger:
 
         return applied
 
+    @doing("ledger: make the history anew")
     def rebuild(self) -> int:
         """
         Make the history anew from the log; returns the commit.
@@ -234,6 +237,7 @@ class Ledger:
             bring_up(transaction, kind, found.book, [], anew=True)
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
 
+    @doing("ledger: write small files together")
     def compact(self) -> Committed:
         """
         Write the small files of each bucket together; as `cdckit.store.Store.compact`, but for one thing:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 _DESCRIPTION = "spark.job.description"
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 _running: list[str] = []
 
 
@@ -33,6 +37,20 @@ def step(spark: SparkSession | None, words: str) -> Iterator[None]:
         _running.remove(words)
         if context is not None:
             context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def doing(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
+    """A function within whose calls *words* describe the jobs of the thread that calls it."""
+
+    def described(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+        @wraps(function)
+        def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+            with step(SparkSession.getActiveSession(), words):
+                return function(*given, **named)
+
+        return call
+
+    return described
 
 
 def latest() -> str:

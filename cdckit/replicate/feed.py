@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger, View
 from cdckit.parts.arguments import require_instant, require_name
+from cdckit.parts.steps import doing
 from cdckit.records import RECORD_COLUMNS, require_records
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
 from cdckit.replicate.faults import ReplicateFault
@@ -232,6 +233,7 @@ class Feed:
 
     # Writing ---------------------------------------------------------------------------------------------
 
+    @doing("feed: take a batch of records")
     def receive(self, records: DataFrame, batch: str | int | None = None) -> Received:
         """
         Take records, and bring zone, ledgers, rejects and what waits up to them, in one transaction.
@@ -290,6 +292,7 @@ class Feed:
 
         return received
 
+    @doing("feed: give up what waited too long")
     def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(seconds=10)) -> int:
         """
         Give up the data that has waited for its metadata for too long; returns how many records that are.
@@ -317,6 +320,7 @@ class Feed:
 
         return self._atomically(work)
 
+    @doing("feed: make ledgers anew")
     def rebuild(self, table: TableName | None = None) -> None:
         """
         Make the ledger of a table, or of all, anew from the records, by the settings as they are now.
