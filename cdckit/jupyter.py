@@ -6,19 +6,24 @@ What a Jupyter notebook gets: tables that show themselves, and Spark's work made
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from html import escape
 from typing import Any
 
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.display import show
 from cdckit.parts.options import options
 from cdckit.parts.steps import latest
 
-_PATIENCE, _PAUSE = 1.0, 0.5
-"""Seconds: how long a cell runs before anything is said of it, and how often something new is said."""
+_GROUP, _CELL = "spark.jobGroup.id", "cell "
+_PATIENCE, _PAUSE, _LONGEST_STOP = 1.0, 0.5, 5.0
+"""Seconds: how long a cell runs before anything is said of it, how often something new is said, how long
+an interrupt waits for Spark."""
 
 
 def attach() -> None:
@@ -32,14 +37,12 @@ def attach() -> None:
 def load(shell: Any) -> None:
     """Arrange for it in this shell of IPython."""
     shell.display_formatter.mimebundle_formatter.for_type(DataFrame, forms_of)
-    if not any(isinstance(getattr(each, "__self__", None), _Progress) for each in _hooks(shell)):
-        progress = _Progress(shell)
+    known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
+    if not any(isinstance(each, _Progress) for each in known):
+        progress, interrupts = _Progress(shell), _Interrupts()
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
-
-
-def _hooks(shell: Any) -> list[Any]:
-    return list(shell.events.callbacks["pre_run_cell"])
+        shell.events.register("pre_run_cell", interrupts.begin)
 
 
 def forms_of(frame: DataFrame) -> dict[str, str] | None:
@@ -48,6 +51,49 @@ def forms_of(frame: DataFrame) -> dict[str, str] | None:
         return None
     table = show(frame)
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
+
+
+class _Interrupts:
+    """
+    A cell that is interrupted stops its jobs.
+
+    PySpark does so in a program; in a notebook the kernel takes its place before each cell.  What the JVM
+    answers to the call that was interrupted nobody reads any more: the thread gets a new connection, or
+    each later call would get the answer of the one before.
+    """
+
+    def __init__(self) -> None:
+        self._cells = 0
+        self._group = ""
+        self._context: Any = None
+
+    def begin(self, *_: Any) -> None:
+        context = _context()
+        if context is None or threading.current_thread() is not threading.main_thread():
+            return
+        self._cells += 1
+        # Who names the jobs of a cell by another group has them stopped too, but for those yet to come.
+        if (context.getLocalProperty(_GROUP) or _CELL).startswith(_CELL):
+            self._group = f"{_CELL}{self._cells}"
+            context.setLocalProperty(_GROUP, self._group)
+        signal.signal(signal.SIGINT, self._interrupted)
+
+        self._context = context
+
+    def _interrupted(self, *_: Any) -> None:
+        # In a thread of its own, since this one's connection is in the middle of a call.
+        stopping = threading.Thread(target=self._stop_jobs, daemon=True)
+        stopping.start()
+        stopping.join(_LONGEST_STOP)
+        connection = self._context._gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
+        raise KeyboardInterrupt
+
+    def _stop_jobs(self) -> None:
+        # Spark may be planning, and begin with the job only after this.
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+        self._context.cancelAllJobs()
 
 
 class _Progress:
@@ -91,14 +137,24 @@ class _Progress:
 
 def _line() -> str:
     """What Spark is doing: the step, and how much of its tasks is done; empty if it does nothing."""
+    context = _context()
+    if context is None:
+        return ""
     try:
-        tracker = SparkSession.active().sparkContext.statusTracker()
+        tracker = context.statusTracker()
         stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    # Where there is no session, or one that ends, or one of Spark Connect, a cell works without such a line.
-    except Exception:
+    except Exception:  # the session ends; a cell works without such a line
         return ""
     known = [stage for stage in stages if stage is not None]
     if not known:
         return ""
     done, all_of_them = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
     return f"{latest() or 'Spark works'}: {done} of {all_of_them} tasks"
+
+
+def _context() -> SparkContext | None:
+    """The context of the session, if there is one; a session of Spark Connect has none."""
+    try:
+        return SparkSession.active().sparkContext
+    except PySparkException:
+        return None
