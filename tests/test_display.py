@@ -178,7 +178,8 @@ def test_another_zone_is_named_and_the_hour_that_happens_twice_is_told_apart() -
         ["01:30-04:00", "01:30-05:00"],
         "instants of 2024-11-03, America/New_York",
     )
-    assert short_instants(twice[:1], new_york)[0] == ["01:30"]
+    assert short_instants(twice[:1], new_york)[0] == ["01:30-04:00"]
+    assert short_instants([at(12)], new_york)[0] == ["08:00"]
 
 
 def test_the_zones_of_session_and_process_do_not_matter(spark: SparkSession, history: DataFrame) -> None:

@@ -29,7 +29,7 @@ class Clock(NamedTuple):
         moments = [moment for moment in (_moment(each, zone) for each in micros) if moment is not None]
         days = {moment.date() for moment in moments}
         # An hour that happens twice, or a summer among winters: then each instant needs its offset.
-        offsets = len({moment.utcoffset() for moment in moments}) > 1
+        offsets = len({moment.utcoffset() for moment in moments}) > 1 or any(map(_happens_twice, moments))
         return cls(zone, offsets, min(days) if len(days) == 1 else None)
 
     @property
@@ -64,6 +64,11 @@ def timespec(micros: Iterable[int]) -> str:
     """How fine these instants are, as `isoformat` calls it: seconds only where one has some."""
     listed = list(micros)
     return next(word for unit, word in _TIMESPECS if all(each % unit == 0 for each in listed))
+
+
+def _happens_twice(moment: datetime) -> bool:
+    """Whether clocks were put back then, and show this once more."""
+    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
 
 
 def _moment(micros: int, zone: tzinfo) -> datetime | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, NamedTuple
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
@@ -25,27 +28,38 @@ from cdckit.history import (
     standard_columns,
 )
 from cdckit.parts.arguments import require_fields
+from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_types
 from cdckit.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
+from cdckit.pictures.axis import time_axis
+from cdckit.pictures.cells import Said, Writing
+from cdckit.pictures.labels import Labels
 from cdckit.pictures.look import (
     HATCH,
     INK,
     PALETTE,
     ROWS,
     SECOND,
+    draw_key,
     ink_on,
     new_figure,
     only_words,
-    time_axis,
-    write_beside,
-    write_in,
+    open_end_mark,
 )
-from cdckit.pictures.words import days, duration_text, entity_text, forms_of, with_number
+from cdckit.pictures.words import days, duration_text, entity_text, with_number
 
+_NO_END = float("inf")
 _VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
 
 
-def bitemporal_plane(table: DataFrame, key: Mapping[str, Any], field: str, *, limit: int = 400) -> Figure:
+def bitemporal_plane(
+    table: DataFrame,
+    key: Mapping[str, Any],
+    field: str,
+    *,
+    limit: int = 400,
+    zone: tzinfo | str | None = None,
+) -> Figure:
     """
     One value in two times: when it held, across, and when that was believed, upwards.
 
@@ -58,15 +72,17 @@ def bitemporal_plane(table: DataFrame, key: Mapping[str, Any], field: str, *, li
             with the first guid is drawn, and the figure says so.
         field: The field to draw.
         limit: How many rows of *table* to draw: those that were believed first.
+        zone: The zone of all instants, those that are values too; a tzinfo or its name; without it
+            `options.zone`.
 
     Returns:
-        The figure; without such an entity, a figure that says so.  Arrows are ends that are open.  Times
-        are UTC, those that are values too.
+        The figure; without such an entity, a figure that says so.  Its title says which value became known
+        latest, and that value is written in any case.  Arrows are ends that are open.
 
     Raises:
         MissingColumns, WrongColumnType: *table* lacks one of the columns that `bitemporal` returns.
-        InvalidArgument: *key* or *field* name no field; a timestamp in *key* is naive; or *limit* is not
-            a positive number.
+        InvalidArgument: *key* or *field* name no field; a timestamp in *key* is naive; *limit* is not a
+            positive number; or there is no such zone.
 
     Cost: one job: two filters over the table.
 
@@ -76,13 +92,14 @@ def bitemporal_plane(table: DataFrame, key: Mapping[str, Any], field: str, *, li
     >>> from cdckit import bitemporal, pictures
     >>> table = bitemporal(changes, entity="product", keys=["number"])
     >>> pictures.bitemporal_plane(table, {"number": 1}, "name").get_suptitle()
-    'name of 1: 2 values, each known when it began'
+    'name of 1: each value was known when it began'
     """
     function = "bitemporal_plane"
     require_types(table, SYSTEM_INTERVAL, function=function)
     require_types(table, standard_columns("guid", VALID_FROM, VALID_TO, DELETED), function=function)
     (field,) = require_fields([field], fields_of(table).fieldNames(), "field", function=function)
     require_limit(limit, function)
+    clock = as_zone(zone, function=function)
     kind = table.schema[field].dataType
     times = [F.col(name) for name in (SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, DELETED)]
     found = of_one_entity(
@@ -90,22 +107,57 @@ def bitemporal_plane(table: DataFrame, key: Mapping[str, Any], field: str, *, li
     )
     rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
     if not rows:
-        return only_words(f"The table has no entity {entity_text(key)}.")
+        return only_words(f"The table has no entity {entity_text(key, clock)}.")
+    return _picture(rows, more, limit, field, kind, key, clock)
+
+
+def _picture(
+    rows: list[dict[str, Any]],
+    more: bool,
+    limit: int,
+    field: str,
+    kind: T.DataType,
+    key: Mapping[str, Any],
+    zone: tzinfo,
+) -> Figure:
     areas = _folded([_Area.of(row) for row in rows])
-    values = list(
-        dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
-    )
-    late = max((area.y0 - area.x0 for area in areas if not area.was_believed(areas)), default=0.0) / SECOND
-    known = "each known when it began" if late < 1 else f"known up to {duration_text(late)} after they began"
-    gone = ", deleted" if rows[-1][DELETED] else ""
-    title = f"{field} of {entity_text(key)}: {with_number(len(values), 'value')}{gone}, {known}"
-    left_out = f"the first {limit:,} beliefs; " if more else ""
+    told = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
+    values = {value: Said(value, kind) for value in told}
+    writing = Writing.of([values.values()], zone)
+    latest = _latest(areas)
     several = rows[0]["matching"] - 1
-    others = f"{several:,} more entities have these values; " if several else ""
-    figure, axes = new_figure(title, f"{left_out}{others}across when it held, upwards when that was believed")
+    notes = [
+        f"the first {limit:,} beliefs" if more else "",
+        f"{several:,} more with this key" if several else "",
+        with_number(len(values), "value"),
+        writing.note,
+    ]
+    subtitle = f"across when it held, upwards when that was believed; {'; '.join(filter(None, notes))}"
+    title = f"{field} of {entity_text(key, zone)}: {_finding(latest, values, writing)}"
+    figure, axes = new_figure(title, subtitle)
     shades = {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
-    _draw_areas(figure, axes, areas, shades, kind)
+    forms = {value: writing.forms(said) for value, said in values.items()}
+    _draw_areas(figure, axes, areas, shades, forms, latest, zone)
     return figure
+
+
+def _latest(areas: list[_Area]) -> _Area | None:
+    """What became known longest after it began; None where nothing became known a second later, or more."""
+    news = [area for area in areas if not area.was_believed(areas)]
+    latest = max(news, key=lambda area: area.y0 - area.x0, default=None)
+    return latest if latest is not None and latest.y0 - latest.x0 >= SECOND else None
+
+
+def _finding(latest: _Area | None, values: Mapping[str | None, Said], writing: Writing) -> str:
+    if latest is None:
+        return f"{'its one' if len(values) == 1 else 'each'} value was known when it began"
+    if latest.deleted:
+        what = "its deletion"
+    else:
+        said = values[latest.value]
+        text = writing.forms(said)[-1]
+        what = f"“{text}”" if isinstance(said.kind, T.StringType) and said.value is not None else text
+    return f"{what} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
 
 
 class _Area(NamedTuple):
@@ -120,7 +172,7 @@ class _Area(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> _Area:
-        ends = [float("inf") if row[name] is None else days(row[name]) for name in (VALID_TO, SYSTEM_TO)]
+        ends = [_NO_END if row[name] is None else days(row[name]) for name in (VALID_TO, SYSTEM_TO)]
         starts = [days(row[name]) for name in (VALID_FROM, SYSTEM_FROM)]
         return cls(starts[0], ends[0], starts[1], ends[1], row["value"], row[DELETED])
 
@@ -152,55 +204,80 @@ def _folded(areas: list[_Area]) -> list[_Area]:
 
 
 def _draw_areas(
-    figure: Figure, axes: Axes, areas: list[_Area], shades: Mapping[str | None, str], kind: T.DataType
+    figure: Figure,
+    axes: Axes,
+    areas: list[_Area],
+    shades: Mapping[str | None, str],
+    forms: Mapping[str | None, Sequence[str]],
+    latest: _Area | None,
+    zone: tzinfo,
 ) -> None:
-    xs = [x for area in areas for x in (area.x0, area.x1) if x != float("inf")]
-    ys = [y for area in areas for y in (area.y0, area.y1) if y != float("inf")]
-    right = time_axis(axes.xaxis, "valid time: when it held (UTC)", min(xs), max(xs), pad=0.12)
-    top = time_axis(axes.yaxis, "system time: when it was believed (UTC)", min(ys), max(ys), pad=0.12)
+    xs = [x for area in areas for x in (area.x0, area.x1) if x != _NO_END]
+    ys = [y for area in areas for y in (area.y0, area.y1) if y != _NO_END]
+    right = time_axis(axes.xaxis, "valid time: when it held", min(xs), max(xs), pad=0.12, zone=zone)
+    top = time_axis(axes.yaxis, "system time: when it was believed", min(ys), max(ys), pad=0.12, zone=zone)
     axes.grid(False)
-    cut = [area._replace(x1=min(area.x1, right), y1=min(area.y1, top)) for area in areas]
-    for area, whole in zip(cut, areas, strict=True):
-        shade = "white" if area.deleted else shades[area.value]
-        axes.add_patch(
-            Rectangle(
-                (area.x0, area.y0),
-                area.x1 - area.x0,
-                area.y1 - area.y0,
-                facecolor=shade,
-                edgecolor=PALETTE["delete"].colour if area.deleted else shade,
-                hatch=HATCH if area.deleted else None,
-                linewidth=0.8,
-            )
-        )
-        ends = {">": (right, (area.y0 + area.y1) / 2), "^": ((area.x0 + area.x1) / 2, top)}
-        open_ends = {">": whole.x1 == float("inf"), "^": whole.y1 == float("inf")}
-        for marker, (x, y) in ends.items():
-            if open_ends[marker]:
-                axes.plot(x, y, marker, color=shade if not area.deleted else PALETTE["delete"].colour,
-                          markersize=7, clip_on=False)  # fmt: skip
+    for area in areas:
+        _draw_area(axes, area, right, top, shades)
     low, high = max(axes.get_xlim()[0], axes.get_ylim()[0]), min(right, top)
+    others: dict[str, Artist] = {}
     if low < high:
-        axes.plot([low, high], [low, high], "--", color="#b35806", linewidth=0.9, alpha=0.7)
+        diagonal: dict[str, Any] = {"linestyle": "--", "color": "#b35806", "linewidth": 0.9, "alpha": 0.7}
+        axes.plot([low, high], [low, high], **diagonal)
+        others["each moment as believed at that moment"] = Line2D([], [], **diagonal)
+    if any(_NO_END in (area.x1, area.y1) for area in areas):
+        others |= open_end_mark()
+    draw_key(figure, {}, others=others)
     figure.draw_without_rendering()
-    if low < high:
-        write_beside(
-            axes, "now, of now", (low + 0.06 * (high - low), low + 0.06 * (high - low)), [], colour="#b35806"
-        )
-    written: Counter[str | None] = Counter()
-    for area in sorted(cut, key=lambda area: -(area.x1 - area.x0) * (area.y1 - area.y0)):
-        forms = ["deleted"] if area.deleted else forms_of(area.value, kind)
-        box = Bbox([[area.x0, area.y0], [area.x1, area.y1]])
-        ink = INK if area.deleted else ink_on(shades[area.value])
-        # One rectangle above the diagonal and one below it say enough of a value.
-        if area.deleted or written[area.value] < 2:
-            has_room = write_in(axes, forms, box, colour=ink, boxed=area.deleted)
-            written[area.value] += has_room and not area.deleted
-    unnamed = {value: shade for value, shade in shades.items() if not written[value]}
+    named = _name_areas(axes, areas, (right, top), shades, forms, latest)
+    unnamed = [value for value in shades if value not in named]
     if unnamed:
-        patches = [Patch(facecolor=shade, label=forms_of(value, kind)[0]) for value, shade in unnamed.items()]
-        legend = figure.legend(
-            handles=patches[:ROWS], loc="outside lower right", ncols=6, frameon=False, fontsize=8
-        )
+        patches = [Patch(facecolor=shades[value], label=forms[value][0]) for value in unnamed[:ROWS]]
+        legend = figure.legend(handles=patches, loc="outside lower right", ncols=6, frameon=False, fontsize=8)
         for text in legend.get_texts():
             text.set_parse_math(False)
+
+
+def _draw_area(axes: Axes, area: _Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:
+    shade = "white" if area.deleted else shades[area.value]
+    edge = PALETTE["delete"].colour if area.deleted else shade
+    x1, y1 = min(area.x1, right), min(area.y1, top)
+    hatch = HATCH if area.deleted else None
+    axes.add_patch(
+        Rectangle(
+            (area.x0, area.y0), x1 - area.x0, y1 - area.y0,
+            facecolor=shade, edgecolor=edge, hatch=hatch, linewidth=0.8,
+        )
+    )  # fmt: skip
+    if area.x1 == _NO_END:
+        axes.plot(right, (area.y0 + y1) / 2, ">", color=edge, markersize=7, clip_on=False)
+    if area.y1 == _NO_END:
+        axes.plot((area.x0 + x1) / 2, top, "^", color=edge, markersize=7, clip_on=False)
+
+
+def _name_areas(
+    axes: Axes,
+    areas: list[_Area],
+    ends: tuple[float, float],
+    shades: Mapping[str | None, str],
+    forms: Mapping[str | None, Sequence[str]],
+    latest: _Area | None,
+) -> set[str | None]:
+    """Write values into their areas: the latest known, the one that stands last, then the largest first."""
+    labels, written = Labels(axes), Counter[str | None]()
+    last = max(areas, key=lambda area: (area.y1, area.x0))
+
+    def turn(area: _Area) -> tuple[bool, bool, float]:
+        size = (min(area.x1, ends[0]) - area.x0) * (min(area.y1, ends[1]) - area.y0)
+        return area != latest, area != last, -size
+
+    for area in sorted(areas, key=turn):
+        # One rectangle above the diagonal and one below it say enough of a value.
+        if not area.deleted and written[area.value] >= 2:
+            continue
+        box = Bbox([[area.x0, area.y0], [min(area.x1, ends[0]), min(area.y1, ends[1])]])
+        ink, behind = (INK, "white") if area.deleted else (ink_on(shades[area.value]), shades[area.value])
+        told = ["deleted"] if area.deleted else forms[area.value]
+        has_room = labels.write_in(told, box, colour=ink, behind=behind, must=area in (latest, last))
+        written[area.value] += has_room and not area.deleted
+    return {value for value, times in written.items() if times}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from cdckit.pictures.look import HATCH, Look, time_axis
+from cdckit.pictures.axis import time_axis
+from cdckit.pictures.look import HATCH, Look
 from cdckit.pictures.words import days
 
 
@@ -29,11 +30,11 @@ def rows_axis(axes: Axes, labels: list[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float) -> None:
+def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float, pad: float, zone: tzinfo) -> None:
     instants = [x for bar in bars for x in (bar.start, bar.end) if x is not None] or [
         days(datetime(1970, 1, 1))
     ]
-    right = time_axis(axes.xaxis, "valid time (UTC)", min(instants), max(instants), pad=0.1)
+    right = time_axis(axes.xaxis, "valid time", min(instants), max(instants), pad=pad, zone=zone)
     shortest = 0.012 * (right - min(instants))
     for bar in bars:
         stop = right if bar.end is None else bar.end
@@ -47,7 +48,7 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float) -> None:
             hatch=HATCH if bar.deleted else None,
             linewidth=0.8 if len(bars) < 300 else 0.2,
         )
-        if stop - bar.start > shortest or bar.deleted:
+        if stop - bar.start > shortest or bar.deleted or bar.end is None:
             beginning = (bar.start, bar.place)
             axes.plot(
                 *beginning, bar.look.marker, markersize=6, color=bar.look.colour, markeredgecolor="white",

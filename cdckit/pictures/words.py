@@ -1,16 +1,16 @@
-"""Instants, values and keys in words."""
+"""Keys, numbers and durations in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, tzinfo
 from typing import Any
 
 from matplotlib.dates import date2num
-from pyspark.sql import types as T
 
 from cdckit.asking.provenance import MESSAGE_SOURCE
-from cdckit.parts.instants import EPOCH
+from cdckit.display.clock import Clock, timespec
+from cdckit.parts.instants import microseconds
 
 
 def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:
@@ -26,20 +26,12 @@ def days_or_none(instant: datetime | None) -> float | None:
     return None if instant is None else days(instant)
 
 
-def forms_of(value: str | None, kind: T.DataType) -> list[str]:
-    """A value in words, from the longest to the shortest."""
-    if value is None:
-        return ["null"]
-    if isinstance(kind, T.TimestampType):
-        instant = EPOCH + timedelta(microseconds=int(value))
-        forms = [f"{instant:%Y-%m-%d %H:%M:%S}"] if instant.second else []
-        return [*forms, f"{instant:%Y-%m-%d %H:%M}", f"{instant:%d %b %H:%M}", f"{instant:%H:%M}"]
-    return [one_line(value, 60), one_line(value, 24), one_line(value, 12)]
-
-
-def entity_text(key: Mapping[str, Any]) -> str:
+def entity_text(key: Mapping[str, Any], zone: tzinfo) -> str:
+    """A key in words; the instants in it in full."""
     shown = [
-        value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+        Clock.of([micros := microseconds(value)], zone)._replace(day=None).text(micros, timespec([micros]))
+        if isinstance(value, datetime)
+        else str(value)
         for value in key.values()
     ]
     return one_line(" ".join(shown), 60)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.asking.as_of import as_of, current
@@ -23,6 +23,7 @@ from cdckit.parts.identifiers import guid
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.values import as_text
+from cdckit.widgets.marks import Marked, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
 from cdckit.widgets.texts import on_the_clock_of
 
@@ -57,32 +58,40 @@ def priority_board(
         zone: As for `show`, of the changed values too.
 
     Returns:
-        A panel: the numbers; the entities as they stand at *at*, by key; and, after a move, the
-        values at *at* that this move changed, with the messages they came from.
+        A panel: the numbers; the entities as they stand at *at*, by key, after a move each with what the
+        move changed, those that are gone struck through; and the values at *at* that it changed, with the
+        messages they came from.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *at* is naive.  And when
             it is displayed: the changes are of more than 50 sources.
 
     Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
-    three merges, of all changes, and one more scan of their keys.
+    four merges, of all changes, and one more scan of their keys.
+
+    >>> print(priority_board(changes, entity="product", keys=["number"], provenance=False))
+    current, with the priorities shop 0
+    number  name    valid_from  valid_to  message  guid
+    1       teapot  10:00       …         m2       9eb9a063…
+    (1 row; instants of 2024-01-01, UTC; … is an open end)
     """
     clock = as_zone(zone, function="priority_board")
     board = _Board(changes, entity, tuple(keys), at, rows, provenance, clock)
     merge(changes, entity=entity, keys=keys)
     if at is not None:
         require_instant(at, "at", function="priority_board")
-    board.table({})
+    board.check()
 
     def build(library: Any, first: Callable[[], Page]) -> Any:
-        area = Area(library, first)
+        area = Area(library)
+        area.show(first, "the first state")
         chosen: dict[str | None, int] = {}
 
         def move(source: str | None, change: Mapping[str, Any]) -> None:
             before = dict(chosen)
             chosen[source] = change["new"]
-            words = f"{_name(source)}: {change['old']} → {change['new']}"
-            area.show(lambda: board.page(before, dict(chosen), words))
+            words = f"{_name(source)} was {change['old']}"
+            area.show(lambda: board.page(before, dict(chosen), words), board.heading(chosen))
 
         numbers = []
         for found in board.sources:
@@ -90,9 +99,9 @@ def priority_board(
                 value=found.highest,
                 min=_LOWEST_PRIORITY,
                 max=_HIGHEST_PRIORITY,
-                description=_name(found.source),
+                description=_label(found),
                 style={"description_width": "initial"},
-                layout=library.Layout(width="auto"),
+                layout=library.Layout(width="auto", min_width=f"{len(_label(found)) + 16}ch"),
             )
             number.observe(partial(move, found.source), names="value")
             numbers.append(number)
@@ -130,26 +139,45 @@ class _Board:
             raise InvalidArgument("priority_board", "changes", needed, f"of {len(found)} or more")
         return [_Source(*row) for row in found]
 
+    @cached_property
+    def _rule(self) -> str:
+        """What the caption has to add, where numbers do not decide about every field."""
+        if "field_priorities" not in self.changes.columns:
+            return ""
+        fields = require_struct(self.changes, "field_priorities", function="priority_board").names
+        own = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
+        found = self.changes.where(reduce(Column.__or__, own, F.lit(False))).limit(1).collect()
+        return "; fields with a priority of their own keep it" if found else ""
+
+    def heading(self, chosen: Mapping[str | None, int]) -> str:
+        """What the table stands for: the instant, and the priorities of all sources."""
+        said = ", ".join(
+            f"{_name(each.source)} {chosen.get(each.source, _between(each))}" for each in self.sources
+        )
+        return f"{self._when}, with the priorities {said}{self._rule}"
+
     def first(self) -> Page:
-        said = ", ".join(_name(each.source) + " " + _between(each) for each in self.sources)
-        return Page(((f"{self._when}, with the priorities {said}", self.table({})),))
+        return Page(((self.heading({}), self._table(self._standing({}, deletes=False))),))
 
     def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
-        fields = require_struct(self.changes, "data", function="priority_board")
-        told = on_the_clock_of(self.zone, self._changed(before, after), fields, "before", "after")
+        data = require_struct(self.changes, "data", function="priority_board")
+        told = on_the_clock_of(self.zone, self._changed(before, after), data, "before", "after")
         changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
+        standing = [self._standing(each, deletes=False) for each in (after, before)]
+        both = marked(*standing, data.fields, self.zone)
         return Page(
-            ((f"{self._when}, with {words}", self.table(after)), ("Values that this changed", changed))
+            (
+                (self.heading(after), Marked.of(self._table(both))),
+                (f"Values that this changed: {words}", changed),
+            )
         )
 
-    def table(self, chosen: Mapping[str | None, int]) -> Table:
-        return show(
-            self._standing(chosen, deletes=False),
-            rows=self.rows,
-            order_by=self.keys,
-            provenance=self.provenance,
-            zone=self.zone,
-        )
+    def check(self) -> None:
+        """Raise what `show` finds wrong; nothing is read."""
+        self._table(self._standing({}, deletes=False))
+
+    def _table(self, standing: DataFrame) -> Table:
+        return show(standing, rows=self.rows, order_by=self.keys, provenance=self.provenance, zone=self.zone)
 
     @property
     def _when(self) -> str:
@@ -202,6 +230,12 @@ class _Board:
 
 def _name(source: str | None) -> str:
     return "(no source)" if source is None else source
+
+
+def _label(source: _Source) -> str:
+    """What stands before the number, which begins with the highest where a source has several."""
+    several = source.lowest != source.highest
+    return f"{_name(source.source)} ({_between(source)})" if several else _name(source.source)
 
 
 def _between(source: _Source) -> str:

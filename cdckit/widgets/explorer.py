@@ -21,7 +21,7 @@ from cdckit.parts.instants import EPOCH
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text
-from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text
+from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text, with_day
 from cdckit.widgets.texts import on_the_clock_of
 
 _MOST_CHOICES = 300
@@ -66,6 +66,9 @@ def entity_explorer(
     Cost: nothing at the call.  Choosing an entity reads *history* four times (with its text once more)
     and *changes* once; another instant reads *history* twice and *changes* once; another field reads
     *changes* once.
+
+    >>> said = history.where("number = 2"), changes.where("data.number = 2")
+    >>> print(entity_explorer(*said, keys=["number"]))
     """
     clock = as_zone(zone, function="entity_explorer")
     explorer = _Explorer(history, changes, tuple(keys), rows, clock)
@@ -204,7 +207,8 @@ class _ExplorerWidget:
             description="containing", placeholder="part of a key", continuous_update=False
         )
         self.entity = library.Dropdown(description="entity", layout=wide)
-        self.at = library.Dropdown(description="at", layout=wide)
+        initial = {"description_width": "initial"}
+        self.at = library.Dropdown(description=f"at ({explorer.zone})", layout=wide, style=initial)
         self.field = library.Dropdown(description="field", options=explorer.fields)
         self.found = Area(library)
         self.areas = {name: Area(library) for name in ("timeline", "blame", "why")}
@@ -221,16 +225,16 @@ class _ExplorerWidget:
 
     def _begin(self, first: Callable[[], Page]) -> None:
         """The first state, of which the tables were read already where it was displayed."""
-        self.found.show(self._list)
+        self.found.show(self._list, "entities")
         if self.entity.value is None:
             self._ask(*self.areas)
             return
-        self.areas["timeline"].show(partial(self._answer, "timeline", first))
-        self.areas["blame"].show(lambda: first().only(1))
-        self.areas["why"].show(lambda: first().only(2))
+        self.areas["timeline"].show(partial(self._answer, "timeline", first), "versions")
+        self.areas["blame"].show(lambda: first().only(1), "values")
+        self.areas["why"].show(lambda: first().only(2), "reasons")
 
     def _search(self) -> None:
-        self.found.show(self._list)
+        self.found.show(self._list, "entities")
         self._choose()
 
     def _list(self) -> Page:
@@ -248,9 +252,20 @@ class _ExplorerWidget:
             self._ask(*self.areas)
 
     def _ask(self, *names: str) -> None:
-        if not self.settling:
-            for name in names:
-                self.areas[name].show(partial(self._answer, name))
+        if self.settling:
+            return
+        words = {name: self._words(name) for name in names}
+        # All of them are of before from now on, not one after the other.
+        for name in names:
+            self.areas[name].wait(words[name])
+        for name in names:
+            self.areas[name].show(partial(self._answer, name), words[name])
+
+    def _words(self, name: str) -> str:
+        entity = self.entity.value.label if self.entity.value else "nobody"
+        when = "" if name == "timeline" else f", {self.explorer.when(self.at.value)}"
+        what = {"timeline": "its versions", "blame": "who is responsible", "why": f"why {self.field.value}"}
+        return f"{entity}: {what[name]}{when}"
 
     def _answer(self, name: str, first: Callable[[], Page] | None = None) -> Page:
         entity: _Entity | None = self.entity.value
@@ -258,7 +273,7 @@ class _ExplorerWidget:
             return _NOBODY if name == "timeline" else Page(())
         if name == "timeline":
             begins = self.explorer.beginnings(entity)
-            labels = [instant_text(each, self.explorer.zone) for each in begins]
+            labels = [with_day(each, self.explorer.zone) for each in begins]
             self._settle(self.at, [*_AT_THE_END, *zip(labels, begins, strict=True)])
             return first().only(0) if first else self.explorer.timeline(entity)
         if name == "blame":

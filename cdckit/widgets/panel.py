@@ -17,6 +17,8 @@ from pyspark.sql import functions as F
 from cdckit.display import NULL, Table, short_instants
 
 _LONGEST_ERROR = 400
+# Not in red, which says deleted.
+_ALERT = "border-left:4px solid;padding-left:8px;font-weight:bold"
 
 
 _NO_WIDGETS = (
@@ -26,7 +28,22 @@ _NO_WIDGETS = (
 
 
 class Page(NamedTuple):
-    """Tables, each under its heading, which may stand alone; read when their text is asked for."""
+    """
+    Tables, each under its heading, which may stand alone; read when their text is asked for.
+
+    >>> from cdckit import show
+    >>> mugs = history.where("name = 'mug'").select("number", "name")
+    >>> page = Page((("one product", show(mugs)), ("no more", None)))
+    >>> print(page.text)
+    one product
+    number  name
+    2       mug
+    (1 row)
+    <BLANKLINE>
+    no more
+    >>> page.only(1).html
+    '<p style="margin:8px 0 2px"><b>no more</b></p>'
+    """
 
     sections: tuple[tuple[str, Table | None], ...]
 
@@ -53,6 +70,9 @@ class Panel:
     `widget` is the object of ipywidgets, or None where that is missing.  It is made, and the first
     state read, when it is first displayed or asked for.  The text and the HTML, which are what a
     notebook keeps when it is saved, are always those of the first state.
+
+    >>> Panel(lambda: Page((("nothing to choose from", None),)), lambda library, first: library.HTML())
+    nothing to choose from
     """
 
     def __init__(self, first: Callable[[], Page], build: Callable[[Any, Callable[[], Page]], Any]) -> None:
@@ -83,24 +103,26 @@ class Panel:
 
 
 class Area:
-    """A place in a widget for a page, or for what went wrong when it was read."""
+    """A place in a widget for a page, for what went wrong when it was read, and meanwhile for neither."""
 
-    def __init__(self, library: Any, first: Callable[[], Page] | None = None) -> None:
-        self.status = library.HTML()
-        self.content = library.HTML()
-        self.widget = library.VBox([self.content, self.status])
-        if first is not None:
-            self.show(first)
+    def __init__(self, library: Any) -> None:
+        self.widget = library.HTML()
+        self._html = ""
 
-    def show(self, page: Callable[[], Page]) -> None:
-        self.status.value = "<i>reading …</i>"
+    def wait(self, words: str) -> None:
+        """Say at once what is going to be read; what stands there is of before, and grey from now on."""
+        status = f'<p role="status"><i>reading {escape(words)} …</i></p>'
+        self.widget.value = f'{status}<div style="opacity:0.3">{self._html}</div>'
+
+    def show(self, page: Callable[[], Page], words: str) -> None:
+        """Read a page and show it; *words* say what it will be."""
+        self.wait(words)
         try:
-            self.content.value = page().html
+            self._html = page().html
         # Whatever it is: raised in a callback it would end in a log that nobody looks at.
         except Exception as error:
-            self.content.value = f'<p role="alert" style="color:#b2182b">{escape(_sentence(error))}</p>'
-        finally:
-            self.status.value = ""
+            self._html = f'<p role="alert" style="{_ALERT}">{escape(_sentence(error))}</p>'
+        self.widget.value = self._html
 
 
 def _sentence(error: Exception) -> str:
@@ -112,8 +134,14 @@ def _sentence(error: Exception) -> str:
 
 
 def instant_text(at: datetime, zone: tzinfo) -> str:
+    """An instant with its day and its zone."""
+    return f"{with_day(at, zone)} {zone}"
+
+
+def with_day(at: datetime, zone: tzinfo) -> str:
+    """An instant with its day, for where the zone is said beside it."""
     (text,), _ = short_instants([at], zone)
-    return f"{at.astimezone(zone).date()} {text} {zone}"
+    return f"{at.astimezone(zone).date()} {text}"
 
 
 def joined_text(texts: Any) -> Column:

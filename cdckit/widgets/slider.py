@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.asking.as_of import as_of
-from cdckit.display import short_instants, show
+from cdckit.display import Table, short_instants, show
 from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.parts.arguments import require_fields, require_instant
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted
+from cdckit.widgets.marks import Marked, counts, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 
 _MOST_INSTANTS = 10_000
@@ -46,14 +47,27 @@ def as_of_slider(
         zone: As for `show`.
 
     Returns:
-        A panel: the slider and the table, which begins with the first of *instants*.
+        A panel: the slider and the table, which begins with the first of *instants*.  After a move each row
+        says what the move changed: that it is new, or what its fields were before; rows that are gone stay
+        for this one time, struck through.
 
     Raises:
         MissingColumns, WrongColumnType: As `as_of`.
         InvalidArgument: An instant is naive, there are none or too many, or the step is not positive; a
             field is none of *history*; as `show`.
 
-    Cost: nothing at the call; at the first display and at each move one job that reads *history*.
+    Cost: nothing at the call; at the first display one job that reads *history*, at each move two that
+    read it twice each.
+
+    >>> from datetime import datetime, timedelta, timezone
+    >>> nine = datetime(2024, 1, 1, 9, tzinfo=timezone.utc)
+    >>> slider = as_of_slider(history.drop("guid"), (nine, nine.replace(hour=11), timedelta(minutes=30)))
+    >>> print(slider)
+    as of 2024-01-01 09:00 UTC
+    number  name    valid_from  valid_to  message
+    1       kettle  09:00       10:00     m1
+    2       mug     09:00       11:00     m1
+    (2 rows; instants of 2024-01-01, UTC)
     """
     listed, clock = _instants(instants), as_zone(zone, function=_SLIDER)
     known = business_fields(history)
@@ -64,15 +78,21 @@ def as_of_slider(
     )
     sortable = [name for name in shown if _can_be_sorted(known[name].dataType)]
 
-    def page(at: datetime) -> Page:
-        table = show(
-            as_of(kept, at),
-            rows=rows,
-            order_by=order_by or sortable or None,
-            provenance=provenance,
-            zone=clock,
-        )
-        return Page(((f"as of {instant_text(at, clock)}", table),))
+    shown_fields = [known[name] for name in shown]
+    comparable = "guid" in kept.columns
+
+    def table(frame: DataFrame, order: str | Sequence[str] | None) -> Table:
+        return show(frame, rows=rows, order_by=order, provenance=provenance, zone=clock)
+
+    order = order_by or sortable or None
+
+    def page(at: datetime, before: datetime | None = None) -> Page:
+        heading, now = f"as of {instant_text(at, clock)}", as_of(kept, at)
+        if before is None or not comparable:
+            return Page(((heading, table(now, order)),))
+        both = marked(now, as_of(kept, before), shown_fields, clock)
+        since = f"{heading}; since {instant_text(before, clock)}: {counts(both)}"
+        return Page(((since, Marked.of(table(both, order))),))
 
     page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
 
@@ -84,8 +104,14 @@ def as_of_slider(
             continuous_update=False,
             layout=library.Layout(width="95%"),
         )
-        area = Area(library, first)
-        slider.observe(lambda change: area.show(partial(page, change["new"])), names="value")
+        area = Area(library)
+        area.show(first, "the first state")
+
+        def move(change: Mapping[str, Any]) -> None:
+            at, before = change["new"], change["old"]
+            area.show(partial(page, at, before), f"as of {instant_text(at, clock)}")
+
+        slider.observe(move, names="value")
         return library.VBox([slider, area.widget])
 
     return Panel(partial(page, listed[0]), build)

@@ -10,12 +10,13 @@ import pytest
 from histories import Row, to_dataframe
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, pictures
+from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, options, pictures
 
 FIELDS = {"number": "int", "name": "string"}
 COLOUR = {name: look.colour for name, look in pictures.PALETTE.items()}
@@ -92,6 +93,11 @@ def bars(figure: Figure) -> list[tuple[str, str, str, str]]:
     return sorted(found)
 
 
+def key(figure: Figure) -> list[str]:
+    """What the key below the picture explains."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def words(axes: Axes) -> list[str]:
     return sorted(text.get_text() for text in axes.texts)
 
@@ -106,13 +112,16 @@ def test_a_bar_lasts_as_long_as_its_version_and_has_the_colour_of_its_operation(
         ("teapot", "09:30 10:00", COLOUR["update"], ""),
         ("teapot", "10:00 13:24", COLOUR["update"], ""),
     ]
-    title = "6 versions of 2 entities: 2 inserts, 2 updates, 1 delete, 1 recreate"
-    assert figure.get_suptitle() == title
+    assert figure.get_suptitle() == "1 of 2 entities was deleted and came back"
+    counted = "6 versions of 2 entities: 2 inserts, 2 updates, 1 delete, 1 recreate"
+    assert figure.axes[0].get_title(loc="left") == counted
+    assert key(figure) == ["insert", "update", "delete", "recreate", "no end yet"]
     assert figure.axes[0].get_xlabel() == "valid time (UTC)"
 
 
 def test_what_is_deleted_keeps_the_name_that_it_had(history: DataFrame) -> None:
     figure = pictures.validity_bars(history.where("hour(valid_from_timestamp) < 13"), label="name")
+    assert figure.get_suptitle() == "1 of 2 entities is deleted in the end"
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["mug", "teapot"]
 
 
@@ -128,9 +137,10 @@ def test_by_source_a_bar_has_the_colour_of_who_began_the_version(
         ("cup 2", "11:00 13:00", SHOP, "deleted"),
         ("cup 2", "13:00 13:24", DEPOT, ""),
     ]
-    assert few.get_suptitle() == "3 versions of 1 entity: 1 begun by depot, 2 begun by shop"
-    assert few.axes[0].get_title(loc="left") == "1 of 2 entities"
-    assert [text.get_text() for text in few.legends[0].get_texts()] == ["depot", "shop", "deleted"]
+    assert few.get_suptitle() == "shop began 2 of 3 versions, depot 1"
+    said = "3 versions of 1 of 2 entities, those with deletes and the most versions first"
+    assert few.axes[0].get_title(loc="left") == said
+    assert key(few) == ["depot", "shop", "deleted", "no end yet"]
 
 
 def test_a_cell_has_the_colour_of_the_source_of_its_value(history: DataFrame, changes: DataFrame) -> None:
@@ -139,11 +149,13 @@ def test_a_cell_has_the_colour_of_the_source_of_its_value(history: DataFrame, ch
     assert bars(figure) == [
         ("name", "09:00 09:30", SHOP, ""),
         ("name", "09:30 10:00", DEPOT, ""),
-        ("name", "10:00 10:06", SHOP, ""),
-        ("number", "09:00 10:06", SHOP, ""),
+        ("name", "10:00 10:09", SHOP, ""),  # open: with room for the last value
+        ("number", "09:00 10:09", SHOP, ""),
     ]
     assert {"1", "kettle", "pot $1$"} <= set(words(figure.axes[0]))
-    assert figure.get_suptitle() == "1: 2 values from shop"
+    assert figure.get_suptitle() == "1: in the end 2 values from shop"
+    assert figure.axes[0].get_title(loc="left") == "each value in the colour of its source"
+    assert key(figure) == ["depot", "shop", "no end yet"]
 
 
 def test_the_fields_are_those_asked_for_and_what_is_deleted_is_hatched(
@@ -151,7 +163,8 @@ def test_the_fields_are_those_asked_for_and_what_is_deleted_is_hatched(
 ) -> None:
     figure = pictures.provenance_map(history, changes, {"number": 2}, fields=["name"], limit=2)
     assert bars(figure) == [("name", "09:00 11:00", SHOP, ""), ("name", "11:00 13:00", SHOP, "deleted")]
-    assert "the first 2 versions" in figure.axes[0].get_title(loc="left")
+    assert figure.get_suptitle() == "2: deleted after 2 versions, 1 value from shop"
+    assert key(figure) == ["shop", "deleted"]
 
 
 def test_a_change_is_late_if_something_as_new_had_arrived_before(changes: DataFrame) -> None:
@@ -165,7 +178,8 @@ def test_a_change_is_late_if_something_as_new_had_arrived_before(changes: DataFr
     assert drawn["depot, late"] == [("09:30:00", 9_000.0)]
     assert drawn["depot"] == [("13:00:00", 1.0)]
     assert sorted(drawn["shop"]) == [(f"{hour}:00:00", 1.0) for hour in ("09", "09", "10", "11")]
-    assert words(axes) == ["2 h 30 min"]
+    assert words(axes) == ["2 h 30 min: 1"]
+    assert key(figure) == ["depot", "shop", "late"]
     assert figure.get_suptitle() == "1 of 6 changes arrived late, by up to 2 h 30 min"
 
 
@@ -192,7 +206,37 @@ def test_a_rectangle_of_the_plane_is_what_was_believed_of_a_time(changes: DataFr
     ]
     assert len({patch.get_facecolor() for patch in axes.patches}) == 3
     assert {"kettle", "pot $1$", "teapot"} <= set(words(axes))
-    assert figure.get_suptitle() == "name of 1: 3 values, known up to 2 h 30 min after they began"
+    assert figure.get_suptitle() == "name of 1: “pot $1$” became known 2 h 30 min after it began"
+    assert key(figure) == ["each moment as believed at that moment", "no end yet"]
+
+
+def ticks(axis: Axis) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_a_picture_has_one_clock(history: DataFrame, changes: DataFrame) -> None:
+    """The zone of the call, or the one that is chosen for all: on the axes and in the cells."""
+    new_york = "America/New_York"
+    bars_of = pictures.validity_bars(history, label="name", zone=new_york).axes[0].xaxis
+    assert bars_of.get_label_text() == "valid time (America/New_York)"
+    assert ticks(bars_of)[:2] == ["05:00\n2024-03-10", "06:00"]
+    options.zone = new_york
+    try:
+        dated = history.where("number = 1").withColumn("name", history["valid_from_timestamp"])
+        figure = pictures.provenance_map(dated, changes, {"number": 1})
+        assert {"05:00", "05:30", "06:00"} <= set(words(figure.axes[0]))
+        assert "times in cells are of 2024-03-10" in figure.axes[0].get_title(loc="left")
+        late = pictures.arrivals(changes, keys=["number"]).axes[0].xaxis
+        assert late.get_label_text() == "effective time (America/New_York)"
+        table = bitemporal(changes, entity="product", keys=["number"])
+        axes = pictures.bitemporal_plane(table, {"number": 1}, "name").axes[0]
+        assert axes.get_xlabel() == "valid time: when it held (America/New_York)"
+        assert axes.get_ylabel() == "system time: when it was believed (America/New_York)"
+        assert ticks(axes.yaxis)[0] == "05:00\n2024-03-10"
+    finally:
+        options.reset()
+    with pytest.raises(InvalidArgument, match="needs zone to be"):
+        pictures.arrivals(changes, keys=["number"], zone="Mars/Base")
 
 
 def test_of_an_unknown_entity_there_is_a_sentence(history: DataFrame, changes: DataFrame) -> None:
