@@ -163,8 +163,8 @@ class _Board:
         data = require_struct(self.changes, "data", function="priority_board")
         told = on_the_clock_of(self.zone, self._changed(before, after), data, "before", "after")
         changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
-        standing = [self._standing(each, deletes=False) for each in (after, before)]
-        both = marked(*standing, data.fields, self.zone)
+        now, then = (self._standing(each, deletes=False) for each in (after, before))
+        both = marked(now, then, data.fields, self.zone)
         return Page(
             (
                 (self.heading(after), Marked.of(self._table(both))),

@@ -90,12 +90,50 @@ def test_the_table_follows_the_slider(history: DataFrame) -> None:
     assert [label for label, _ in slider.options] == ["08:00", "09:00", "10:00"]
     assert "no rows" in shown(panel.widget)
     slider.value = at(9)
-    assert "as of 2024-03-10 09:00 UTC" in shown(panel.widget)
-    assert "h|a|valid_from|valid_to|" in shown(panel.widget)
-    assert "\n1|10|09:00|10:00|" in shown(panel.widget)
+    assert "as of 2024-03-10 09:00 UTC; since 2024-03-10 08:00 UTC: 2 new" in shown(panel.widget)
+    assert "what changed|h|a|valid_from|valid_to|" in shown(panel.widget)
+    assert "\nnew|1|10|09:00|10:00|" in shown(panel.widget)
+    assert "since" not in repr(panel)
+
+
+def test_a_move_marks_what_it_changed_and_strikes_out_what_is_gone(history: DataFrame) -> None:
+    """Between nine and noon one is changed and the other ends; back again, the latter is new."""
+    named = history.where("h = 1 OR NOT deleted_indicator")
+    panel = widgets.as_of_slider(named, [at(9), at(12), at(12, 30)], fields=["h", "a"])
+    (slider,) = all_of(panel.widget, "SelectionSlider")
+    slider.value = at(12)
+    told = shown(panel.widget)
+    assert "since 2024-03-10 09:00 UTC: 1 changed, 1 gone" in told
+    assert "\na was 10|1|11|10:00|…|" in told
+    assert "\ngone|2|20|09:00|12:00|" in told
+    html = all_of(panel.widget, "HTML")[0].value
+    assert re.findall(r"<del[^>]*>([^<]*)</del>", html) == ["gone", "2", "20"]
+    slider.value = at(12, 30)
+    told = shown(panel.widget)
+    assert "since 2024-03-10 12:00 UTC: nothing changed" in told
+    assert "gone" not in told
+    slider.value = at(9)
+    assert "\nnew|2|20|" in shown(panel.widget)
+
+
+def test_while_a_move_is_read_the_table_of_before_is_grey_under_what_is_asked(history: DataFrame) -> None:
+    panel = widgets.as_of_slider(history, [at(9), at(10)], fields=["h", "a"])
+    (slider,), (content,) = all_of(panel.widget, "SelectionSlider"), all_of(panel.widget, "HTML")
+    before, seen = content.value, []
+    content.observe(lambda change: seen.append(change["new"]), names="value")
     slider.value = at(10)
-    assert "\n1|11|10:00|…|" in shown(panel.widget)
-    assert "|10|" not in shown(panel.widget)
+    meanwhile, after = seen
+    assert meanwhile.startswith('<p role="status"><i>reading as of 2024-03-10 10:00 UTC …</i></p>')
+    assert meanwhile.endswith(f'<div style="opacity:0.3">{before}</div>')
+    assert "opacity:0.3" not in after
+    assert "reading" not in after
+
+
+def test_rows_without_a_guid_are_not_compared(history: DataFrame) -> None:
+    panel = widgets.as_of_slider(history.drop("guid"), [at(9), at(10)], fields=["h", "a"])
+    (slider,) = all_of(panel.widget, "SelectionSlider")
+    slider.value = at(10)
+    assert "\nh|a|" in shown(panel.widget)
 
 
 def test_instants_may_be_a_start_an_end_and_a_step(history: DataFrame) -> None:
@@ -140,22 +178,21 @@ def test_unknown_fields_and_missing_columns_are_refused_at_the_call(history: Dat
 
 
 def test_an_error_in_a_move_is_one_sentence_in_the_place_of_the_table(history: DataFrame) -> None:
-    """And the next move that succeeds takes its place."""
     raising = F.when(F.col("a") == 11, F.raise_error(F.lit("a <b>bad</b> value\nsecond line"))).otherwise("c")
     broken = history.withColumn("k", raising.cast("string"))
     panel = widgets.as_of_slider(broken, [at(9), at(10)], fields=["h", "k"])
     (slider,) = all_of(panel.widget, "SelectionSlider")
     assert "\n1|c|" in shown(panel.widget)
     slider.value = at(10)
-    (content, status) = [each.value for each in all_of(panel.widget, "HTML")]
+    (content,) = [each.value for each in all_of(panel.widget, "HTML")]
     assert content.startswith('<p role="alert"')
+    assert "#b2182b" not in content  # red says deleted
     assert "a &lt;b&gt;bad&lt;/b&gt; value" in content
     assert "Exception: " in content
     assert "<b>" not in content
     assert "table" not in content
-    assert status == ""
     slider.value = at(9)
-    assert "\n1|c|" in shown(panel.widget)
+    assert "Exception" in shown(panel.widget)  # what is compared with is read as well
 
 
 def test_an_error_of_a_worker_is_told_in_the_workers_words() -> None:
@@ -172,13 +209,15 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     panel = widgets.priority_board(changes, entity="thing", keys=KEYS, at=at(12))
     shop, till = all_of(panel.widget, "BoundedIntText")
     assert [(each.description, each.value) for each in (shop, till)] == [("shop", 1), ("till", 0)]
-    assert "with the priorities shop 1, till 0" in shown(panel.widget)
+    own = "fields with a priority of their own keep it"
+    assert f"with the priorities shop 1, till 0; {own}" in shown(panel.widget)
     assert "\n1|x|11|" in shown(panel.widget)
     till.value = 2
     told = shown(panel.widget)
-    assert "as of 2024-03-10 12:00 UTC, with till: 0 → 2" in told
-    assert "\n1|x|12|" in told
-    assert "\n2|x|20|" in told
+    assert f"as of 2024-03-10 12:00 UTC, with the priorities shop 1, till 2; {own}" in told
+    assert "\na was 11|1|x|12|" in told
+    assert "\nnew|2|x|20|" in told
+    assert "Values that this changed: till was 0" in told
     assert told.split("Values that this changed")[1].split("\n", 1)[1].strip().splitlines()[1:5] == [
         "1 x|a|11|12|m2|m3|",
         "2 x|a|NULL|20|m5|m4|",
@@ -187,8 +226,9 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     ]
     shop.value = 2
     told = shown(panel.widget)
-    assert "with shop: 1 → 2" in told
-    assert "\n1|x|12|" in told
+    assert "with the priorities shop 2, till 2" in told
+    assert "\n|1|x|12|" in told
+    assert "\ngone|2|x|20|" in told
     assert "2 x|deleted_indicator|false|true|m4|m5|" in told
     assert "1 x|" not in told.split("Values that this changed")[1]
 
@@ -214,7 +254,10 @@ def test_a_source_of_several_priorities_begins_with_the_highest(changes: DataFra
     named = varied.withColumn("source", F.when(F.col("source") == "till", F.col("source")))
     panel = widgets.priority_board(named, entity="thing", keys=KEYS)
     assert "(no source) 1 to 5, till 1" in repr(panel)
-    assert [each.value for each in all_of(panel.widget, "BoundedIntText")] == [5, 1]
+    assert [(each.description, each.value) for each in all_of(panel.widget, "BoundedIntText")] == [
+        ("(no source) (1 to 5)", 5),
+        ("till", 1),
+    ]
     all_of(panel.widget, "BoundedIntText")[0].value = 0
     assert "|12|" in shown(panel.widget)
 
@@ -265,12 +308,27 @@ def test_the_explorer_follows_entity_instant_and_field(history: DataFrame, chang
     assert instant.value is None
     assert [label for label, _ in instant.options] == [
         "the end of time",
-        "2024-03-10 12:00 UTC",
-        "2024-03-10 09:00 UTC",
+        "2024-03-10 12:00",
+        "2024-03-10 09:00",
     ]
+    assert instant.description == "at (UTC)"
     assert "2 x: its versions" in told
     assert "\ndeleted_indicator|true|m5|1|" in told
     assert "1 x" not in told
+
+
+def test_another_entity_makes_all_tables_grey_at_once(history: DataFrame, changes: DataFrame) -> None:
+    """Not one after the other: of two entities none is shown beside the other."""
+    panel = widgets.entity_explorer(history, changes, keys=KEYS)
+    entity, seen = all_of(panel.widget, "Dropdown")[0], []
+    areas = all_of(panel.widget, "HTML")[1:]
+    assert len(areas) == 3
+    areas[0].observe(lambda change: seen.append([each.value for each in areas]), names="value")
+    entity.value = entity.options[1][1]
+    last = seen[-1]  # when the timeline is read
+    assert "2 x: its versions" in last[0]
+    assert ["opacity:0.3" in each for each in last] == [False, True, True]
+    assert "reading 2 x: who is responsible, at the end of time" in last[1]
 
 
 def test_the_explorer_lists_the_entities_whose_key_contains_a_text(
