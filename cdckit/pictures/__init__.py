@@ -1,10 +1,10 @@
 """Pictures of changes and histories; import it yourself, since it needs matplotlib (extra `notebooks`).
 
-Every function runs one job, collects a bounded number of rows and returns a figure.  What the bound
-leaves out, the line under the title says; the title says what was found.  Instants are on the clocks of
-one zone, `zone=` or `options.zone`.  In all of them a dark colour is an operation, a light one a
-source, a shade of grey-blue a value, and what is deleted is hatched, and red is a delete's alone; a
-marker at the beginning says the same without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
+Every function runs one job, collects a bounded number of rows and returns a figure.  The title says what
+was found, the line under it what the bound leaves out.  Instants are on the clocks of one zone, `zone=` or
+`options.zone`.  In all pictures a dark colour is an operation, a light one a source, a shade of grey-blue a
+value; what is deleted is hatched, and red is a delete's alone; a marker at the beginning says the same
+without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
 """
 
 from cdckit.pictures.arriving import arrivals
