@@ -67,8 +67,16 @@ def entity_explorer(
     and *changes* once; another instant reads *history* twice and *changes* once; another field reads
     *changes* once.
 
-    >>> said = history.where("number = 2"), changes.where("data.number = 2")
-    >>> print(entity_explorer(*said, keys=["number"]))
+    >>> explorer = entity_explorer(history.where("number = 2"), changes, keys=["number"])
+    >>> versions, values, reasons = repr(explorer).split("\\n\\n")
+    >>> print(versions)
+    2: its versions
+    number  name  operation  valid_from  valid_to  state    message  guid
+    2       mug   insert     09:00       11:00              m1       3c4fe84a…
+    2       NULL  delete     11:00       …         deleted  m3       3c4fe84a…
+    (2 rows; instants of 2024-01-01, UTC; … is an open end)
+    >>> print(values.splitlines()[0], "|", reasons.splitlines()[0])
+    who is responsible, at the end of time | why name is what it is, at the end of time
     """
     clock = as_zone(zone, function="entity_explorer")
     explorer = _Explorer(history, changes, tuple(keys), rows, clock)

@@ -57,6 +57,15 @@ def test_the_hour_that_does_not_happen_has_none() -> None:
     ]  # fmt: skip
 
 
+def test_where_no_round_time_happens_none_is_said() -> None:
+    """Every second hour, of which 02:00 is none: 03:00 is not round."""
+    found = read("2024-03-10T05:00", "2024-03-10T18:00")
+    assert [text.split("\n")[0] for text in found.values()] == [
+        "00:00-05:00", "04:00-04:00", "06:00-04:00", "08:00-04:00", "10:00-04:00", "12:00-04:00",
+        "14:00-04:00",
+    ]  # fmt: skip
+
+
 def test_days_begin_at_midnight_on_both_sides_of_a_change() -> None:
     assert read("2024-11-02T00:00", "2024-11-05T12:00") == {
         "11-02 04:00": "00:00-04:00\n2024-11-02",

@@ -133,7 +133,8 @@ def test_rows_without_a_guid_are_not_compared(history: DataFrame) -> None:
     panel = widgets.as_of_slider(history.drop("guid"), [at(9), at(10)], fields=["h", "a"])
     (slider,) = all_of(panel.widget, "SelectionSlider")
     slider.value = at(10)
-    assert "\nh|a|" in shown(panel.widget)
+    assert "h|a|valid_from|" in shown(panel.widget)
+    assert "since" not in shown(panel.widget)
 
 
 def test_instants_may_be_a_start_an_end_and_a_step(history: DataFrame) -> None:
