@@ -84,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _soak_seed
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    _soak_seed = None
     if config.option.tier == "soak":
         # The workers of xdist are given the options as they stand after this.
         if config.option.soak_seed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,56 +59,84 @@ def test_in_a_subprocess():
 """
 
 
-def run(folder: Path, source: str, *options: str) -> list[str]:
-    """The lines that pytest prints of a file of tests, in a folder that knows nothing but the plugin."""
-    (folder / "test_written.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", "-p", "tools.tiers", "-c", str(folder / "none.ini"), *options]
-    (folder / "none.ini").write_text("[pytest]\naddopts = --strict-markers\n")
-    done = subprocess.run([*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()
+RUNS = {
+    "quick": ["--collect-only", "-q", "--tier", "quick"],
+    "no tier": ["--collect-only", "-q"],
+    "soak 7": ["--collect-only", "-q", "--tier", "soak", "--soak-seed", "7"],
+    "soak 7, one test": ["--collect-only", "-q", "--tier", "soak", "--soak-seed", "7", "-k", "drawn["],
+    "soak 8": ["--collect-only", "-q", "--tier", "soak", "--soak-seed", "8"],
+    "soak": ["--tier", "soak"],
+    "soak again": ["--tier", "soak"],
+    "no tier after soaks": ["--collect-only", "-q"],
+    "starts": [],
+}
+# One process for all runs, since its imports take seconds: each run reads the file anew.
+ONE_AFTER_THE_OTHER = """
+import json, sys
+import pytest
+for name, options in json.load(sys.stdin):
+    print("run:", name)
+    sys.modules.pop("test_written", None)
+    pytest.main(options)
+"""
 
 
-def chosen(folder: Path, *options: str) -> list[str]:
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """By run the lines that pytest prints, in a folder that knows nothing but the plugin."""
+    runs = []
+    for name, options in RUNS.items():
+        folder = tmp_path_factory.mktemp("run")
+        (folder / "test_written.py").write_text(STARTS if name == "starts" else WRITTEN)
+        (folder / "none.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+        plugin = ["-p", "tools.tiers", "-c", str(folder / "none.ini")]
+        runs.append((name, [*plugin, *options, str(folder)]))
+    command = [sys.executable, "-c", ONE_AFTER_THE_OTHER]
+    given = json.dumps(runs)
+    done = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
+    parts = [part.split("\n") for part in done.stdout.split("run: ")[1:]]
+    return {part[0]: part[1:] for part in parts}
+
+
+def chosen(printed: list[str]) -> list[str]:
     """The tests that a tier runs, in their order."""
-    lines = run(folder, WRITTEN, "--collect-only", "-q", *options)
-    return [line.split("::test_")[1] for line in lines if "::" in line]
+    return [line.split("::test_")[1] for line in printed if "::" in line]
 
 
 @pytest.mark.slow
-def test_quick_is_what_needs_no_jvm_and_then_what_is_smoke(tmp_path: Path) -> None:
-    assert chosen(tmp_path, "--tier", "quick") == ["plain", "drawn[1]", "drawn[2]", "examples", "smoke"]
+def test_quick_is_what_needs_no_jvm_and_then_what_is_smoke(printed: dict[str, list[str]]) -> None:
+    assert chosen(printed["quick"]) == ["plain", "drawn[1]", "drawn[2]", "examples", "smoke"]
 
 
 @pytest.mark.slow
-def test_test_is_all_but_what_is_for_a_soak_alone(tmp_path: Path) -> None:
-    """It is what runs where no tier is named."""
+def test_test_is_all_but_what_is_for_a_soak_alone(printed: dict[str, list[str]]) -> None:
+    """It is what runs where no tier is named, whatever ran in the process before."""
     plain = ["plain", "by_fixture", "by_a_fixture_of_a_fixture", "by_marker", "slow", "smoke"]
-    assert chosen(tmp_path) == [*plain, "drawn[1]", "drawn[2]", "examples"]
+    for run in ("no tier", "no tier after soaks"):
+        assert chosen(printed[run]) == [*plain, "drawn[1]", "drawn[2]", "examples"]
 
 
 @pytest.mark.slow
-def test_soak_is_what_takes_long_and_what_is_drawn_from_a_seed(tmp_path: Path) -> None:
+def test_soak_is_what_takes_long_and_what_is_drawn_from_a_seed(printed: dict[str, list[str]]) -> None:
     """The same tests for the same seed, also where a test is run alone."""
-    once = chosen(tmp_path, "--tier", "soak", "--soak-seed", "7")
+    once = chosen(printed["soak 7"])
     assert [name.split("[")[0] for name in once] == ["long", "drawn", "drawn", "drawn", "examples"]
-    assert chosen(tmp_path, "--tier", "soak", "--soak-seed", "7", "-k", "drawn[") == once[1:4]
-    other = chosen(tmp_path, "--tier", "soak", "--soak-seed", "8")
-    assert not set(other) & set(once[1:4])
+    assert chosen(printed["soak 7, one test"]) == once[1:4]
+    assert not set(chosen(printed["soak 8"])) & set(once[1:4])
 
 
 @pytest.mark.slow
-def test_a_soak_without_a_seed_draws_one_and_prints_it(tmp_path: Path) -> None:
+def test_a_soak_without_a_seed_draws_one_and_prints_it(printed: dict[str, list[str]]) -> None:
     (one,), (other,) = (
-        [line for line in run(tmp_path, WRITTEN, "--tier", "soak") if line.startswith("tier: ")]
-        for _ in range(2)
+        [line for line in printed[run] if line.startswith("tier: ")] for run in ("soak", "soak again")
     )
     assert one.startswith("tier: soak, --soak-seed ")
     assert one != other
 
 
 @pytest.mark.slow
-def test_a_test_that_needs_no_jvm_cannot_start_one(tmp_path: Path) -> None:
-    assert any("2 passed" in line for line in run(tmp_path, STARTS))
+def test_a_test_that_needs_no_jvm_cannot_start_one(printed: dict[str, list[str]]) -> None:
+    assert any("2 passed" in line for line in printed["starts"])
 
 
 def test_every_test_is_in_a_tier(request: pytest.FixtureRequest) -> None:
