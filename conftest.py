@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestItem  # pytest exports no name for it
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit
@@ -55,17 +57,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRequest) -> None:
-    """Two products of one shop: `changes` of them, and their `history`."""
+    """Two products of one shop: `changes` of them, and their `history`; where an example names them."""
     if not isinstance(request.node, DoctestItem):
         return
+    spark = cdckit.session()  # `F` does not work before
+    doctest_namespace.update(session=cdckit.session, F=F, records_of=records_of)
+    written = "".join(example.source for example in request.node.dtest.examples)
+    named = {name for name in ("changes", "history") if re.search(rf"\b{name}\b", written)}
+    if named:
+        frames = example_frames(spark)
+        doctest_namespace.update({name: frames[name] for name in named})
+
+
+@cache
+def example_frames(spark: SparkSession) -> dict[str, DataFrame]:
+    """Planned once for all examples: to plan a merge takes longer than most of them."""
     changes = example_changes()
-    doctest_namespace.update(
-        session=cdckit.session,
-        F=F,
-        records_of=records_of,
-        changes=changes,
-        history=cdckit.merge(changes, entity="product", keys=["number"]),
-    )
+    return {"changes": changes, "history": cdckit.merge(changes, entity="product", keys=["number"])}
 
 
 def records_of(*values: bytes | None) -> DataFrame:
