@@ -298,7 +298,7 @@ def random_record(chance: random.Random, odd: float, sent: float) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-@seeds(*range(24), soak=300)
+@seeds(*range(12), soak=300)
 def test_random_messages_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(reading, "_MANY", 64)
