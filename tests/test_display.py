@@ -410,6 +410,22 @@ def test_with_its_changes_a_history_calls_each_message_by_its_source(
     assert f'title="{in_full}"' in table._repr_html_()
 
 
+def test_columns_can_be_chosen(spark: SparkSession, history: DataFrame) -> None:
+    """By their headings; that a version is deleted is said anyhow."""
+    assert lines(show(history, columns=["valid_from", "name"], order_by="guid")) == [
+        "valid_from  name           state",
+        "09:00       Cup ·m1/2",
+        "10:00       Old Cup ·m2/2",
+        "09:00       Mug ·m1/2",
+        "11:00       NULL ·m3/2     deleted ·m3/2",
+        "(4 rows; instants of 2024-03-10, UTC; ·message/priority after a value)",
+    ]
+    changes = spark.createDataFrame([said(9, "m1", "Cup")], SAID)
+    assert lines(show(changes, columns=["name", "source"]))[:2] == ["name  source", "Cup   shop"]
+    with pytest.raises(InvalidArgument, match="one or more fields among source, operation, number, name"):
+        show(changes, columns=["valid_from"])
+
+
 def test_rejects_say_first_what_is_wrong(spark: SparkSession) -> None:
     row = (None, b"?" * 5, "shop", 0, 7, at(9), 1, None, "NO_VALUE", "There is none.")
     frame = spark.createDataFrame([row], REJECT_SCHEMA)

@@ -45,6 +45,9 @@ _ONE_MACHINE_ONLY = {
     "the place of an object in memory": r"\bat 0x[0-9a-fA-F]{4,}",
 }
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""Names the widget of one run; on a page its static form stands in its place."""
+
 Notebook = Any
 """A notebook as `nbformat` reads it: nested dictionaries with attributes."""
 
@@ -94,6 +97,8 @@ def _joined(outputs: Sequence[Any]) -> Iterator[Any]:
         if output.output_type != "stream":
             if "metadata" in output:
                 output.metadata = _format.from_dict({})
+            if "data" in output:
+                output.data.pop(WIDGET, None)
             yield output
 
 
@@ -129,8 +134,11 @@ def _cell_problems(cell: Any) -> Iterator[str]:
         shown = _text(output)
         if not shown.strip():
             yield "an output is empty."
-        if "text/html" in output.get("data", {}):
-            yield "it shows HTML; show small tables as text."
+        html = output.get("data", {}).get("text/html", "")
+        if html and not output.data.get("text/plain", "").strip():
+            yield "it shows HTML without a text form beside it."
+        if re.search(r"<script|\sid=", html):
+            yield "it shows HTML with an id or a script, which differ from run to run."
         for what, pattern in _ONE_MACHINE_ONLY.items():
             for found in re.findall(pattern, shown):
                 yield f"its output shows {what}: {found}"

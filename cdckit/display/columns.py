@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -64,6 +64,12 @@ def columns_of(frame: DataFrame, *, provenance: bool, width: int) -> list[Shown]
     if {ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "value"} <= names:
         return _of_rejects(frame, width)
     return _of_versions(frame, provenance, width)
+
+
+def only(columns: Sequence[Shown], headings: Sequence[str]) -> list[Shown]:
+    """The columns with these headings, in their order; and the state, which says what is deleted."""
+    chosen = [each for heading in headings for each in columns if each.heading == heading]
+    return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
 
 
 def _of_versions(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.display.columns import are_changes, columns_of
+from cdckit.display.columns import are_changes, columns_of, only
 from cdckit.display.forms import as_html_table, as_text_table
 from cdckit.display.messages import by_their_names, by_their_sources, require_changes
 from cdckit.display.pages import Page, Rows, clock_of, page_of
@@ -25,6 +25,7 @@ def show(
     frame: DataFrame,
     *,
     changes: DataFrame | None = None,
+    columns: Sequence[str] | None = None,
     rows: int | None = None,
     order_by: str | Sequence[str] | None = None,
     provenance: bool = True,
@@ -43,6 +44,8 @@ def show(
             rejects.  Any other table is shown as it is.
         changes: The changes that a history was merged from: then each message is called by its source, and
             the mouse finds when it was true, when it came and where it lies.
+        columns: The columns to show, by what stands above them, in this order; without it all.  The state of
+            deleted versions is shown anyhow.
         rows: How many rows to show at most, up to 1000; without it `options.rows`, which is 20 at first.
         order_by: Columns to order by, of changes also fields; after them come guid and the beginnings of the
             intervals.  Without it rows stand as *frame* gives them: in its order, if it has one.
@@ -65,7 +68,7 @@ def show(
         MissingColumns, WrongColumnType: A standard column is of another type than in a history; *changes*
             lack what names a message.
         InvalidArgument: *frame* is no DataFrame or a stream; *rows* or *width* is not from 1 to 1000;
-            *order_by* is not of the columns of *frame*; there is no such zone.
+            *order_by* or *columns* are not of *frame*; there is no such zone.
 
     Cost: nothing at the call; at the first display one job for *rows* + 1 rows (with *order_by* over
     the whole of *frame*), and with *changes* one more, which reads them.
@@ -92,12 +95,15 @@ def show(
     require_rows(width, "width", function="show")
     if changes is not None:
         require_changes(changes)
-    columns = columns_of(frame, provenance=provenance, width=width)
+    shown = columns_of(frame, provenance=provenance, width=width)
+    if columns is not None:
+        known = [each.heading for each in shown]
+        shown = only(shown, require_fields(columns, known, "columns", function="show"))
     ordered = frame if order_by is None else _ordered(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
-    cells = [column.cell.alias(str(place)) for place, column in enumerate(columns)]
-    headings = tuple(column.heading for column in columns)
-    kinds = tuple(column.kind for column in columns)
+    cells = [column.cell.alias(str(place)) for place, column in enumerate(shown)]
+    headings = tuple(column.heading for column in shown)
+    kinds = tuple(column.kind for column in shown)
     look = _Look(headings, kinds, most, width, as_zone(zone, function="show"))
     return Table(ordered.limit(most + 1).select(*cells), changes, look)
 

@@ -64,9 +64,17 @@ def test_a_sound_notebook_passes() -> None:
             new_code_cell(
                 "table",
                 execution_count=2,
-                outputs=[new_output("display_data", data={"text/html": "<table>", "text/plain": "a"})],
+                outputs=[new_output("display_data", data={"text/html": "<table>", "text/plain": ""})],
             ),
-            "it shows HTML",
+            "it shows HTML without a text form",
+        ),
+        (
+            new_code_cell(
+                "table",
+                execution_count=2,
+                outputs=[new_output("display_data", data={"text/html": '<p id="x7">', "text/plain": "a"})],
+            ),
+            "HTML with an id or a script",
         ),
         (
             new_code_cell(
