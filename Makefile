@@ -56,6 +56,7 @@ notebooks: $(READY) ## Execute every notebook and write its outputs back
 samples: $(READY) ## Make data/samples anew
 	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
 	$(BIN)/python -m tools.hub_samples --out data/samples/datahub
+	$(BIN)/python -m tools.table_samples --out data/samples/tables
 
 pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
