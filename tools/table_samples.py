@@ -1,5 +1,5 @@
 """
-Two tables of the kind that people have: the flights of Delta to Atlanta on 8 February 2013, told by two systems.
+Two tables of the kind that people have: flights of Delta to Atlanta on 8 February 2013, told by two systems.
 
     python -m tools.table_samples --out data/samples/tables
 
@@ -69,10 +69,11 @@ def _text(at: datetime | None) -> str | None:
 
 def write(path: Path, header: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:
     """The rows in the order in which they were said, which is that of an export."""
+    ordered: list[tuple[Any, ...]] = sorted(rows, key=lambda row: (row[-1], row[0], row[1]))
     with path.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(header)
-        lines.writerows(sorted(rows, key=lambda row: (row[-1], row[0], row[1])))
+        lines.writerows(ordered)
 
 
 if __name__ == "__main__":
