@@ -210,15 +210,18 @@ class _ExplorerWidget:
 
     def __init__(self, library: Any, explorer: _Explorer, first: Callable[[], Page]) -> None:
         self.explorer = explorer
-        wide = library.Layout(width="auto", min_width="300px")
+        # As wide as its longest choice, below the others where that is wider than the page.
+        wide = library.Layout(width="auto", min_width="300px", max_width="100%")
+        wrapped = library.Layout(flex_flow="row wrap")
         self.containing = library.Text(
             description="containing", placeholder="part of a key", continuous_update=False
         )
         self.entity = library.Dropdown(description="entity", layout=wide)
         initial = {"description_width": "initial"}
         self.at = library.Dropdown(description=f"at ({explorer.zone})", layout=wide, style=initial)
-        self.field = library.Dropdown(description="field", options=explorer.fields)
+        self.field = library.Dropdown(description="field", options=explorer.fields, layout=wide)
         self.found = Area(library)
+        self.found.widget.layout.min_width = "max-content"
         self.areas = {name: Area(library) for name in ("timeline", "blame", "why")}
         self.settling = False
         self._begin(first)
@@ -226,8 +229,8 @@ class _ExplorerWidget:
         self.entity.observe(lambda _: self._choose(), names="value")
         self.at.observe(lambda _: self._ask("blame", "why"), names="value")
         self.field.observe(lambda _: self._ask("why"), names="value")
-        choice = library.HBox([self.containing, self.entity, self.found.widget])
-        asked = library.HBox([self.at, self.field])
+        choice = library.HBox([self.containing, self.entity, self.found.widget], layout=wrapped)
+        asked = library.HBox([self.at, self.field], layout=wrapped)
         below = [self.areas[name].widget for name in ("blame", "why")]
         self.widget = library.VBox([choice, self.areas["timeline"].widget, asked, *below])
 

@@ -21,6 +21,10 @@ from cdckit.widgets.marks import Marked, counts, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 
 _MOST_INSTANTS = 10_000
+# JupyterLab cuts what stands beside a slider after some twenty characters: a day and a time with its offset.
+_WHOLE_LABELS = (
+    "<style>.cdckit-slider .widget-readout{min-width:max-content;max-width:none;overflow:visible}</style>"
+)
 
 
 def as_of_slider(
@@ -112,7 +116,9 @@ def as_of_slider(
             area.show(partial(page, at, before), f"as of {instant_text(at, clock)}")
 
         slider.observe(move, names="value")
-        return library.VBox([slider, area.widget])
+        slider.add_class("cdckit-slider")
+        whole_labels = library.HTML(_WHOLE_LABELS, layout=library.Layout(display="none"))
+        return library.VBox([whole_labels, slider, area.widget])
 
     return Panel(partial(page, listed[0]), build)
 

@@ -106,7 +106,7 @@ def test_a_move_marks_what_it_changed_and_strikes_out_what_is_gone(history: Data
     assert "since 2024-03-10 09:00 UTC: 1 changed, 1 gone" in told
     assert "\na was 10|1|11|10:00|…|" in told
     assert "\ngone|2|20|09:00|12:00|" in told
-    html = all_of(panel.widget, "HTML")[0].value
+    html = all_of(panel.widget, "HTML")[-1].value
     assert re.findall(r"<del[^>]*>([^<]*)</del>", html) == ["gone", "2", "20"]
     slider.value = at(12, 30)
     told = shown(panel.widget)
@@ -118,7 +118,7 @@ def test_a_move_marks_what_it_changed_and_strikes_out_what_is_gone(history: Data
 
 def test_while_a_move_is_read_the_table_of_before_is_grey_under_what_is_asked(history: DataFrame) -> None:
     panel = widgets.as_of_slider(history, [at(9), at(10)], fields=["h", "a"])
-    (slider,), (content,) = all_of(panel.widget, "SelectionSlider"), all_of(panel.widget, "HTML")
+    (slider,), (_, content) = all_of(panel.widget, "SelectionSlider"), all_of(panel.widget, "HTML")
     before, seen = content.value, []
     content.observe(lambda change: seen.append(change["new"]), names="value")
     slider.value = at(10)
@@ -185,7 +185,7 @@ def test_an_error_in_a_move_is_one_sentence_in_the_place_of_the_table(history: D
     (slider,) = all_of(panel.widget, "SelectionSlider")
     assert "\n1|c|" in shown(panel.widget)
     slider.value = at(10)
-    (content,) = [each.value for each in all_of(panel.widget, "HTML")]
+    (_, content) = [each.value for each in all_of(panel.widget, "HTML")]
     assert content.startswith('<p role="alert"')
     assert "#b2182b" not in content  # red says deleted
     assert "a &lt;b&gt;bad&lt;/b&gt; value" in content
