@@ -13,6 +13,8 @@ which keeps both as changes come; and the questions that a history answers:
     what if                with_priorities, revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
                            find_empty_periods, coalesce
+    for others             scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6, periodic_snapshots,
+                           create_view, to_pandas
 
 `samples` and `expectations` are the paths of the files that come with it.
 In a notebook `show` makes a readable table, and `options` holds the zone in which instants are shown;
@@ -41,6 +43,14 @@ from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
 from cdckit.parts.options import options
+from cdckit.outputs.faults import TooManyRows, UnfitHistory
+from cdckit.outputs.here import to_pandas
+from cdckit.outputs.hybrid import scd_type_6
+from cdckit.outputs.overwriting import scd_type_1
+from cdckit.outputs.previous import scd_type_3
+from cdckit.outputs.snapshots import periodic_snapshots
+from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
+from cdckit.outputs.views import create_view
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.periods import (
     coalesce,
@@ -65,6 +75,9 @@ __all__ = [
     "Lookup",
     "MissingColumns",
     "Priority",
+    "ScdType4",
+    "TooManyRows",
+    "UnfitHistory",
     "UnfitTable",
     "WrongColumnType",
     "as_known",
@@ -78,6 +91,7 @@ __all__ = [
     "changes_from",
     "changes_from_snapshots",
     "coalesce",
+    "create_view",
     "current",
     "datahub",
     "diff",
@@ -92,14 +106,21 @@ __all__ = [
     "known_at",
     "merge",
     "options",
+    "periodic_snapshots",
     "rejects",
     "replicate",
     "revoke",
     "samples",
+    "scd_type_1",
+    "scd_type_2",
+    "scd_type_3",
+    "scd_type_4",
+    "scd_type_6",
     "session",
     "show",
     "sources_of",
     "timeline",
+    "to_pandas",
     "union_changes",
     "why",
     "with_messages",

@@ -137,6 +137,10 @@ class Ledger:
         """`View.as_of` of the newest commit."""
         return self.at().as_of(at, key, deletes=deletes)
 
+    def create_view(self, name: str) -> None:
+        """`View.create_view` of the newest commit; what is applied later is seen when it is called again."""
+        self.at().create_view(name)
+
     # Writing ---------------------------------------------------------------------------------------------
 
     @doing("ledger: take a batch of changes")

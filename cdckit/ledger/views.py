@@ -16,9 +16,11 @@ from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
+from cdckit.outputs.views import create_view
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid, guids
+from cdckit.parts.schemas import quoted
 from cdckit.store import File, Snapshot
 
 Key = str | Mapping[str, Any]
@@ -83,6 +85,30 @@ class View:
         """
         found = self._snapshot.read(self.kind.history, self._where(key, "as_of"), self.files(at=at, key=key))
         return as_of(self._shown(found), at, deletes=deletes)
+
+    def create_view(self, name: str) -> None:
+        """
+        Give this commit of the ledger names in SQL, in the session of the ledger and until that ends.
+
+        There are then the view `<name>_changes`, which is `changes()`, and what `cdckit.create_view` makes of
+        `history()`: the views `<name>` and `<name>_current`, the functions `<name>_as_of(at)` and
+        `<name>_between(start, end)`.
+
+        They stay at this commit, and work as long as `vacuum` leaves its files: to see what was applied
+        since, create the view again.
+
+        Args:
+            name: How the view is called.  Any text will do; in SQL one that is not plain stands in backticks.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            InvalidArgument: *name* is no name.
+
+        Cost: nothing until it is asked.  Then every file is opened, and Spark passes over what its statistics
+        rule out; `as_of` opens only the files that can hold the answer.
+        """
+        create_view(self.history(), name)
+        self.changes().createOrReplaceTempView(quoted(f"{name}_changes"))
 
     def files(self, *, at: datetime | None = None, key: Key | None = None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""

@@ -41,7 +41,7 @@ def as_text(value: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.StructType | T.ArrayType | T.MapType | T.VariantType):
         return F.to_json(_in_order(value, kind), EXACT_JSON)
     if isinstance(kind, T.TimestampType):
-        return _utc(value).cast("string")
+        return utc_clock(value).cast("string")
     if isinstance(kind, T.BinaryType):
         return F.lower(F.hex(value))
     return _in_order(value, kind).cast("string")
@@ -66,7 +66,7 @@ def _without_end_zeros(number: Column) -> Column:
     return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
-def _utc(instant: Column) -> Column:
+def utc_clock(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
     whole = F.unix_seconds(instant)
     # In days and the rest: seconds alone would leave no room for their fractions after the year 33,658.

@@ -20,10 +20,11 @@ BELOW = {
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
     "ledger": {
-        *("ledger", "store", "asking", "merging"),
+        *("ledger", "store", "outputs", "asking", "merging"),
         *("kernel", "parts", "errors", "changes", "history"),
     },
     "asking": {"asking", "kernel", "parts", "errors", "changes", "history", "merging"},
+    "outputs": {"outputs", "asking", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {"quality", "asking", "merging", "kernel", "parts", "errors", "changes", "history"},
 }
 """By package, what its modules may import of the others."""

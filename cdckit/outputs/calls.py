@@ -1,0 +1,117 @@
+"""A call about a history, checked when it is made: all that is wrong is collected, and said at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.history import HISTORY_SCHEMA, VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.outputs.faults import UnfitHistory
+from cdckit.parts.arguments import require_flag
+from cdckit.parts.schemas import quoted, require_columns
+
+
+class Call:
+    """A call of *function* about *history*."""
+
+    def __init__(self, function: str, history: DataFrame) -> None:
+        require_columns(history, [], function=function)
+        self.function, self.history = function, history
+        self.wrong: list[str] = []
+        self._said: dict[str, Any] = {}
+        self._renamed: dict[str, str] = {}
+        self.known = business_fields(history)
+
+    def standard_columns(self) -> None:
+        """Note which of the columns that every history has are missing, or of another type."""
+        missing = [name for name in HISTORY_SCHEMA.fieldNames() if name not in self.history.columns]
+        for field in HISTORY_SCHEMA:
+            needed = field.dataType.simpleString()
+            if field.name in missing:
+                self.wrong.append(f"the column {field.name} ({needed}) is missing: `merge` makes it")
+            elif (found := self.history.schema[field.name].dataType.simpleString()) != needed:
+                self.wrong.append(f"{field.name} is {found}, and must be {needed}")
+        if not missing:
+            require_history(self.history, function=self.function)
+
+    def flag(self, flag: bool, argument: str) -> bool:
+        """The flag; said again in the call that would do."""
+        if require_flag(flag, argument, function=self.function):
+            self._said[argument] = True
+        return flag
+
+    def keep(self, argument: str, value: Any) -> None:
+        """Say an argument that is right again in the call that would do."""
+        if value is not None:
+            self._said[argument] = value
+
+    def fields(
+        self, said: Iterable[str] | None, argument: str, *, empty: bool = False
+    ) -> list[T.StructField]:
+        """The business fields that are named, in the order in which they are."""
+        names = self._names(said, argument)
+        known = {field.name: field for field in self.known}
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                perhaps = f" (is it {close[0]}?)" if close else ""
+                self.wrong.append(f"{argument} names {name}, which is no field{perhaps}")
+        if len(set(names)) < len(names):
+            self.wrong.append(f"{argument} names a field twice: {', '.join(names)}")
+        if not names and not empty:
+            self.wrong.append(f"{argument} is empty")
+        sound = list(dict.fromkeys(name for name in names if name in known))
+        self._said[argument] = sound if sound or empty else list(known)[:1]
+        return [known[name] for name in sound]
+
+    def new_columns(self, names: Iterable[str]) -> None:
+        """Note which columns that the table gets are in the history already, in any case, or come twice."""
+        taken = {name.lower(): name for name in self.history.columns}
+        for name in names:
+            other = taken.get(name.lower())
+            if other is not None and other in self.history.columns:
+                self.wrong.append(f"the history has a column {other} already, which would be lost: rename it")
+                self._renamed[other] = f"{other}_before"
+            elif other is not None:
+                self.wrong.append(f"two columns would have the name {name}")
+            taken.setdefault(name.lower(), name)
+
+    def require_sound(self) -> None:
+        """Raise `UnfitHistory` with all that was found wrong, if anything was."""
+        if self.wrong:
+            found = [f"{field.name} {field.dataType.simpleString()}" for field in self.history.schema]
+            table = "history"
+            if self._renamed:
+                table = f"history.withColumnsRenamed({self._renamed!r})"
+            said = "".join(f", {name}={value!r}" for name, value in self._said.items())
+            raise UnfitHistory(self.function, self.wrong, found, f"{self.function}({table}{said})")
+
+    def _names(self, said: Iterable[str] | None, argument: str) -> list[str]:
+        listed = [said] if isinstance(said, str) else list(said or [])
+        for each in listed:
+            if not isinstance(each, str):
+                self.wrong.append(f"{argument} names {each!r}, which is no text")
+        return [each for each in listed if isinstance(each, str)]
+
+
+def columns(names: Iterable[str]) -> list[Column]:
+    """The columns of these names, whatever stands in the names."""
+    return [F.col(quoted(name)) for name in names]
+
+
+def free(taken: Sequence[str], name: str) -> str:
+    """A name for a column that is needed on the way, which no column has."""
+    while name.lower() in {each.lower() for each in taken}:
+        name += "_"
+    return name
+
+
+def in_force_at_some_time(history: DataFrame) -> DataFrame:
+    """The versions without those that are over as they begin."""
+    begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
+    return history.where(begins.isNotNull() & (ends.isNull() | (ends > begins)))

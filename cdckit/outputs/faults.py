@@ -1,0 +1,39 @@
+"""Why a history cannot take the form that was asked for: all that is wrong with a call, in one error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdckit.errors import CdcError
+
+
+class UnfitHistory(CdcError, ValueError):
+    """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
+
+    def __init__(self, function: str, wrong: Sequence[str], found: Sequence[str], example: str) -> None:
+        self.function, self.wrong, self.found, self.example = function, tuple(wrong), tuple(found), example
+        super().__init__(function, self.wrong, self.found, example)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}() cannot make its table so: {'; '.join(self.wrong)}. "
+            f"The history has {', '.join(self.found) or 'no columns'}. "
+            f"A call that would do: {self.example}"
+        )
+
+
+class TooManyRows(CdcError, ValueError):
+    """There are more rows than were said to be wanted in this program."""
+
+    def __init__(self, limit: int, columns: int) -> None:
+        self.limit, self.columns = limit, columns
+        super().__init__(limit, columns)
+
+    def __str__(self) -> str:
+        return (
+            f"to_pandas() needs at most {self.limit:,} rows, and there are at least {self.limit + 1:,} of "
+            f"{self.columns} columns; none was left out silently. Ask for fewer: "
+            "to_pandas(frame.where(…)), to_pandas(frame.groupBy(…).count()), or the first ones of an order, "
+            f"to_pandas(frame.orderBy(…).limit({self.limit})). Or take more into the memory of this program: "
+            f"to_pandas(frame, limit={10 * self.limit})"
+        )
