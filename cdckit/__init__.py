@@ -10,7 +10,7 @@ which keeps both as changes come; and the questions that a history answers:
     what changed           changes_between, diff, with_operation
     what was believed      as_known, bitemporal, known_at
     who said so            why, blame, by_message, sources_of, with_messages
-    what if                with_priorities, revoke, and merge again
+    what if                with_priorities (and require_sources), revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
                            find_empty_periods, coalesce
     for others             scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6, periodic_snapshots,
@@ -61,6 +61,7 @@ from cdckit.quality.periods import (
 )
 from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
+from cdckit.sources import UnknownSource, require_sources
 
 
 def load_ipython_extension(shell: object) -> None:
@@ -79,6 +80,7 @@ __all__ = [
     "TooManyRows",
     "UnfitHistory",
     "UnfitTable",
+    "UnknownSource",
     "WrongColumnType",
     "as_known",
     "as_of",
@@ -109,6 +111,7 @@ __all__ = [
     "periodic_snapshots",
     "rejects",
     "replicate",
+    "require_sources",
     "revoke",
     "samples",
     "scd_type_1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
@@ -84,11 +85,18 @@ class Priority:
     fields: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        require_int(self.entity, "entity", function="Priority")
+        require_int(self.entity, "entity", function="Priority", example='Priority(1, {"name": 9})')
         if not isinstance(self.fields, Mapping):
-            raise InvalidArgument("Priority", "fields", "a mapping of field to priority", self.fields)
+            example = f'Priority({self.entity}, {{"name": 9}})'
+            raise InvalidArgument(
+                "Priority", "fields", "a mapping of field to priority", self.fields, example
+            )
         for name, priority in self.fields.items():
-            require_int(priority, f"fields[{name!r}]", function="Priority")
+            example = f"Priority({self.entity}, {{{name!r}: 9}})"
+            require_int(priority, f"fields[{name!r}]", function="Priority", example=example)
+
+    def __repr__(self) -> str:
+        return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
 
 
 def require_changes(changes: DataFrame, *, function: str) -> None:
@@ -125,7 +133,7 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
         changes: One row per change.
         priorities: By `source`.  A source that is not named keeps what its changes say already.  A name
             that no change has, such as a misspelt one, has no effect: only the data can tell, and
-            `find_unused_priorities` asks it.
+            `require_sources` asks it.
 
     Returns:
         The same rows; the two columns replaced (`field_priorities` added where it was missing).
@@ -153,7 +161,11 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
         unknown = sorted(set(priority.fields) - set(fields))
         if unknown:
             needed = f"of fields among {', '.join(fields)}"
-            raise InvalidArgument("with_priorities", f"priorities[{source!r}].fields", needed, unknown)
+            known = {name: number for name, number in priority.fields.items() if name in fields}
+            example = f"with_priorities(changes, { ({source: Priority(priority.entity, known)})!r})"
+            raise InvalidArgument(
+                "with_priorities", f"priorities[{source!r}].fields", needed, unknown, example
+            )
     entity = _by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _by_source(
@@ -200,12 +212,24 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
 
 def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
     if not isinstance(priorities, Mapping):
-        raise InvalidArgument(function, "priorities", "a mapping of source to Priority", priorities)
+        example = f'{function}(changes, {{"shop": Priority(1)}})'
+        raise InvalidArgument(function, "priorities", "a mapping of source to Priority", priorities, example)
+    right = {str(source): _as_priority(priority) for source, priority in priorities.items()}
+    example = f"{function}(changes, {right!r})"
     for source, priority in priorities.items():
         if not isinstance(source, str):
-            raise InvalidArgument(function, "priorities", "of sources that are texts", source)
+            raise InvalidArgument(function, "priorities", "of sources that are texts", source, example)
         if not isinstance(priority, Priority):
-            raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority)
+            raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority, example)
+
+
+def _as_priority(said: object) -> Priority:
+    """What may have been meant: a number for the entity, a mapping for single fields."""
+    with suppress(InvalidArgument):
+        if isinstance(said, Priority):
+            return said
+        return Priority(0, said) if isinstance(said, Mapping) else Priority(said)  # type: ignore[arg-type]
+    return Priority(1)
 
 
 def with_sequence(frame: DataFrame, number: str) -> DataFrame:

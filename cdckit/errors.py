@@ -41,11 +41,19 @@ class WrongColumnType(CdcError, TypeError):
 
 
 class InvalidArgument(CdcError, ValueError):
-    """An argument is not of the form that the called function needs."""
+    """
+    An argument is not of the form that the called function needs.
 
-    def __init__(self, function: str, argument: str, needed: str, found: object) -> None:
+    *example*, where there is one, is a call that would do, made of what the caller said.
+    """
+
+    def __init__(
+        self, function: str, argument: str, needed: str, found: object, example: str | None = None
+    ) -> None:
         self.function, self.argument, self.needed, self.found = function, argument, needed, found
-        super().__init__(function, argument, needed, found)
+        self.example = example
+        super().__init__(function, argument, needed, found, example)
 
     def __str__(self) -> str:
-        return f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
+        said = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
+        return said if self.example is None else f"{said} A call that would do: {self.example}"

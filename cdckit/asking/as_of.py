@@ -55,7 +55,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     if isinstance(at, Column):
         instant = require_instants(history, at, "at", function="as_of")
     else:
-        instant = require_instant(at, "at", function="as_of")
+        instant = require_instant(at, "at", function="as_of", call=lambda said: f"as_of(history, {said})")
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
     return without_deleted(history.where(started & not_ended), deletes, function="as_of")

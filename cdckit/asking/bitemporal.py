@@ -57,7 +57,11 @@ def as_known(changes: DataFrame, at: datetime, *, entity: str, keys: Sequence[st
     <BLANKLINE>
     """
     require_changes(changes, function="as_known")
-    known = F.col("arrival.timestamp") <= require_instant(at, "at", function="as_known")
+
+    def call(said: str) -> str:
+        return f"as_known(changes, {said}, entity={entity!r}, keys={keys!r})"
+
+    known = F.col("arrival.timestamp") <= require_instant(at, "at", function="as_known", call=call)
     return merged(changes.where(known), entity=entity, keys=keys, function="as_known")
 
 
@@ -170,7 +174,7 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     if isinstance(at, Column):
         moment = require_instants(table, at, "at", function="known_at")
     else:
-        moment = require_instant(at, "at", function="known_at")
+        moment = require_instant(at, "at", function="known_at", call=lambda said: f"known_at(table, {said})")
     begun = F.col(SYSTEM_FROM) <= moment
     not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)
     return table.where(begun & not_ended).drop(SYSTEM_FROM, SYSTEM_TO)

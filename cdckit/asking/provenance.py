@@ -86,7 +86,11 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     if at is None:
         in_force, known = current(history, deletes=True), history
     else:
-        known = history.where(F.col(VALID_FROM) <= require_instant(at, "at", function="blame"))
+
+        def call(said: str) -> str:
+            return f"blame(history, {dict(key)!r}, at={said})"
+
+        known = history.where(F.col(VALID_FROM) <= require_instant(at, "at", function="blame", call=call))
         in_force = as_of(history, at, deletes=True)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
     entities = F.broadcast(in_force.where(asked).select(_GUID))

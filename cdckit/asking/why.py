@@ -19,6 +19,7 @@ from cdckit.kernel.verdicts import Question, verdicts
 from cdckit.merging import sorted_by_entity
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.instants import written
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.workers import Made
@@ -98,10 +99,15 @@ def why(
     data = require_struct(changes, "data", function="why")
     names = data.fieldNames()
     (field,) = require_fields([field], [*names, DELETED], "field", function="why")
+
+    def call(_: str) -> str:
+        known = "" if known_at is None else f", known_at={written(known_at)}"
+        return f"why(changes, {key!r}, {field!r}, keys={keys!r}, at={written(at)}{known})"
+
     question = Question(
         None if field == DELETED else names.index(field),
-        microseconds(at, "at", function="why"),
-        None if known_at is None else microseconds(known_at, "known_at", function="why"),
+        microseconds(at, "at", function="why", call=call),
+        None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
     )
     more = {"arrival_timestamp": F.col("arrival.timestamp")}
     mine = changes.where(_of_key(changes, key, keys, data))

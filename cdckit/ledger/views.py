@@ -115,7 +115,7 @@ class View:
         where = self._where(key, "files")
         if at is None:
             return self._snapshot.files(self.kind.history, where)
-        microseconds(at, "at", function="as_of")
+        microseconds(at, "at", function="as_of", call=lambda said: f"ledger.as_of({said})")
         begun = {**where, VALID_FROM: (None, at)}
         return [
             *self._snapshot.files(self.kind.history, {**begun, OPEN: [True]}),

@@ -52,10 +52,11 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     1       1                       NaT
     2       2 2024-01-01 11:00:00+00:00
     3       2                       NaT
-    >>> to_pandas(history, limit=3)
-    Traceback (most recent call last):
-        ...
-    cdckit.outputs.faults.TooManyRows: to_pandas() needs at most 3 rows, and there are at least 4 of ...
+    >>> try:
+    ...     to_pandas(history, limit=3)
+    ... except TooManyRows as error:
+    ...     print(str(error).split(",")[0])
+    to_pandas() needs at most 3 rows
     """
     require_columns(frame, [], function="to_pandas")
     require_batch(frame, "frame", "ask the table that keeps it", function="to_pandas")

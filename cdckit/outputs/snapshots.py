@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,6 +14,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.outputs.calls import Call, columns, free, in_force_at_some_time
 from cdckit.outputs.periods import UNITS, CalendarPeriods, EqualPeriods, Periods, midnight
+from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_flag, require_instant
 
 _FUNCTION = "periodic_snapshots"
@@ -143,7 +145,12 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
     except (KeyError, ValueError, TypeError, OSError) as error:
         needed = 'the name of a zone, such as "America/New_York"'
         raise InvalidArgument(_FUNCTION, "zone", needed, zone) from error
-    first, last = (_instant(at, name, zone) for at, name in ((start, "start"), (end, "end")))
+
+    def call(_: str) -> str:
+        until = f"start={instants.written(start)}, end={instants.written(end)}"
+        return f"{_FUNCTION}(history, {until}, every={every!r}, zone={zone!r})"
+
+    first, last = (_instant(at, name, zone, call) for at, name in ((start, "start"), (end, "end")))
     if last <= first:
         raise InvalidArgument(_FUNCTION, "end", f"after start, {first.isoformat()}", last.isoformat())
     if isinstance(every, timedelta) and every >= timedelta(microseconds=1):
@@ -166,8 +173,8 @@ def _of_calendar(unit: str, zone: str, start: datetime, end: datetime) -> Period
         raise InvalidArgument(_FUNCTION, "end", "a while before the year 10000", end.isoformat()) from error
 
 
-def _instant(at: date | datetime, argument: str, zone: str) -> datetime:
+def _instant(at: date | datetime, argument: str, zone: str, call: Callable[[str], str]) -> datetime:
     if isinstance(at, date) and not isinstance(at, datetime):
         return midnight(at, zone)
-    microseconds(at, argument, function=_FUNCTION)
+    microseconds(at, argument, function=_FUNCTION, call=call)
     return at.astimezone(UTC)

@@ -85,7 +85,8 @@ def scd_type_2(
     |     2|   mug| 2024-01-01 09:00:00|2024-01-01 11:00:00|     false|
     +------+------+--------------------+-------------------+----------+
     <BLANKLINE>
-    >>> scd_type_2(history, track_history_except_column_list=["name"]).select("number", "name").show()
+    >>> lives = scd_type_2(history, track_history_except_column_list=["name"])
+    >>> lives.orderBy("number").select("number", "name").show()
     +------+------+
     |number|  name|
     +------+------+
@@ -205,7 +206,12 @@ class Shape:
         self._tracked = tracked_fields(call, track_history_column_list, track_history_except_column_list)
         self._open: Column | None = None
         if valid_to_current is not None:
-            self._open = require_instant(valid_to_current, "valid_to_current", function=function)
+            self._open = require_instant(
+                valid_to_current,
+                "valid_to_current",
+                function=function,
+                call=lambda said: f"{function}(history, valid_to_current={said})",
+            )
             call.keep("valid_to_current", valid_to_current)
         self._key = surrogate_key
         if surrogate_key is not None:

@@ -35,9 +35,9 @@ def create_view(history: DataFrame, name: str) -> None:
         SparkRuntimeException: Of a query: *end* is not after *start*.
 
     SQL cannot tell a naive timestamp from an instant: `TIMESTAMP '2024-01-01 10:00:00'` is read in the zone
-    of the session, so say the zone: `TIMESTAMP '2024-01-01 10:00:00Z'`.  An instant that is NULL finds no rows.
-    For the instants of a table's rows: `FROM orders, LATERAL <name>_as_of(orders.ordered_at)`, which joins
-    every order with every version; `as_of_join` does not.
+    of the session, so say the zone: `TIMESTAMP '2024-01-01 10:00:00Z'`.  An instant that is NULL finds no
+    rows.  The instants may be those of a table: `FROM orders, LATERAL <name>_as_of(orders.ordered_at)`, which
+    compares every order with every version; `as_of_join` does not.
 
     Cost: nothing until it is asked; a question is one filter, which Spark pushes down to the files, and no
     Python takes part.  Works through Spark Connect, whose views live in the session of the client.

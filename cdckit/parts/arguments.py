@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from numbers import Integral
 
@@ -13,29 +13,46 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts import instants
 
-
-def require_instant(at: datetime, argument: str, *, function: str) -> Column:
-    """The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone."""
-    return F.timestamp_micros(F.lit(microseconds(at, argument, function=function)))
+Call = Callable[[str], str]
+"""The call that a function was asked by, given how an instant of it would be said."""
 
 
-def microseconds(at: datetime, argument: str, *, function: str) -> int:
+def require_instant(at: datetime, argument: str, *, function: str, call: Call | None = None) -> Column:
+    """
+    The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone.
+
+    *call* writes the example of the error: by default, one in which *argument* is all there is.
+    """
+    return F.timestamp_micros(F.lit(microseconds(at, argument, function=function, call=call)))
+
+
+def microseconds(at: datetime, argument: str, *, function: str, call: Call | None = None) -> int:
     """
     The instant as microseconds since 1970.
 
     Not by Spark's own literal, which counts instants before 1582 by another calendar.
     """
     if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidArgument(function, argument, "an aware datetime (one with tzinfo)", at)
+        needed, example = "an aware datetime (one with tzinfo)", None
+        if call is not None or argument.isidentifier():
+            said = instants.written(at)
+            written = f"{function}({argument}={said})" if call is None else call(said)
+            example = f"{written}  # or in another zone"
+        raise InvalidArgument(function, argument, needed, at, example)
     return instants.microseconds(at)
 
 
 def require_period(start: datetime, end: datetime | None, *, function: str) -> tuple[Column, Column]:
     """Start and end of a half-open period as columns; an end of None is open, a null column."""
-    first = require_instant(start, "start", function=function)
+
+    def call(_: str) -> str:
+        until = None if end is None else instants.written(end)
+        return f"{function}(history, {instants.written(start)}, {until})"
+
+    first = require_instant(start, "start", function=function, call=call)
     if end is None:
         return first, F.lit(None).cast("timestamp")
-    last = require_instant(end, "end", function=function)
+    last = require_instant(end, "end", function=function, call=call)
     # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
     if end.astimezone(UTC) <= start.astimezone(UTC):
         raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
@@ -77,10 +94,11 @@ def require_flag(flag: bool, argument: str, *, function: str) -> bool:
     return flag
 
 
-def require_int(number: int, argument: str, *, function: str) -> int:
+def require_int(number: int, argument: str, *, function: str, example: str | None = None) -> int:
     """The number itself; raises `InvalidArgument` for what a column of the type int cannot hold."""
     if not isinstance(number, Integral) or isinstance(number, bool) or int(number) not in _INTS:
-        raise InvalidArgument(function, argument, f"a whole number from {_INTS[0]} to {_INTS[-1]}", number)
+        needed = f"a whole number from {_INTS[0]} to {_INTS[-1]}"
+        raise InvalidArgument(function, argument, needed, number, example)
     return int(number)
 
 

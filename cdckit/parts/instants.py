@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +45,26 @@ def _instant(text: str | None) -> datetime | None:
         return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def written(at: object) -> str:
+    """
+    An instant as a program says it, in UTC where it has no zone; 1 January 2024 for what is no time at all.
+
+    >>> print(written(datetime(2024, 2, 1, 9, 30)), written("2024-02-01T10:00+02:00"))
+    datetime(2024, 2, 1, 9, 30, tzinfo=UTC) datetime(2024, 2, 1, 8, 0, tzinfo=UTC)
+    """
+    found = instant(at) if isinstance(at, str) else at
+    if isinstance(found, datetime):
+        found = found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
+    elif isinstance(found, date):
+        found = datetime(found.year, found.month, found.day, tzinfo=UTC)
+    else:
+        found = datetime(2024, 1, 1, tzinfo=UTC)
+    parts = [found.year, found.month, found.day, found.hour, found.minute, found.second, found.microsecond]
+    while len(parts) > 3 and not parts[-1] and not (len(parts) == 5 and parts[3]):
+        parts.pop()
+    return f"datetime({', '.join(map(str, parts))}, tzinfo=UTC)"
 
 
 def instant(value: object) -> datetime | None:

@@ -1,0 +1,122 @@
+"""`create_view`: a history in SQL, where `as_of` and `between` are table functions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from versions_by_hand import day, history_of, rows_of
+
+from cdckit import InvalidArgument, Ledger, MissingColumns, as_of, between, changes_from, create_view, current
+
+VERSIONS = [
+    ("a", day(1), day(3), False, 1, "x"),
+    ("a", day(3), None, False, 2, "y"),
+    ("b", day(2), day(3), False, 3, "z"),
+    ("b", day(3), day(5), True, None, None),
+    ("b", day(5), None, False, 4, "z"),
+    ("c", day(2), None, True, None, None),
+    ("d", day(4), day(4), False, 5, "never"),
+]
+ODD = "flights of `1.x's"
+"""A name that is right only where it is quoted."""
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession) -> DataFrame:
+    """Fields that have the names of parameters and of the view's own alias."""
+    return history_of(spark, "at int, `v` string", VERSIONS)
+
+
+def sql(spark: SparkSession, function: str, arguments: str) -> list[dict[str, Any]]:
+    return rows_of(spark.sql(f"SELECT * FROM `{f'{ODD}_{function}'.replace('`', '``')}`({arguments})"))
+
+
+def said(at: datetime | None) -> str:
+    return "NULL" if at is None else f"TIMESTAMP '{at:%Y-%m-%d %H:%M:%S}Z'"
+
+
+def test_the_functions_give_what_as_of_and_between_give(spark: SparkSession, history: DataFrame) -> None:
+    create_view(history, ODD)
+    for at, deletes in ((day(2), False), (day(3), False), (day(3), True), (day(9), False)):
+        assert sql(spark, "as_of", f"{said(at)}, {str(deletes).lower()}") == rows_of(
+            as_of(history, at, deletes=deletes)
+        )
+    assert [row["at"] for row in sql(spark, "as_of", said(day(3)))] == [2]
+    for start, end, deletes in ((day(2), day(3), False), (day(3), day(5), True), (day(2), None, False)):
+        assert sql(spark, "between", f"{said(start)}, {said(end)}, {str(deletes).lower()}") == rows_of(
+            between(history, start, end, deletes=deletes)
+        )
+    assert rows_of(spark.table(f"`{f'{ODD}_current'.replace('`', '``')}`")) == rows_of(current(history))
+
+
+def test_the_session_s_zone_does_not_matter_to_an_instant_that_says_its_own(
+    spark: SparkSession, history: DataFrame
+) -> None:
+    create_view(history, ODD)
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        expected = rows_of(as_of(history, day(3)))
+        assert sql(spark, "as_of", said(day(3))) == expected
+        assert sql(spark, "as_of", "TIMESTAMP '2024-01-03 09:00:00'") == expected
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_what_is_no_period_is_an_error_and_what_is_no_instant_finds_nothing(
+    spark: SparkSession, history: DataFrame
+) -> None:
+    create_view(history, ODD)
+    with pytest.raises(PySparkException, match="needs end to be after start"):
+        sql(spark, "between", f"{said(day(3))}, {said(day(3))}")
+    assert sql(spark, "as_of", "NULL") == sql(spark, "between", f"NULL, {said(day(3))}") == []
+
+
+def test_the_instants_of_a_table_are_asked_by_a_lateral_join(spark: SparkSession, history: DataFrame) -> None:
+    create_view(history, "versions")
+    spark.createDataFrame(
+        [("b", day(2)), ("b", day(4))], "guid string, ordered timestamp"
+    ).createOrReplaceTempView("orders")
+    found = spark.sql("""
+        SELECT o.ordered, f.v FROM orders AS o, LATERAL versions_as_of(o.ordered) AS f WHERE f.guid = o.guid
+    """)
+    assert [row["v"] for row in found.collect()] == ["z"]
+
+
+def test_a_view_is_replaced_with_its_functions(spark: SparkSession, history: DataFrame) -> None:
+    create_view(history, "versions")
+    create_view(history.where("guid = 'a'").drop("v"), "versions")
+    found = spark.sql(f"SELECT * FROM versions_as_of({said(day(9))})")
+    assert "v" not in found.columns
+    assert [row["guid"] for row in found.collect()] == ["a"]
+
+
+def test_a_ledger_s_tables_are_views(spark: SparkSession, tmp_path: Path) -> None:
+    """They stay at their commit until they are created again."""
+    ledger = Ledger(spark, tmp_path, entity="product", keys=["id"], buckets=1)
+
+    def log(number: int, name: str) -> DataFrame:
+        rows = spark.createDataFrame([(1, name, day(number))], "id int, name string, at timestamp")
+        return changes_from(rows, keys=["id"], sequence_by="at", source=f"m{number}")
+
+    ledger.apply(log(1, "kettle"))
+    ledger.create_view("products")
+    ledger.apply(log(3, "teapot"))
+    query = f"SELECT name FROM products_as_of({said(day(5))})"
+    assert [row["name"] for row in spark.sql(query).collect()] == ["kettle"]
+    ledger.create_view("products")
+    assert [row["name"] for row in spark.sql(query).collect()] == ["teapot"]
+    assert spark.table("products_changes").count() == spark.table("products").count() == 2
+    ledger.at(1).create_view("products")
+    assert spark.table("products_changes").count() == 1
+
+
+def test_what_is_no_history_or_no_name_is_refused(history: DataFrame) -> None:
+    with pytest.raises(MissingColumns, match=r"create_view\(\) needs the columns deleted_indicator"):
+        create_view(history.drop("deleted_indicator"), "versions")
+    with pytest.raises(InvalidArgument, match="a name"):
+        create_view(history, "")

@@ -1,0 +1,142 @@
+"""Errors about instants, priorities and sources show a call that would do, of the caller's own values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from test_with_priorities import change, frame
+
+import cdckit
+from cdckit import InvalidArgument, Priority, UnknownSource, merge, require_sources, with_priorities
+
+KEYS = {"entity": "flight", "keys": ["flight"]}
+NAIVE, LATER = datetime(2024, 1, 1, 9, 30), datetime(2024, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession) -> dict[str, Any]:
+    """The names that an example may use."""
+    changes = frame(spark, change(9, "schedule", gate="A1"), change(11, "operations", gate="B2"))
+    history = merge(changes, **KEYS)
+    table = cdckit.bitemporal(changes, **KEYS)
+    return {
+        **vars(cdckit),
+        "changes": changes,
+        "history": history,
+        "table": table,
+        "UTC": UTC,
+        "datetime": datetime,
+    }
+
+
+@pytest.mark.parametrize(
+    ("call", "example"),
+    [
+        (
+            lambda w: cdckit.as_of(w["history"], NAIVE),
+            "as_of(history, datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.as_of(w["history"], "2024-01-01T11:30+02:00"),
+            "as_of(history, datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.as_of(w["history"], date(2024, 1, 2)),
+            "as_of(history, datetime(2024, 1, 2, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.between(w["history"], NAIVE, LATER),
+            "between(history, datetime(2024, 1, 1, 9, 30, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.changes_between(w["history"], NAIVE, None),
+            "changes_between(history, datetime(2024, 1, 1, 9, 30, tzinfo=UTC), None)",
+        ),
+        (
+            lambda w: cdckit.as_known(w["changes"], NAIVE, **KEYS),
+            "as_known(changes, datetime(2024, 1, 1, 9, 30, tzinfo=UTC), entity='flight', keys=['flight'])",
+        ),
+        (lambda w: cdckit.known_at(w["table"], LATER), "known_at(table, datetime(2024, 1, 2, tzinfo=UTC))"),
+        (
+            lambda w: cdckit.why(w["changes"], {"flight": "UA1"}, "gate", keys=["flight"], at=NAIVE),
+            "why(changes, {'flight': 'UA1'}, 'gate', keys=['flight'], "
+            "at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.blame(w["history"], {"flight": "UA1"}, at=NAIVE),
+            "blame(history, {'flight': 'UA1'}, at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.scd_type_2(w["history"], valid_to_current=datetime(9999, 12, 31)),
+            "scd_type_2(history, valid_to_current=datetime(9999, 12, 31, tzinfo=UTC))",
+        ),
+    ],
+)
+def test_an_instant_without_a_zone_is_shown_with_one(
+    world: dict[str, Any], call: Callable[[dict[str, Any]], Any], example: str
+) -> None:
+    """The example runs as it stands."""
+    with pytest.raises(InvalidArgument) as refused:
+        call(world)
+    assert refused.value.example == f"{example}  # or in another zone"
+    assert str(refused.value).endswith(f"A call that would do: {refused.value.example}")
+    assert eval(refused.value.example, world).columns
+
+
+@pytest.mark.parametrize(
+    ("priorities", "example"),
+    [
+        ({"schedule": 5}, "with_priorities(changes, {'schedule': Priority(5)})"),
+        ({"schedule": {"gate": 7}}, "with_priorities(changes, {'schedule': Priority(0, {'gate': 7})})"),
+        (
+            {"schedule": Priority(2), 7: None},
+            "with_priorities(changes, {'schedule': Priority(2), '7': Priority(1)})",
+        ),
+        (
+            {"schedule": Priority(2, {"gate": 1, "gat": 3})},
+            "with_priorities(changes, {'schedule': Priority(2, {'gate': 1})})",
+        ),
+        ([("schedule", 1)], 'with_priorities(changes, {"shop": Priority(1)})'),
+    ],
+)
+def test_priorities_of_another_form_are_shown_in_theirs(
+    world: dict[str, Any], priorities: Any, example: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        with_priorities(world["changes"], priorities)
+    assert refused.value.example == example
+    assert eval(example, world).columns
+
+
+@pytest.mark.parametrize(
+    ("make", "example"),
+    [
+        (lambda: Priority("high"), 'Priority(1, {"name": 9})'),
+        (lambda: Priority(3, "gate"), 'Priority(3, {"name": 9})'),
+        (lambda: Priority(3, {"gate": "low"}), "Priority(3, {'gate': 9})"),
+    ],
+)
+def test_a_priority_that_is_none_is_shown_as_one(make: Callable[[], Any], example: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        make()
+    assert refused.value.example == example
+    assert isinstance(eval(example), Priority)
+
+
+def test_a_source_that_no_change_comes_from_is_refused_with_the_nearest_one(world: dict[str, Any]) -> None:
+    changes = world["changes"]
+    require_sources(changes, {"schedule": Priority(1), "operations": Priority(2)})
+    with pytest.raises(UnknownSource) as refused:
+        require_sources(changes, {"shedule": Priority(1), "operations": Priority(2, {"gate": 3})})
+    assert refused.value.unknown == ("shedule",)
+    assert refused.value.known == ("operations", "schedule")
+    assert refused.value.example == (
+        "with_priorities(changes, {'schedule': Priority(1), 'operations': Priority(2, {'gate': 3})})"
+    )
+    assert eval(refused.value.example, world).columns
+    with pytest.raises(UnknownSource, match="'weather': the changes come from 'operations', 'schedule'"):
+        require_sources(changes, {"weather": Priority(4)})
