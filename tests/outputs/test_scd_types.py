@@ -229,7 +229,8 @@ def test_nested_values_and_odd_names_are_values_and_names_like_others(spark: Spa
             timestamp_seconds(t * 86400) AS valid_to_timestamp, false AS deleted_indicator, m AS `a.b``c`,
             array(named_struct('x', n)) AS goes_on, m AS before, 'm' || f AS source_message
         FROM VALUES ('a', 1, 2, map('x', 1, 'y', 2), double('NaN')),
-            ('a', 2, 3, map('y', 2, 'x', 1), double('NaN')), ('a', 3, 3, map('z', 0), 2.0D), ('a', 3, NULL, map('x', 2), 0.0D) AS v(guid, f, t, m, n)
+            ('a', 2, 3, map('y', 2, 'x', 1), double('NaN')), ('a', 3, 3, map('z', 0), 2.0D),
+            ('a', 3, NULL, map('x', 2), 0.0D) AS v(guid, f, t, m, n)
     """)
     table = scd_type_2(history)
     rows = table.orderBy("valid_from_timestamp").toArrow().to_pylist()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import changes_from, merge
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -40,6 +43,22 @@ def test_the_table_of_ones_own_becomes_a_history(
     exec(compile(code, "README.md", "exec"), names)
     rows = names["history"].orderBy("id", "valid_from_timestamp").select("id", "price", "place").collect()
     assert [tuple(row) for row in rows] == [(1, 20.0, "shelf"), (1, 20.0, "desk"), (2, 5.0, "shelf")]
+
+
+def test_the_tables_for_others_are_made_of_that_history(spark: SparkSession) -> None:
+    """The passage goes on with the history of the one before: here, one product with two prices."""
+    [code] = (each for each in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "scd_type_2" in each)
+    rows = spark.createDataFrame(
+        [(1, 20, "2024-01-01"), (1, 25, "2024-02-01")], "id int, price int, at string"
+    )
+    names: dict[str, Any] = {
+        "history": merge(changes_from(rows, keys=["id"], sequence_by="at"), entity="price", keys=["id"])
+    }
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["table"]["price"].tolist() == [20]
+    ends = names["dimension"].orderBy("valid_from_timestamp").select("price", "is_current").collect()
+    assert [tuple(row) for row in ends] == [(20, False), (25, True)]
+    assert names["days"].count() == 31
 
 
 def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
