@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -12,6 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.history import HISTORY_SCHEMA, VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.outputs.faults import UnfitHistory
+from cdckit.parts import instants
 from cdckit.parts.arguments import require_flag
 from cdckit.parts.schemas import quoted, require_columns
 
@@ -88,15 +90,24 @@ class Call:
             table = "history"
             if self._renamed:
                 table = f"history.withColumnsRenamed({self._renamed!r})"
-            said = "".join(f", {name}={value!r}" for name, value in self._said.items())
+            said = "".join(f", {name}={_written(value)}" for name, value in self._said.items())
             raise UnfitHistory(self.function, self.wrong, found, f"{self.function}({table}{said})")
 
     def _names(self, said: Iterable[str] | None, argument: str) -> list[str]:
+        if said is not None and not isinstance(said, Iterable):
+            self.wrong.append(f"{argument} is {said!r}, and must be a list of fields")
+            return []
         listed = [said] if isinstance(said, str) else list(said or [])
         for each in listed:
             if not isinstance(each, str):
                 self.wrong.append(f"{argument} names {each!r}, which is no text")
         return [each for each in listed if isinstance(each, str)]
+
+
+def _written(value: object) -> str:
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return instants.written(value)
+    return repr(value).removeprefix("datetime.")
 
 
 def columns(names: Iterable[str]) -> list[Column]:

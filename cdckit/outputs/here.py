@@ -62,18 +62,33 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     require_batch(frame, "frame", "ask the table that keeps it", function="to_pandas")
     if require_int(limit, "limit", function="to_pandas") not in range(2**31 - 1):
         raise InvalidArgument("to_pandas", "limit", "a whole number from 0 to 2147483646", limit)
-    # Spark names the zone of its session, which says nothing about the instants.
-    schema = arrow_schema(frame.schema)
+    arrow_schema(frame.schema)  # raises for a type that Arrow does not have
     table = frame.limit(limit + 1).toArrow()
     if table.num_rows > limit:
         raise TooManyRows(limit, len(frame.columns))
-    arranged = pa.Table.from_arrays(
-        [column.cast(field.type) for column, field in zip(table.columns, schema, strict=True)], schema=schema
-    )
-    found: pd.DataFrame = arranged.to_pandas(types_mapper=_type_of, maps_as_pydicts="strict")
+    # Spark names the zone of its session, which says nothing about the instants.
+    in_utc = pa.schema([field.with_type(_in_utc(field.type)) for field in table.schema])
+    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_type_of, maps_as_pydicts="strict")
     return found
 
 
 def _type_of(arrow: pa.DataType) -> Any:
     found = _WITH_NULLS.get(arrow)
     return None if found is None else found()
+
+
+def _in_utc(arrow: pa.DataType) -> pa.DataType:
+    """The same type with every instant in it in UTC."""
+
+    def within(field: pa.Field) -> pa.Field:
+        return field.with_type(_in_utc(field.type))
+
+    if pa.types.is_struct(arrow):
+        return pa.struct([within(field) for field in arrow])
+    if pa.types.is_list(arrow):
+        return pa.list_(within(arrow.value_field))
+    if pa.types.is_map(arrow):
+        return pa.map_(within(arrow.key_field), within(arrow.item_field))
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return pa.timestamp(arrow.unit, "UTC")
+    return arrow
