@@ -1,5 +1,5 @@
 """
-What must be the same wherever Spark runs: a merge, a ledger, a hub, a stream into a feed.
+What must be the same wherever Spark runs: a merge, a ledger, a hub, a stream into a feed, and their outputs.
 
     python everywhere.py master python package folder
 
@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import life
 from replicate_messages import to_dataframe as to_records
 
-from cdckit import datahub, merge, replicate
+from cdckit import create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
 from cdckit.records import RECORD_SCHEMA
 
 NOW = datetime(2024, 2, 1, tzinfo=UTC)
@@ -60,6 +60,19 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
         "hub-rejects": hub.rejects().select("record", "record_text", "error_code"),
         "feed": feed.table("ITEMS").history(),
         "feed-rejects": feed.rejects().select("offset", "error_code"),
+        **outputs(ledger.history()),
+    }
+
+
+def outputs(history: DataFrame) -> dict[str, DataFrame]:
+    """What others get of a history: a table of type 2, snapshots, and an answer in SQL."""
+    create_view(history, "kept")
+    question = "SELECT * FROM kept_between(TIMESTAMP '1960-01-01 00:00:00Z', NULL, deletes => true)"
+    year = {"start": date(2023, 12, 30), "end": date(2024, 1, 4), "zone": "Asia/Tokyo"}
+    return {
+        "scd": scd_type_2(history, track_history_column_list=["a"], surrogate_key="row_key"),
+        "snapshots": periodic_snapshots(history, **year),
+        "sql": history.sparkSession.sql(question),
     }
 
 
