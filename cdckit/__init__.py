@@ -42,7 +42,6 @@ from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumn
 from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
-from cdckit.parts.options import options
 from cdckit.outputs.faults import TooManyRows, UnfitHistory
 from cdckit.outputs.here import to_pandas
 from cdckit.outputs.hybrid import scd_type_6
@@ -51,6 +50,7 @@ from cdckit.outputs.previous import scd_type_3
 from cdckit.outputs.snapshots import periodic_snapshots
 from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
 from cdckit.outputs.views import create_view
+from cdckit.parts.options import options
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.periods import (
     coalesce,
