@@ -81,14 +81,15 @@ def _in_utc(arrow: pa.DataType) -> pa.DataType:
     """The same type with every instant in it in UTC."""
 
     def within(field: pa.Field) -> pa.Field:
-        return field.with_type(_in_utc(field.type))
+        # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
+        return field.with_type(_in_utc(field.type)).with_nullable(True)
 
     if pa.types.is_struct(arrow):
         return pa.struct([within(field) for field in arrow])
     if pa.types.is_list(arrow):
         return pa.list_(within(arrow.value_field))
     if pa.types.is_map(arrow):
-        return pa.map_(within(arrow.key_field), within(arrow.item_field))
+        return pa.map_(within(arrow.key_field).with_nullable(False), within(arrow.item_field))
     if pa.types.is_timestamp(arrow) and arrow.tz is not None:
         return pa.timestamp(arrow.unit, "UTC")
     return arrow

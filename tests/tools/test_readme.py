@@ -51,9 +51,8 @@ def test_the_tables_for_others_are_made_of_that_history(spark: SparkSession) -> 
     rows = spark.createDataFrame(
         [(1, 20, "2024-01-01"), (1, 25, "2024-02-01")], "id int, price int, at string"
     )
-    names: dict[str, Any] = {
-        "history": merge(changes_from(rows, keys=["id"], sequence_by="at"), entity="price", keys=["id"])
-    }
+    changes = changes_from(rows, keys=["id"], sequence_by="at", effective="at")
+    names: dict[str, Any] = {"history": merge(changes, entity="price", keys=["id"])}
     exec(compile(code, "README.md", "exec"), names)
     assert names["table"]["price"].tolist() == [20]
     ends = names["dimension"].orderBy("valid_from_timestamp").select("price", "is_current").collect()
