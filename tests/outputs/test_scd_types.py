@@ -125,6 +125,12 @@ def test_deleted_times_have_rows_on_request(history: DataFrame) -> None:
         ("vase", 1, 2, False, False, 9),
         ("vase", 2, None, True, True, None),
     ]
+    mug = scd_type_2(history.where("guid = 'mug'"), deletes=True, track_history_column_list=[])
+    assert told(mug, "deleted_indicator") == [
+        ("mug", 1, 3, False),
+        ("mug", 3, 6, True),
+        ("mug", 6, None, False),
+    ]
 
 
 def test_an_end_by_choice_and_a_key_of_one_column(history: DataFrame) -> None:
