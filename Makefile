@@ -8,8 +8,18 @@ READY  := $(VENV)/ready
 CLASSES := $(VENV)/classes.jsa
 AT     ?= 2013-02-08 12:00
 
+# Where `make lab` listens, and what else JupyterLab is told; `IP=0.0.0.0` is for inside a container only.
+IP     ?= 127.0.0.1
+LAB    ?=
+
 # Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Spark starts faster from the archive of its classes that the tests make, where there is one.
+ARCHIVED = SPARK_SUBMIT_OPTS="$$SPARK_SUBMIT_OPTS $$($(BIN)/python -m tools.classes options)"
+
+# Jupyter does not start for root unless told to; in a container there may be nobody else.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # Jupyter keeps its settings and history inside the environment, and PySpark finds its interpreter there.
 export JUPYTER_CONFIG_DIR := $(CURDIR)/$(VENV)/jupyter/config
@@ -24,7 +34,7 @@ help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
-	@$(BIN)/python -m tools.demo "$(AT)"
+	@$(ARCHIVED) $(BIN)/python -m tools.demo "$(AT)"
 
 quick: $(READY) $(CLASSES) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
@@ -44,8 +54,9 @@ lint: $(READY) ## Style and types only
 compat: $(READY) ## A plain install of the wheel, with the oldest and with the newest versions allowed
 	$(BIN)/python -m tools.compat
 
-lab: $(READY) ## Open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks
+lab: $(READY) ## Open JupyterLab on the notebooks, at the tour
+	$(ARCHIVED) $(BIN)/jupyter lab --ip=$(IP) --notebook-dir=notebooks \
+	  --LabApp.default_url=/lab/tree/00_tour.ipynb $(AS_ROOT) $(LAB)
 
 bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json (about half an hour)
 	$(BIN)/python -m benchmarks

@@ -38,7 +38,7 @@ from cdckit.changes import (
     with_sequence,
 )
 from cdckit.display import show
-from cdckit.errors import CdcError, InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import CdcError, InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
@@ -50,6 +50,7 @@ from cdckit.outputs.previous import scd_type_3
 from cdckit.outputs.snapshots import periodic_snapshots
 from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
 from cdckit.outputs.views import create_view
+from cdckit.parts.installed import own_version
 from cdckit.parts.options import options
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.periods import (
@@ -63,6 +64,8 @@ from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
 from cdckit.sources import UnknownSource, require_sources
 
+__version__ = own_version()
+
 
 def load_ipython_extension(shell: object) -> None:
     """What `%load_ext cdckit` does: DataFrames show themselves, and Spark's work is visible."""
@@ -75,6 +78,7 @@ __all__ = [
     "Ledger",
     "Lookup",
     "MissingColumns",
+    "MissingExtra",
     "Priority",
     "ScdType4",
     "TooManyRows",

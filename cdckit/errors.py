@@ -57,3 +57,17 @@ class InvalidArgument(CdcError, ValueError):
     def __str__(self) -> str:
         said = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
         return said if self.example is None else f"{said} A call that would do: {self.example}"
+
+
+class MissingExtra(CdcError, ImportError):
+    """A part of cdckit needs a package that only one of its extras brings."""
+
+    def __init__(self, part: str, package: str, extra: str) -> None:
+        self.part, self.package, self.extra = part, package, extra
+        super().__init__(part, package, extra)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.part} needs {self.package}, which the extra `{self.extra}` brings: "
+            f"pip install 'cdckit[{self.extra}]', then restart the kernel."
+        )

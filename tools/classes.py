@@ -1,7 +1,8 @@
 """
 An archive of the classes that Spark loads: with it a JVM of the tests starts in half the processor time.
 
-    python -m tools.classes
+    python -m tools.classes             make the archive
+    python -m tools.classes options     say what a JVM that shall use it is told, if there is one
 
 A test run starts some twenty JVMs, one for each notebook among them, and each reads, checks and lays out
 the same twenty thousand classes.  Java can keep what comes of that in a file.  One that another Java made,
@@ -52,7 +53,15 @@ def make(archive: Path = ARCHIVE, *, wanted: str = WANTED) -> bool:
     return found
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> None:
+    """Run the program."""
+    if arguments == ["options"]:
+        print(*options())
+        return
     print("Archiving Spark's classes for the tests (a minute, once) ...", flush=True)
     if not make():
         print("Java made no archive of them: each start of Spark takes some seconds more.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

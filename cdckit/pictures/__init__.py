@@ -7,10 +7,14 @@ value; what is deleted is hatched, and red is a delete's alone; a marker at the 
 without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
 """
 
-from cdckit.pictures.arriving import arrivals
-from cdckit.pictures.bars import validity_bars
-from cdckit.pictures.look import PALETTE, SIZE, Look
-from cdckit.pictures.plane import bitemporal_plane
-from cdckit.pictures.provenance import provenance_map
+from cdckit.parts.installed import require_package
+
+require_package("matplotlib", extra="notebooks", part="cdckit.pictures")
+
+from cdckit.pictures.arriving import arrivals  # noqa: E402  what is missing is said before it is needed
+from cdckit.pictures.bars import validity_bars  # noqa: E402
+from cdckit.pictures.look import PALETTE, SIZE, Look  # noqa: E402
+from cdckit.pictures.plane import bitemporal_plane  # noqa: E402
+from cdckit.pictures.provenance import provenance_map  # noqa: E402
 
 __all__ = ["PALETTE", "SIZE", "Look", "arrivals", "bitemporal_plane", "provenance_map", "validity_bars"]

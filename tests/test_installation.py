@@ -1,0 +1,61 @@
+"""What an installation says of itself: its number, and with which extra a missing package comes."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import cdckit
+from cdckit.errors import CdcError, MissingExtra
+from cdckit.parts.installed import own_version, require_package
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+
+def test_the_version_is_that_of_pyproject() -> None:
+    """If it fails in a checkout whose number was just raised: `pip install -e .` again."""
+    assert cdckit.__version__ == PROJECT["version"]
+
+
+def test_without_an_installation_the_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_found(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_found)
+    assert own_version() == "0+not.installed"
+
+
+def test_pictures_without_matplotlib_say_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an ImportError, so that who wants to do without can catch it as usual, and one of ours."""
+    for name in [each for each in sys.modules if each.startswith("cdckit.pictures")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(cdckit, "pictures", raising=False)
+    # An entry of None is how Python itself notes that a module cannot be imported.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra) as raised:
+        from cdckit import pictures  # noqa: F401
+    assert isinstance(raised.value, ImportError)
+    assert isinstance(raised.value, CdcError)
+    assert str(raised.value) == (
+        "cdckit.pictures needs matplotlib, which the extra `notebooks` brings: "
+        "pip install 'cdckit[notebooks]', then restart the kernel."
+    )
+
+
+def test_a_package_that_is_there_and_broken_says_itself_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_broken_package.py").write_text("import what_it_needs_and_nobody_has")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="what_it_needs_and_nobody_has"):
+        require_package("a_broken_package", extra="notebooks", part="a part")
+
+
+def test_the_extra_for_notebooks_has_what_a_notebook_of_ones_own_needs() -> None:
+    """The place to work in, and what pictures and widgets import."""
+    extra = " ".join(PROJECT["optional-dependencies"]["notebooks"])
+    assert all(package in extra for package in ("jupyterlab", "matplotlib", "ipywidgets"))
