@@ -109,7 +109,8 @@ class CalendarPeriods:
         A few more, since where clocks are set back over midnight a day goes on when the next one has begun.
         """
         days = [self._first_day(F.to_date(_wall_clock(at, self.zone))) for at in (begins, ends)]
-        last = F.least(self._next(days[1]), F.lit(self.after))
+        # As text: a date of Python's goes through the zone of the JVM, where some JVMs let nobody in.
+        last = F.least(self._next(days[1]), F.lit(self.after.isoformat()).cast("date"))
         numbers = F.sequence(days[0], last, F.expr(f"interval {UNITS[self.unit].step}"))
         return F.when(days[0] <= last, numbers)
 
