@@ -1,0 +1,134 @@
+"""The notebooks for newcomers in JupyterLab, in a browser: run, seen, and moved with the mouse."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from kafka import free_port
+from programs import ROOT, environment, wait_until
+
+pytestmark = [pytest.mark.soak, pytest.mark.jvm]
+MINUTES = 60_000  # milliseconds, as Playwright counts
+QUIET = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+SENT = """() => {
+    const cells = jupyterapp.shell.currentWidget.content.model.cells
+    return [...Array(cells.length).keys()].map(i => cells.get(i)).filter(cell => cell.type === 'code')
+        .map(cell => cell.outputs.toJSON())
+}"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """JupyterLab on copies of the notebooks, on loopback: its address."""
+    for notebook in ("00_tour", "02_your_own_data"):
+        shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", tmp_path)
+    port = free_port()
+    command = [
+        *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
+        *(
+            f"--port={port}",
+            f"--notebook-dir={tmp_path}",
+            "--IdentityProvider.token=",
+            "--expose-app-in-browser",
+        ),
+    ]
+    folders = {f"JUPYTER_{name}_DIR": str(tmp_path / "jupyter") for name in ("CONFIG", "DATA", "RUNTIME")}
+    environ = {**environment(), **folders, "IPYTHONDIR": str(tmp_path / "ipython")}
+    # What tests tell their JVM is not what a user's is told.
+    environ.pop("SPARK_SUBMIT_OPTS", None)
+    with (tmp_path / "lab.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+        try:
+            address = f"http://127.0.0.1:{port}/lab"
+            wait_until(lambda: _answers(address), 60, "JupyterLab answers")
+            yield address
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urlopen(address, timeout=5):
+            return True
+    except (URLError, OSError):
+        return False
+
+
+@pytest.fixture
+def page() -> Iterator[Any]:
+    """A page of a browser that is there already."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright comes with the extra soak")
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("there is no Chromium on the PATH")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=browser, args=QUIET)
+        found = chromium.new_page(viewport={"width": 1300, "height": 1000})
+        found.set_default_timeout(MINUTES)
+        yield found
+        chromium.close()
+
+
+def run_all(page: Any, address: str, notebook: str) -> list[list[dict[str, Any]]]:
+    """Open a notebook and run all of it; the outputs of each cell with code."""
+    page.goto(f"{address}/tree/{notebook}.ipynb")
+    page.wait_for_function("window.jupyterapp && jupyterapp.shell.currentWidget?.sessionContext?.isReady")
+    page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+    sent: list[list[dict[str, Any]]] = page.evaluate(SENT)
+    return sent
+
+
+def see(page: Any, name: str) -> None:
+    """Keep a picture where CDCKIT_SCREENSHOTS says, for whoever wants to look."""
+    folder = os.environ.get("CDCKIT_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=f"{folder}/{name}.png")
+
+
+def find_red(sent: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What a reader sees in red: errors, and whatever came on stderr."""
+    return [
+        each
+        for outputs in sent
+        for each in outputs
+        if each["output_type"] == "error" or each.get("name") == "stderr"
+    ]
+
+
+def test_the_tour_runs_and_its_slider_moves(lab: str, page: Any) -> None:
+    sent = run_all(page, lab, "00_tour")
+    assert find_red(sent) == []
+    slider = page.locator(".jp-OutputArea-output .noUi-handle").first
+    slider.scroll_into_view_if_needed()
+    page.get_by_text("as of 2013-02-08 06:00 America/New_York").first.wait_for()
+    see(page, "slider_before")
+    slider.focus()
+    slider.press("ArrowRight")
+    page.get_by_text("as of 2013-02-08 06:30 America/New_York; since").first.wait_for()
+    see(page, "slider_after")
+
+
+def test_a_priority_is_changed_in_ones_own_data(lab: str, page: Any) -> None:
+    sent = run_all(page, lab, "02_your_own_data")
+    assert find_red(sent) == []
+    number = page.locator(".jp-OutputArea-output input[type=number]").first
+    number.scroll_into_view_if_needed()
+    see(page, "board_before")
+    number.fill("1")
+    number.press("Enter")
+    page.get_by_text("with operations: 0 → 1").first.wait_for()
+    page.get_by_text("Values that this changed").first.wait_for()
+    see(page, "board_after")
