@@ -17,7 +17,7 @@ from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.parts.arguments import require_fields, require_instant
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted
-from cdckit.widgets.marks import Marked, counts, marked
+from cdckit.widgets.marks import MARK, Marked, counts, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 
 _MOST_INSTANTS = 10_000
@@ -44,7 +44,8 @@ def as_of_slider(
         history: One row per version.
         instants: The instants to choose from, aware, at most 10,000 of them: as a sequence, or as (start,
             end, step), where *end* is one of them if the steps meet it.
-        fields: The business fields to show, without it all.
+        fields: The business fields to show, and no more; without it all, and since when, until when and by
+            which message they stand so.
         rows: As for `show`.
         order_by: As for `show`; without it the table is ordered by the fields that it shows, from the left.
         provenance: As for `show`.
@@ -86,7 +87,8 @@ def as_of_slider(
     comparable = "guid" in kept.columns
 
     def table(frame: DataFrame, order: str | Sequence[str] | None) -> Table:
-        return show(frame, rows=rows, order_by=order, provenance=provenance, zone=clock)
+        wanted = None if fields is None else [name for name in (MARK, *shown) if name in frame.columns]
+        return show(frame, columns=wanted, rows=rows, order_by=order, provenance=provenance, zone=clock)
 
     order = order_by or sortable or None
 

@@ -129,6 +129,6 @@ def test_a_priority_is_changed_in_ones_own_data(lab: str, page: Any) -> None:
     see(page, "board_before")
     number.fill("1")
     number.press("Enter")
-    page.get_by_text("with operations: 0 → 1").first.wait_for()
+    page.get_by_text("with the priorities operations 1, timetable 0").first.wait_for()
     page.get_by_text("Values that this changed").first.wait_for()
     see(page, "board_after")
