@@ -92,7 +92,6 @@ def test_the_table_follows_the_slider(history: DataFrame) -> None:
     slider.value = at(9)
     assert "as of 2024-03-10 09:00 UTC; since 2024-03-10 08:00 UTC: 2 new" in shown(panel.widget)
     assert "what changed|h|a|\nnew|1|10|" in shown(panel.widget)
-    assert "\nnew|1|10|09:00|10:00|" in shown(panel.widget)
     assert "since" not in repr(panel)
 
 
@@ -104,8 +103,8 @@ def test_a_move_marks_what_it_changed_and_strikes_out_what_is_gone(history: Data
     slider.value = at(12)
     told = shown(panel.widget)
     assert "since 2024-03-10 09:00 UTC: 1 changed, 1 gone" in told
-    assert "\na was 10|1|11|10:00|…|" in told
-    assert "\ngone|2|20|09:00|12:00|" in told
+    assert "\na was 10|1|11|\n" in told
+    assert "\ngone|2|20|" in told
     html = all_of(panel.widget, "HTML")[-1].value
     assert re.findall(r"<del[^>]*>([^<]*)</del>", html) == ["gone", "2", "20"]
     slider.value = at(12, 30)
