@@ -79,6 +79,9 @@ class Priority:
 
     Source:
         Data hub, "Higher priorities take precedence, and priorities can be negative".
+
+    >>> Priority(5, {"price": 10}).fields["price"]
+    10
     """
 
     entity: int = 0

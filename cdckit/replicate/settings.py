@@ -26,6 +26,9 @@ class TableSettings:
 
     Raises:
         InvalidArgument: A list is given as one text, or *loaded_at* is naive.
+
+    >>> TableSettings(entity="item", keys=["number"], topics=["shop.items"]).keys
+    ('number',)
     """
 
     entity: str | None = None

@@ -43,6 +43,16 @@ class Store:
     Raises:
         NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
         DamagedTable: There are tables without a table of commits, or it cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> with TemporaryDirectory() as folder:
+    ...     shop = Store(None, folder)
+    ...     with shop.begin() as transaction:
+    ...         _ = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...         _ = transaction.commit()
+    ...     shop.snapshot().arrow("products").num_rows
+    2
     """
 
     def __init__(

@@ -1,0 +1,92 @@
+"""Everything that cdckit hands on to its users has an example in its docstring, which `make test` runs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+MODULES = (
+    "cdckit",
+    "cdckit.any_table",
+    "cdckit.datahub",
+    "cdckit.ledger",
+    "cdckit.pictures",
+    "cdckit.replicate",
+    "cdckit.store",
+    "cdckit.widgets",
+)
+"""Those of which users import names."""
+
+MISSING = {
+    "cdckit.Lookup",
+    "cdckit.ScdType4",
+    "cdckit.datahub.Context",
+    "cdckit.datahub.HubFault",
+    "cdckit.datahub.Outcome",
+    "cdckit.datahub.Reader",
+    "cdckit.datahub.Retry",
+    "cdckit.datahub.Schema",
+    "cdckit.datahub.Sink",
+    "cdckit.datahub.Status",
+    "cdckit.datahub.bulk_lines",
+    "cdckit.datahub.files",
+    "cdckit.datahub.read_schema",
+    "cdckit.drop_rejects",
+    "cdckit.ledger.Applied",
+    "cdckit.ledger.View",
+    "cdckit.pictures.Look",
+    "cdckit.replicate.Received",
+    "cdckit.replicate.ReplicateFault",
+    "cdckit.replicate.TableName",
+    "cdckit.replicate.changes",
+    "cdckit.replicate.data",
+    "cdckit.replicate.find_without_key",
+    "cdckit.replicate.keys",
+    "cdckit.replicate.metadata",
+    "cdckit.replicate.schema_zone",
+    "cdckit.replicate.table_changes",
+    "cdckit.replicate.tables_changes",
+    "cdckit.replicate.waiting",
+    "cdckit.replicate.with_table",
+    "cdckit.store.Committed",
+    "cdckit.store.File",
+    "cdckit.store.Snapshot",
+    "cdckit.store.Written",
+}
+"""What has none yet, mostly what functions answer with; the list may only become shorter."""
+
+
+def exported() -> dict[str, str]:
+    """By name, the docstring of every function and class that is handed on; errors are raised, not called."""
+    found = {}
+    for module in MODULES:
+        names = importlib.import_module(module)
+        for name in names.__all__:
+            what = getattr(names, name)
+            is_error = inspect.isclass(what) and issubclass(what, BaseException)
+            is_ours = (getattr(what, "__module__", None) or "").startswith("cdckit")
+            if is_ours and (inspect.isclass(what) or inspect.isfunction(what)) and not is_error:
+                found[f"{module}.{name}"] = what.__doc__ or ""
+    return found
+
+
+def has_example(docstring: str) -> bool:
+    return bool(doctest.DocTestParser().get_examples(docstring))
+
+
+def test_every_exported_function_and_class_has_an_example() -> None:
+    without = {name for name, docstring in exported().items() if not has_example(docstring)}
+    assert without - MISSING == set()
+
+
+def test_what_has_an_example_by_now_or_is_gone_is_not_listed_as_missing_one() -> None:
+    without = {name for name, docstring in exported().items() if not has_example(docstring)}
+    assert MISSING - without == set()
+
+
+@pytest.mark.parametrize("name", ["cdckit.merge", "cdckit.replicate.decode", "cdckit.store.Store"])
+def test_what_is_known_to_be_handed_on_is_looked_at(name: str) -> None:
+    assert has_example(exported()[name])
