@@ -96,11 +96,11 @@ def main(arguments: list[str]) -> int:
     if at.tzinfo is not None:
         parser.error("the time is New York's: leave the zone out")
     at = at.replace(tzinfo=NEW_YORK)
-    spark = session(app_name="cdckit demo", memory="1g")
+    spark = session(app_name="cdckit demo", memory="1g", small=True)
     records = spark.read.parquet(*(str(SAMPLE / f"{name}.parquet") for name in STREAMS))
     history = flights(records).cache()
     print_board(board(history, at), at)
-    versions, entities = history.count(), history.select("guid").distinct().count()
+    versions, entities = history.agg(F.count("*"), F.count_distinct("guid")).collect()[0]
     print(
         f"\n  {records.count():,} records of two systems: {versions:,} versions of {entities:,} flights."
         '\n  Another minute: make demo AT="2013-02-08 18:00". The same step by step: make lab, 00_tour.\n'
