@@ -70,7 +70,9 @@ def _answers(address: str) -> bool:
 @pytest.fixture
 def page() -> Iterator[Any]:
     """A page of a browser that is there already."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright comes with the extra soak")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="a browser is driven by playwright: pip install playwright"
+    )
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("there is no Chromium on the PATH")
