@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import changes_from, merge
+from tools import readme_pictures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -72,7 +73,18 @@ def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
 def test_what_the_readme_links_to_in_the_repository_is_there() -> None:
     linked = re.findall(r"\]\((?!https?://|#)([^)]*)\)", README)
     assert "notebooks/00_tour.ipynb" in linked
+    assert {"images/board.png", "images/why.png"} <= set(linked)
     assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_the_tables_of_the_pictures_are_in_the_tour() -> None:
+    """The README's words about them hold there: after a change, run `python -m tools.readme_pictures`."""
+    found = readme_pictures.tables()
+    assert "operations/10" in re.sub("<[^>]*>", "", found["board"])
+    assert re.findall("SUPERSEDED|OUTRANKED|WON", found["why"]) == [
+        "SUPERSEDED", "SUPERSEDED", "OUTRANKED", "WON",
+    ]  # fmt: skip
+    assert "13:54" in found["why"]
 
 
 def test_a_package_page_has_no_links_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
