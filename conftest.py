@@ -7,6 +7,8 @@ import re
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from _pytest.doctest import DoctestItem  # pytest exports no name for it
 from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRequest) -> None:
-    """Two products of one shop: `changes` of them, and their `history`; where an example names them."""
+    """
+    Two products of one shop: `changes` of them, and their `history`; where an example names them.
+
+    In the Replicate door: four `records` about airlines, and the `zone` that the first of them makes.
+    """
     if not isinstance(request.node, DoctestItem):
         return
     spark = cdckit.session()  # `F` does not work before
@@ -67,6 +73,8 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     if named:
         frames = example_frames(spark)
         doctest_namespace.update({name: frames[name] for name in named})
+    if request.node.dtest.name.startswith("cdckit.replicate") and re.search(r"\brecords\b|\bzone\b", written):
+        doctest_namespace.update(zip(("records", "zone"), airlines(spark), strict=True))
 
 
 @cache
@@ -74,6 +82,28 @@ def example_frames(spark: SparkSession) -> dict[str, DataFrame]:
     """Planned once for all examples: to plan a merge takes longer than most of them."""
     changes = example_changes()
     return {"changes": changes, "history": cdckit.merge(changes, entity="product", keys=["number"])}
+
+
+@cache
+def airlines(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Of the samples: metadata of one table, two rows of a full load, an update; and the zone of these."""
+    chosen = (
+        ("flights.metadata", 1),
+        ("schedule.airlines", 3),
+        ("schedule.airlines", 4),
+        ("schedule.airlines", 17),
+    )
+    rows = pa.concat_tables(
+        [pq.read_table(cdckit.samples(f"replicate/{name}.parquet")) for name in ("metadata", "schedule")]
+    ).to_pylist()
+    found = [
+        tuple(row[name] for name in RECORD_SCHEMA.names)
+        for row in rows
+        if (row["topic"], row["offset"]) in chosen
+    ]
+    records = spark.createDataFrame(found, RECORD_SCHEMA)
+    zone = cdckit.replicate.schema_zone(cdckit.replicate.metadata(cdckit.replicate.decode(records)))
+    return records, spark.createDataFrame(zone.collect(), zone.schema)
 
 
 def records_of(*values: bytes | None) -> DataFrame:

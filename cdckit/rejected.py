@@ -56,6 +56,18 @@ def drop_rejects(decoded: DataFrame) -> DataFrame:
         MissingColumns: *decoded* has no `error_code` or no `error_description`.
 
     Cost: one filter, no shuffle.
+
+    >>> frame = session().createDataFrame(
+    ...     [(7, "NO_VALUE", "The record has no value."), (8, None, None)],
+    ...     "offset long, error_code string, error_description string",
+    ... )
+    >>> drop_rejects(frame).show()
+    +------+
+    |offset|
+    +------+
+    |     8|
+    +------+
+    <BLANKLINE>
     """
     require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
     return decoded.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)

@@ -41,6 +41,9 @@ class Lookup:
         fields: The business fields that the struct gets; all of them by default, none with `[]`.
         provenance: Whether the struct gets `field_provenance`, too.  It is often wider than all
             else together, and everything that the struct holds is shuffled and sorted.
+
+    >>> Lookup(history, on={"product": "number"}, into="sold", fields=["name"]).fields
+    ['name']
     """
 
     history: DataFrame

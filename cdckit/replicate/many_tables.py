@@ -26,7 +26,12 @@ _NAMES = T.StructType([ZONE_SCHEMA[name] for name in LINEAGE])
 
 
 class TableName(NamedTuple):
-    """What names one table among all that are replicated."""
+    """
+    What names one table among all that are replicated.
+
+    >>> TableName("ny1", "orders", "SHOP", "ITEMS").table
+    'ITEMS'
+    """
 
     server: str
     task: str
@@ -61,6 +66,17 @@ def with_table(records: DataFrame, zone: DataFrame) -> DataFrame:
         MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
 
     Cost: one look at every envelope, no shuffle of the records; *zone* is broadcast.
+
+    >>> with_table(records, zone).orderBy("topic", "offset").select("topic", "offset", "task", "table").show()
+    +-----------------+------+--------+--------+
+    |            topic|offset|    task|   table|
+    +-----------------+------+--------+--------+
+    | flights.metadata|     1|    NULL|    NULL|
+    |schedule.airlines|     3|schedule|AIRLINES|
+    |schedule.airlines|     4|schedule|AIRLINES|
+    |schedule.airlines|    17|schedule|AIRLINES|
+    +-----------------+------+--------+--------+
+    <BLANKLINE>
     """
     require_types(zone, ZONE_SCHEMA, function="with_table")
     decoded = decode(records)
@@ -100,6 +116,10 @@ def tables_changes(
             and the like must be texts: see there how to read them back), or *zone* is no zone.
 
     Cost: *zone* is collected once, when this is called; each table is planned when it is asked for.
+
+    >>> every = tables_changes(with_table(records, zone), zone)
+    >>> [(name.task, name.table, told.count()) for name, told in every.items()]
+    [('schedule', 'AIRLINES', 3)]
     """
     require_load_time(loaded_at, function="tables_changes")
     require_types(zone, ZONE_SCHEMA, function="tables_changes")

@@ -56,6 +56,18 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         InvalidArgument: *keys* is empty or names no column of `data`.
 
     Cost: a projection, no shuffle.
+
+    >>> from cdckit import replicate
+    >>> told = replicate.changes(replicate.data(records, zone), keys=["carrier"]).orderBy("arrival.offset")
+    >>> told.select("operation", "effective_timestamp", "data.*").show(truncate=False)
+    +---------+-----------------------+-------+----------------------------+
+    |operation|effective_timestamp    |carrier|name                        |
+    +---------+-----------------------+-------+----------------------------+
+    |upsert   |2013-02-07 05:00:00.413|MQ     |American Eagle Airlines Inc.|
+    |upsert   |2013-02-07 05:00:00.459|AA     |American Airlines Inc.      |
+    |upsert   |2013-02-08 12:00:00    |MQ     |Envoy Air                   |
+    +---------+-----------------------+-------+----------------------------+
+    <BLANKLINE>
     """
     _require_rows(rows, keys, function="changes")
     good = rows.where(F.col(ERROR_CODE).isNull() & ~_lacks_key(keys))
@@ -96,6 +108,19 @@ def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
         InvalidArgument: *keys* is empty or names no column of `data`.
 
     Cost: one filter, no shuffle.
+
+    Where the message with offset 17 had left out the carrier:
+
+    >>> from cdckit.replicate import data
+    >>> sent = F.col("sent").withField("carrier", F.col("offset") != 17)
+    >>> rows = data(records, zone).withColumn("sent", sent)
+    >>> find_without_key(rows, keys=["carrier"]).select("offset", "operation", "error_code").show()
+    +------+---------+----------+
+    |offset|operation|error_code|
+    +------+---------+----------+
+    |    17|   UPDATE|      NULL|
+    +------+---------+----------+
+    <BLANKLINE>
     """
     _require_rows(rows, keys, function="find_without_key")
     return rows.where(F.col(ERROR_CODE).isNull() & _lacks_key(keys))
@@ -157,6 +182,17 @@ def table_changes(
 
     Source:
         Replicate, message envelope; metadata messages and data messages.
+
+    >>> told = table_changes(records, task="schedule", table="AIRLINES").orderBy("arrival.offset")
+    >>> told.select("source", "operation", "data.carrier").show(truncate=False)
+    +----------------------+---------+-------+
+    |source                |operation|carrier|
+    +----------------------+---------+-------+
+    |replicate-ny1/schedule|upsert   |MQ     |
+    |replicate-ny1/schedule|upsert   |AA     |
+    |replicate-ny1/schedule|upsert   |MQ     |
+    +----------------------+---------+-------+
+    <BLANKLINE>
     """
     if isinstance(topics, str):
         raise InvalidArgument("table_changes", "topics", "a collection of names", topics)

@@ -102,6 +102,16 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
 
     Source:
         Replicate, "Decoding a self-describing message" and "Typical consumer logic".
+
+    >>> from cdckit.replicate import decode
+    >>> said = metadata(decode(records))
+    >>> said.select("task", "table", "table_version", "columns.name", "error_code").show()
+    +--------+--------+-------------+---------------+----------+
+    |    task|   table|table_version|           name|error_code|
+    +--------+--------+-------------+---------------+----------+
+    |schedule|AIRLINES|            1|[carrier, name]|      NULL|
+    +--------+--------+-------------+---------------+----------+
+    <BLANKLINE>
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
     require_batch(decoded, "decoded", INSTEAD, function="metadata")
@@ -135,6 +145,16 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
     Source:
         Replicate, "save the data schemas … in a customer defined zone"; nothing says that an id is that
         of one version of a table alone.
+
+    >>> from cdckit.replicate import decode
+    >>> made = schema_zone(metadata(decode(records)))
+    >>> made.select("table", "table_version", "timestamp", "other_tables").show()
+    +--------+-------------+-------------------+------------+
+    |   table|table_version|          timestamp|other_tables|
+    +--------+-------------+-------------------+------------+
+    |AIRLINES|            1|2013-02-07 04:59:00|          []|
+    +--------+-------------+-------------------+------------+
+    <BLANKLINE>
     """
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
     require_batch(metadata, "metadata", INSTEAD, function="schema_zone")

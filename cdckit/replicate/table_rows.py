@@ -106,6 +106,17 @@ def data(
 
     Source:
         Replicate, "Decoding a message by referenced schema ID".
+
+    >>> rows = data(records, zone).orderBy("offset")
+    >>> rows.select("offset", "operation", "data.*").show(truncate=False)
+    +------+---------+-------+----------------------------+
+    |offset|operation|carrier|name                        |
+    +------+---------+-------+----------------------------+
+    |3     |REFRESH  |MQ     |American Eagle Airlines Inc.|
+    |4     |REFRESH  |AA     |American Airlines Inc.      |
+    |17    |UPDATE   |MQ     |Envoy Air                   |
+    +------+---------+-------+----------------------------+
+    <BLANKLINE>
     """
     require_records(records, function="data")
     for name, given in (("json_topics", json_topics), ("topics", topics), ("as_double", as_double)):

@@ -125,6 +125,9 @@ def keys(zone: DataFrame) -> list[str]:
 
     Source:
         Replicate, primaryKeyPosition (0 = not in the key).
+
+    >>> keys(zone)
+    ['carrier']
     """
     return list(table_of(zone, function="keys").keys)
 

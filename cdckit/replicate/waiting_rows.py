@@ -60,6 +60,22 @@ def waiting(
 
     Source:
         Replicate, "wait a reasonable amount of time … activate the planned error policy".
+
+    While no metadata has come, all three messages about airlines wait:
+
+    >>> from datetime import datetime, timezone
+    >>> from cdckit.replicate import decode
+    >>> now = datetime(2013, 2, 8, 12, 0, 10, tzinfo=timezone.utc)
+    >>> late = waiting(decode(records), zone.limit(0), now=now).orderBy("offset")
+    >>> late.select("offset", "timestamp", "is_overdue").show(truncate=False)
+    +------+-----------------------+----------+
+    |offset|timestamp              |is_overdue|
+    +------+-----------------------+----------+
+    |3     |2013-02-07 05:00:00.413|true      |
+    |4     |2013-02-07 05:00:00.459|true      |
+    |17    |2013-02-08 12:00:01.247|false     |
+    +------+-----------------------+----------+
+    <BLANKLINE>
     """
     require_types(decoded, ENVELOPE_SCHEMA, function="waiting")
     require_types(zone, ZONE_SCHEMA, function="waiting")
