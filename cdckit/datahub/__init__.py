@@ -18,13 +18,14 @@ from cdckit.datahub.exports import Sink, bulk_lines
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.from_messages import changes
 from cdckit.datahub.hub import Hub
-from cdckit.datahub.message_records import files, records
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
 from cdckit.datahub.reading_schemas import read_schema, schema
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statuses import Outcome, Retry, Status
+from cdckit.datahub.statuses import Outcome, Status
+from cdckit.parts.documents import files, records
+from cdckit.parts.waiting import Retry
 
 __all__ = [
     "Context",

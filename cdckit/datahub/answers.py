@@ -17,9 +17,10 @@ from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import RUN, SCHEMA, STATUSES, State, noted
-from cdckit.datahub.statuses import Retry, Status, with_being_processed, with_status
-from cdckit.datahub.under_way import UnderWay
+from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.parts.under_way import UnderWay
+from cdckit.parts.waiting import Retry
 from cdckit.store import OtherKind, Snapshot, Store
 from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from pyspark.sql import DataFrame
 
 from cdckit.datahub.absences import absences, cascade_events, list_events, refresh_events
 from cdckit.datahub.existence import without_waiting
-from cdckit.datahub.resolution import UNPROCESSED, Resolution
+from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.stated_changes import absence_changes, record_changes
 
 
-class Derived(ABC):
+class Derived:
     """
     What follows from statements: guids, links, what is applied, changes.
 
     The rules are here; where statements, and what is found on the way, are kept is for others to say: a hub
     keeps them in its tables (`State`), `changes` nowhere.
     """
+
+    statements: Callable[[str], DataFrame]
+    """All statements about a target (`statement_schema`)."""
+    looked_up: Kept
+    """Rows in a form that can be looked at again and again; None if they are known to be none."""
+    waiting: Callable[[], DataFrame | None]
+    """The statements that wait, by `STATEMENT_KEY`; None if there are none."""
+    may_be_refreshed: Callable[[str], bool]
+    """Whether a message may have given a list of all entities of the target."""
+    known_history: Callable[[str], DataFrame | None]
+    """The history of a target that is a parent of others; None if there is none."""
+    messages: Callable[[], DataFrame]
+    """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -30,30 +43,6 @@ class Derived(ABC):
     @abstractmethod
     def entities(self) -> Sequence[str]:
         """The targets that are looked at."""
-
-    @abstractmethod
-    def statements(self, entity: str) -> DataFrame:
-        """All statements about a target (`statement_schema`)."""
-
-    @abstractmethod
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
-        """*rows* in a form that can be looked at again and again; None if they are known to be none."""
-
-    @abstractmethod
-    def waiting(self) -> DataFrame | None:
-        """The statements that wait, by `STATEMENT_KEY`; None if there are none."""
-
-    @abstractmethod
-    def may_be_refreshed(self, entity: str) -> bool:
-        """Whether a message may have given a list of all entities of the target."""
-
-    @abstractmethod
-    def known_history(self, entity: str) -> DataFrame | None:
-        """The history of a target that is a parent of others; None if there is none."""
-
-    @abstractmethod
-    def messages(self) -> DataFrame:
-        """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
 
     @cached_property
     def resolution(self) -> Resolution:

@@ -8,10 +8,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.falling import falling
 from cdckit.datahub.resolution import Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
+from cdckit.parts.falling import falling
 
 STATEMENT_KEY = ("entity", "message_id", "number", "operation", "place", "made")
 """What tells one statement from all others; one record may make several entities, but says itself once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -102,43 +102,23 @@ class FromMessages(Derived):
 
     def __init__(self, messages: DataFrame, work: Work, entity: str, held: Held) -> None:
         super().__init__(work.schema)
-        self._leading, self._held = work.schema.leading_to(entity), held
         first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
-        self._messages = held(routed(first, work.schema))
-        self._statements = cache(lambda each: held(statements_about(self._messages, work, each)))
-        self._histories = cache(self._merged)
+        read = held(routed(first, work.schema))
+        self._held, self.messages = held, lambda: read
+        self._leading = work.schema.leading_to(entity)
+        self.statements = cache(lambda each: held(statements_about(read, work, each)))
+        self.looked_up = lambda kind, each, rows: held(rows)
+        self.waiting = cache(self._find_waiting)
+        # Whether one was is not known before the messages are read.
+        self.may_be_refreshed = lambda each: True
+        self.known_history = cache(self._merged)
 
     @property
     def entities(self) -> list[str]:
         """The targets that decide about the one."""
         return self._leading
 
-    def statements(self, entity: str) -> DataFrame:
-        """What all messages say of a target."""
-        return self._statements(entity)
-
-    def messages(self) -> DataFrame:
-        """The messages that say something, each once."""
-        return self._messages
-
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
-        """What was found."""
-        return self._held(rows)
-
-    def waiting(self) -> DataFrame | None:
-        """The statements that wait."""
-        return self._waiting
-
-    def may_be_refreshed(self, entity: str) -> bool:
-        """Any target: whether one was is not known before the messages are read."""
-        return True
-
-    def known_history(self, entity: str) -> DataFrame:
-        """The history that these messages make."""
-        return self._histories(entity)
-
-    @cached_property
-    def _waiting(self) -> DataFrame | None:
+    def _find_waiting(self) -> DataFrame | None:
         found = waiting_at_once(self.schema, self.resolution, self.entities)
         return None if found is None else self._held(found)
 

@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.existence import with_statement_key
-from cdckit.datahub.keeping import computed, fold
+from cdckit.datahub.keeping import fold
 from cdckit.datahub.state import HISTORY, State, table
 from cdckit.merging import made_versions
+from cdckit.parts.computed import computed
 from cdckit.parts.schemas import quoted
 from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from cdckit.datahub.answers import Answers
 from cdckit.datahub.intake import Work
 from cdckit.datahub.keeping import committed
-from cdckit.datahub.message_records import Document
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.receipts import (
@@ -28,9 +27,11 @@ from cdckit.datahub.receipts import (
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
-from cdckit.datahub.statuses import DUE, EVERYTHING, Retry
+from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_name
+from cdckit.parts.documents import Document
+from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
 
 

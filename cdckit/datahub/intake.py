@@ -20,7 +20,7 @@ from cdckit.datahub.mappings import Place
 from cdckit.datahub.readers import READERS, Filter, Reader
 from cdckit.datahub.reading import Reading
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
+from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, statement_schema
 from cdckit.datahub.stating import About, statements_of
 from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
@@ -89,18 +89,12 @@ class Work:
 
 
 class Taken(NamedTuple):
-    """
-    What was read.
+    """What was read: of how many messages, and by target the files of what was said of it."""
 
-    Args:
-        some: Whether there were any messages.
-        refreshed: The targets of which a message gives a list of all entities.
-        files: By target the files of what was said of it.
-    """
-
-    some: bool
-    refreshed: set[str]
+    messages: int
     files: dict[str, list[File]]
+    refreshed: set[str]
+    """The targets of which a message gives a list of all entities."""
 
 
 def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Taken:
@@ -120,19 +114,12 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
     """
     made = Made(_readable(messages), partial(_take, work=work, targets=dict(targets)), _REPORT)
     reports = [json.loads(row["report"]) for row in made.rows().collect()]
-    refreshing = {tuple(sender) for each in reports for sender in each["refreshing"]}
-    return Taken(
-        any(each["some"] for each in reports),
-        {
-            mapping.reference
-            for place, mapping in work.schema.all_mappings.items()
-            if (place.system, place.entity) in refreshing
-        },
-        {
-            entity: list(reported([one for each in reports for one in each["files"][entity]], target).files)
-            for entity, target in targets.items()
-        },
-    )
+    files = {
+        entity: list(reported([one for each in reports for one in each["files"][entity]], target).files)
+        for entity, target in targets.items()
+    }
+    refreshed = {entity for each in reports for entity in each["refreshed"]}
+    return Taken(sum(each["messages"] for each in reports), files, refreshed)
 
 
 def statements_about(messages: DataFrame, work: Work, entity: str) -> DataFrame:
@@ -165,35 +152,26 @@ def _take(
     batches: Iterable[pa.RecordBatch], work: Work, targets: Mapping[str, Target]
 ) -> Iterator[pa.RecordBatch]:
     files = {entity: OpenFiles(target) for entity, target in targets.items()}
-    heard = _Heard()
+    count, refreshed = 0, set[str]()
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        for batch in batches:
+            count += batch.num_rows
+            yield batch
+
     try:
-        for entity, rows in stated(map(heard.noted, batches), work):
+        for entity, rows in stated(counted(), work):
             files[entity].take(rows)
+            if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
+                refreshed.add(entity)
         found = {entity: one.close() for entity, one in files.items()}
     except BaseException:
         for one in files.values():
             one.discard()
         raise
-    report = {"some": heard.some, "refreshing": sorted(heard.refreshing), "files": found}
+    report = {"messages": count, "files": found, "refreshed": sorted(refreshed)}
     yield pa.record_batch({"report": pa.array([json.dumps(report)])})
-
-
-class _Heard:
-    """Whether messages have come, and which senders have sent a list of all entities."""
-
-    def __init__(self) -> None:
-        self.some = False
-        self.refreshing: set[tuple[str, str]] = set()
-
-    def noted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same batch."""
-        self.some = self.some or batch.num_rows > 0
-        lists = batch.filter(
-            pc.and_kleene(batch.column("refresh"), pc.is_valid(batch.column("source_system")))
-        )
-        senders = (lists.column(name).to_pylist() for name in ("source_system", "source_entity"))
-        self.refreshing.update(zip(*senders, strict=True))
-        return batch
 
 
 def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -1,11 +1,9 @@
-"""What is kept: work in commits, rows in tables that grow run by run, and rows for the rest of one run."""
+"""What is kept: work in commits, and rows in tables that grow run by run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
-
-from pyspark.sql import DataFrame
 
 from cdckit.store import Store, Transaction
 from cdckit.store.kinds import KIND, require_kind
@@ -13,9 +11,6 @@ from cdckit.store.writing import Rows
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
-
-_FEW = 1_000
-"""So many guids, or keys of statements, this program may hold; more stay with the executors."""
 
 _SMALL, _MANY = 4 << 20, 16
 """So many files of fewer bytes are written together: a table that grows by the run has a bounded number."""
@@ -61,23 +56,3 @@ def grow(tables: Transaction, name: str, *rows: Rows) -> None:
 def fold(tables: Transaction, name: str) -> None:
     """Write the small files of a table together when there are many."""
     tables.compact(name, below=_SMALL, files=_MANY)
-
-
-def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
-    """
-    Rows computed once and looked at again; None if there are none.
-
-    They are held without files: if they are few, as rows of Spark's plans, else by the executors.  An
-    executor that dies takes its part along: then the run fails, and can be run again.
-
-    Args:
-        rows: The rows.
-        few: Whether they are known to be few: then this program takes them at once.
-
-    Cost: a job; without *few* another one, which looks whether there are more than a few.
-    """
-    kept = rows if few else rows.localCheckpoint()
-    some = (kept if few else kept.limit(_FEW + 1)).toArrow()
-    if not some.num_rows:
-        return None
-    return kept if some.num_rows > _FEW and not few else rows.sparkSession.createDataFrame(some, rows.schema)

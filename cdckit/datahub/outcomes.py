@@ -12,7 +12,8 @@ from cdckit.datahub.existence import STATEMENT_KEY, with_statement_key
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
-from cdckit.datahub.statuses import Outcome, Retry, Status, with_status
+from cdckit.datahub.statuses import Outcome, Status, with_status
+from cdckit.parts.waiting import Retry
 from cdckit.records import RECORD_COLUMNS
 
 

@@ -31,6 +31,15 @@ class KeyPlan:
     mapping: Place | None
     """The mapping that translated the names; None where the target's own are used."""
 
+    @property
+    def sources(self) -> Iterator[tuple[str, FieldType]]:
+        """The properties of a record that are read for it."""
+        for part in self.parts:
+            if part.inner is not None:
+                yield from part.inner.sources
+            elif part.source is not None:
+                yield part.source, part.type
+
 
 class Planner:
     """Makes the key plans of the links of these systems; raises `InvalidSchema` for a link that has none."""

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from cdckit.datahub.columns import Columns
 from cdckit.datahub.mappings import Place
-from cdckit.datahub.plain import Unusual, plain_form, plain_nodes
+from cdckit.datahub.plain import plain_form, plain_nodes
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.walk import Message, Path, Walk
+from cdckit.parts.plain_json import Unusual
 
 _MANY, _FEW = 1 << 12, 1 << 8
 """How many messages Arrow is given at once, and how many where one of those is unusual."""

@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.datahub.keeping import grow
-from cdckit.datahub.message_records import Document, records_of
 from cdckit.datahub.message_store import identity, with_statuses
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, RECEIVED, State, note, noted
 from cdckit.datahub.statuses import Status
 from cdckit.errors import InvalidArgument
+from cdckit.parts.documents import Document, records_of
 from cdckit.parts.schemas import require_batch
 from cdckit.records import require_records
 from cdckit.store import Transaction

@@ -13,7 +13,7 @@ from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_sou
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
-from cdckit.datahub.keeping import computed, fold, grow
+from cdckit.datahub.keeping import fold, grow
 from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.state import (
@@ -30,8 +30,10 @@ from cdckit.datahub.state import (
     table,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Retry, Status, routed, statuses
+from cdckit.datahub.statuses import Status, routed, statuses
 from cdckit.parts.arguments import require_instant
+from cdckit.parts.computed import computed
+from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
 
 _LAST_POSITION = "last position"
@@ -59,7 +61,7 @@ class Run(State):
         self._work, self._writes, self._retry, self._now = work, tables, retry, now
         self._at = require_instant(now, "now", function="process")
         self._fresh: DataFrame | None = None
-        self._taken = Taken(False, set(), {})
+        self._taken = Taken(0, {}, set())
         self._attempt, self._forgot = True, False
 
     def has_due(self) -> bool:
@@ -89,7 +91,7 @@ class Run(State):
                 self._writes.drop(name)
         known = noted(self._writes, REFRESHED, [])
         note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
-        return self._taken.some
+        return self._taken.messages > 0
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""

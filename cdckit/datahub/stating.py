@@ -60,7 +60,7 @@ def statements_of(batch: pa.RecordBatch, found: Found, about: About) -> Iterator
                 rows = _Rows(batch, about, child)
                 yield from rows.of_listings(some, walk.nodes[path], found.columns[path])
     if about.schema.mapping(walk.root).reference == about.entity:
-        yield from _Rows(batch, about, walk.root).of_messages(walk, batch.num_rows)
+        yield from _Rows(batch, about, walk.root).of_messages(walk)
 
 
 @dataclass
@@ -79,9 +79,6 @@ class _Rows:
         operation = pc.if_else(columns.deleted, DELETE, UPSERT)
         operation = pc.if_else(pa.array(dropped), DROPPED, operation)
         faults = columns.faults
-        raw: list[str | None] = [None] * count
-        for at in faults:
-            raw[at] = _raw(nodes.originals.get(at, nodes.records[at]))
         rows = {
             "record": nodes.paths,
             "operation": operation,
@@ -92,20 +89,14 @@ class _Rows:
             "within": columns.within,
             "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
             "error_description": _sparse(count, {at: _described(fault) for at, fault in faults.items()}),
-            "raw": pa.array(raw, pa.string()),
+            "raw": _sparse(count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}),
         }
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
         rows["data"], rows["carried"] = self._fields(values, carried, count)
         if SOUGHT in self.about.columns.names:
-            rows[SOUGHT] = self._sought(columns.sought, count)
+            rows[SOUGHT] = _struct(columns.sought, self.about.columns.field(SOUGHT).type, count)
         yield from self._made(nodes.message, nodes.number, rows, columns.processed)
-
-    def _sought(self, sought: Mapping[str, pa.Array], count: int) -> pa.Array:
-        """The column `sought`: all links of the target, in its order."""
-        links = self.about.columns.field(SOUGHT).type
-        texts = [sought.get(each.name, pa.nulls(count, pa.string())) for each in links]
-        return pa.StructArray.from_arrays([each.cast(pa.string()) for each in texts], fields=list(links))
 
     def of_autocreated(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to the target."""
@@ -148,39 +139,27 @@ class _Rows:
         message = [parents.message[each.parent] for each in listings]
         yield from self._made(message, [each.ends for each in listings], rows, columns.alive.take(at))
 
-    def of_messages(self, walk: Walk, count: int) -> Iterator[pa.RecordBatch]:
+    def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""
         # Each mapping of a record tries what the others read: one of them says so for all.
-        unreadable = list(walk.unreadable) if self.place.index == 0 else []
+        faults = walk.unreadable if self.place.index == 0 else {}
         rows = {
-            "operation": pa.array([UNREADABLE] * len(unreadable), pa.string()),
-            "error_code": pa.array([str(walk.unreadable[row].problem) for row in unreadable], pa.string()),
-            "error_description": pa.array(
-                [_described(walk.unreadable[row]) for row in unreadable], pa.string()
-            ),
+            "error_code": pa.array([str(fault.problem) for fault in faults.values()], pa.string()),
+            "error_description": pa.array(map(_described, faults.values()), pa.string()),
         }
-        yield from self._made(unreadable, [END_OF_MESSAGE] * len(unreadable), rows, None)
-        is_refresh = pc.fill_null(self.batch.column("refresh"), False)
-        read = [row for row in map(int, np.flatnonzero(np.asarray(is_refresh))) if row not in walk.unreadable]
-        rows = {"operation": pa.array([REFRESH] * len(read), pa.string())}
-        yield from self._made(read, [END_OF_MESSAGE] * len(read), rows, None)
+        is_refresh = np.asarray(pc.fill_null(self.batch.column("refresh"), False))
+        read = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in walk.unreadable]
+        for operation, messages, more in ((UNREADABLE, list(faults), rows), (REFRESH, read, {})):
+            said = {"operation": pa.array([operation] * len(messages)), **more}
+            yield from self._made(messages, [END_OF_MESSAGE] * len(messages), said, None)
 
     def _fields(
         self, values: Mapping[str, pa.Array], carried: Mapping[str, pa.Array], count: int
     ) -> tuple[pa.Array, pa.Array]:
         """The columns `data` and `carried`: all fields of the target, in its order."""
-        data_type = self.about.columns.field("data").type
-        data = [
-            values[each.name].cast(each.type) if each.name in values else pa.nulls(count, each.type)
-            for each in data_type
-        ]
-        everywhere, nowhere = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, bool))
-        flags = [carried.get(each.name, everywhere if each.name in values else nowhere) for each in data_type]
-        names = [each.name for each in data_type]
-        return (
-            pa.StructArray.from_arrays(data, fields=list(data_type)),
-            pa.StructArray.from_arrays(flags, names=names),
-        )
+        data, flags = (self.about.columns.field(name).type for name in ("data", "carried"))
+        said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
+        return _struct(values, data, count), _struct({**said, **carried}, flags, count)
 
     def _made(
         self, message: list[int], number: list[int], rows: dict[str, pa.Array], keep: pa.Array | None
@@ -190,20 +169,14 @@ class _Rows:
             return
         at = pa.array(message, pa.int64())
         batch = self.batch
-        arrival = self.about.columns.field("arrival").type
         rows["message_id"] = batch.column("message_identifier").take(at)
         rows["place"] = pa.array(np.full(count, self.about.schema.numbers[self.place], np.int32))
         rows["effective_timestamp"] = batch.column("effective_timestamp").take(at)
-        names = ("message_timestamp", "topic", "partition", "offset")
-        parts = [*(batch.column(name).take(at) for name in names), pa.array(number, pa.int32())]
-        rows["arrival"] = pa.StructArray.from_arrays(
-            [part.cast(each.type) for part, each in zip(parts, arrival, strict=True)], fields=list(arrival)
-        )
-        columns = [
-            rows[each.name].cast(each.type) if each.name in rows else pa.nulls(count, each.type)
-            for each in self.about.columns
-        ]
-        made = pa.RecordBatch.from_arrays(columns, schema=self.about.columns)
+        parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
+        parts["timestamp"] = batch.column("message_timestamp").take(at)
+        parts["record_number"] = pa.array(number, pa.int32())
+        rows["arrival"] = _struct(parts, self.about.columns.field("arrival").type, count)
+        made = pa.RecordBatch.from_struct_array(_struct(rows, pa.struct(list(self.about.columns)), count))
         yield made if keep is None else made.filter(keep)
 
 
@@ -219,10 +192,14 @@ def _raw(record: Any) -> str | None:
         return None
 
 
-def _sparse(count: int, values: Mapping[int, str]) -> pa.Array:
-    if not values:
-        return pa.nulls(count, pa.string())
-    found: list[str | None] = [None] * count
-    for at, value in values.items():
-        found[at] = value
-    return pa.array(found, pa.string())
+def _sparse(count: int, values: Mapping[int, str | None]) -> pa.Array:
+    return pa.array(map(values.get, range(count)), pa.string()) if values else pa.nulls(count, pa.string())
+
+
+def _struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
+    """Columns as one of that type, in which those are null that are not there."""
+    parts = [
+        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type)
+        for each in kind
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import reduce
 
@@ -13,51 +12,13 @@ from pyspark.sql import functions as F
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant
+from cdckit.parts.waiting import Retry
 
 STATUS_COLUMNS = ("message_identifier", "status", "error_message", "attempts", "next_attempt_timestamp")
 
 DUE, EVERYTHING = "due", "everything"
 """What a run may choose instead of listed messages: the new ones and those that are due, or all."""
-
-
-@dataclass(frozen=True)
-class Retry:
-    """
-    When messages that require reprocessing are tried again.
-
-    Args:
-        first: How long after the first attempt.
-        growth: By what each further delay is longer than the one before.
-        maximum: The age, since the message was stored, at which it is given up.
-
-    Source:
-        Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
-        product's.
-    """
-
-    first: timedelta = timedelta(seconds=60)
-    growth: float = 2.0
-    maximum: timedelta = timedelta(days=40)
-
-    def __post_init__(self) -> None:
-        if self.first <= timedelta(0) or self.maximum <= timedelta(0) or not self.growth >= 1:
-            raise InvalidArgument("Retry", "its arguments", "delays above zero that do not shrink", self)
-
-    def next_attempt(self, now: Column, attempts: Column) -> Column:
-        """When a message is due again that was tried so many times, the last time *now*."""
-        longest = F.lit(self.maximum.total_seconds())
-        delay = F.lit(self.first.total_seconds()) * F.pow(F.lit(self.growth), attempts - 1)
-        return _later(now, F.least(delay, longest))
-
-    def given_up(self, stored: Column) -> Column:
-        """When a message is given up that was *stored* then."""
-        return _later(stored, F.lit(self.maximum.total_seconds()))
-
-
-def _later(at: Column, seconds: Column) -> Column:
-    return F.timestamp_micros(F.unix_micros(at) + (seconds * 1_000_000).cast("long"))
 
 
 class Status(IntEnum):

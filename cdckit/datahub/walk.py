@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -15,12 +15,6 @@ from cdckit.datahub.mappings import EntityMapping, FieldType, Place
 from cdckit.datahub.readers import Context, Filter, Reader, Record
 from cdckit.datahub.source_systems import Schema
 from cdckit.parts.json_text import plain_object
-from cdckit.parts.running import Ints
-
-_Count = TypeVar("_Count", int, Ints)
-
-_PATHS = [str(number) for number in range(1, 1001)]
-"""The paths of the first records of a message: most have no more."""
 
 
 class Message(NamedTuple):
@@ -138,7 +132,6 @@ class Walk:
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(entity), self.root.index
         mapping = self._mapping
-        self._plain = not (mapping.children or mapping.filters or mapping.unique_identifier)
         # A message that one of its mappings cannot read is not applied in half: the others try it too.
         self._read_otherwise = [
             each
@@ -156,22 +149,11 @@ class Walk:
             self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
             return
         root: Path = ((None, self.root),)
-        here = self._nodes(root, None)
-        if self._plain and set(map(type, found)) <= {dict}:
-            count = len(found)
-            here.records.extend(found)
-            here.message.extend([message.row] * count)
-            numbers = range(self._step + self._offset, (count + 1) * self._step + self._offset, self._step)
-            here.number.extend(numbers)
-            here.path.extend(_PATHS[:count] if count <= len(_PATHS) else map(str, range(1, count + 1)))
-            here.parent.extend([-1] * count)
-            here.listed.extend(numbers)
-            return
-        count = 0
+        here, count = self._nodes(root, None), 0
         for place, record in enumerate(found, 1):
             count += 1
             at = here.add(record, message.row, self.numbered(count), str(place))
-            if self._fit(here, at, self._mapping, message):
+            if self._fit(here, at, message):
                 _make_unique(self._mapping, here.records[at], message, place)
                 count = self._descend(root, at, message, count)
 
@@ -179,29 +161,25 @@ class Walk:
         context = self._context(message, mapping.reader_config)
         return list(self.readers[mapping.reader](message.data, context))
 
-    def numbered(self, count: _Count) -> _Count:
-        """The number of the record that comes first, second, ... in its message."""
+    def numbered(self, count: Any) -> Any:
+        """The number of the record that comes first, second, ... in its message; or those of several."""
         return count * self._step + self._offset
 
     def _nodes(self, path: Path, parent_field: str | None) -> Nodes:
-        found = self.nodes.get(path)
-        if found is None:
-            found = self.nodes[path] = Nodes(path[-1][1], parent_field)
-        return found
+        return self.nodes.setdefault(path, Nodes(path[-1][1], parent_field))
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
         options = plain_object(message.options)
         return Context(message.identifier, message.system, message.entity, config, options, self.files)
 
-    def _fit(self, nodes: Nodes, at: int, mapping: EntityMapping, message: Message) -> bool:
+    def _fit(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Whether the record is one, after its filters; if not, it says why."""
         record: Any = nodes.records[at]
-        nodes.records[at] = record if isinstance(record, dict) else {}
         if not isinstance(record, dict):
-            nodes.originals[at] = record
+            nodes.records[at], nodes.originals[at] = {}, record
             nodes.faults[at] = Fault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
-        for each in mapping.filters:
+        for each in self.schema.mapping(nodes.place).filters:
             try:
                 record = self.filters[each.name](record, self._context(message, each.config))
             except Exception as error:  # filters may be anybody's
@@ -221,9 +199,10 @@ class Walk:
         """Add the records inside one record; how many there are so far."""
         nodes = self.nodes[path]
         record = nodes.records[at]
-        for held, children in self._lists(path[-1][1], record):
+        for each in self.schema.mapping(nodes.place).children:
+            children = record.get(each.source, [])
             if not isinstance(children, list):
-                text = f"{held} is {_json_kind(children)}"
+                text = f"{each.source} is {_json_kind(children)}"
                 if children is None:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
                 nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
@@ -241,7 +220,7 @@ class Walk:
                 own = dict(given) if isinstance(given, dict) else given
                 where = f"{nodes.path[at]}/{child_field.source}/{sequence}"
                 node = inside.add(own, message.row, self.numbered(count), where, at)
-                if self._fit(inside, node, mapping, message):
+                if self._fit(inside, node, message):
                     _make_unique(mapping, inside.records[node], message, count)
                     if child_field.source_child_sequence is not None:
                         inside.records[node][child_field.source_child_sequence] = sequence
@@ -250,11 +229,6 @@ class Walk:
             inside.listed[start:] = [ends] * (len(inside.records) - start)
             self.listings.setdefault(path, []).append(Listing(child, child_field.parent_identifier, at, ends))
         return count
-
-    def _lists(self, place: Place, record: Record) -> Iterator[tuple[str, Any]]:
-        for each in self.schema.mapping(place).children:
-            if each.source in record:
-                yield each.source, record[each.source]
 
 
 def _json_kind(value: Any) -> str:

@@ -21,7 +21,7 @@ import cdckit.store.store
 from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, receipts, records, schema
 from cdckit.datahub.keeping import grow
-from cdckit.datahub.under_way import UnderWay
+from cdckit.parts.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.datahub.falling import fallen_places
+from cdckit.parts.falling import fallen_places
 
 Statement = tuple[str | None, list[str]]
 
