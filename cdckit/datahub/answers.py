@@ -16,7 +16,7 @@ from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import RUN, SCHEMA, STATUSES, State, noted
+from cdckit.datahub.state import RUN, SCHEMA, State, noted
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts.under_way import UnderWay
@@ -85,7 +85,7 @@ class Answers:
         tables = self._tables()
         state = State(self.schema, tables)
         stored = state.received().where(F.col("status") == int(Status.NOT_PROCESSED))
-        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.read(STATUSES))
+        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
         # A run that has just been committed may still be told of.
         if run is not None and run["run"] != noted(tables, RUN, None):
             found = with_being_processed(found, run["messages"], run["now"], run["last"])
@@ -113,7 +113,7 @@ class Answers:
             and `given_up_timestamp` (when it is given up, or was: by the `retry` of this hub).
         """
         state = self._state()
-        return waiting_records(state.some_waiting(), state.stored(), state.read(STATUSES), self._retry)
+        return waiting_records(state.unapplied(), state.statuses(), self._retry)
 
     def rejects(self) -> DataFrame:
         """

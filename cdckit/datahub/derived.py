@@ -9,7 +9,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 
 from cdckit.datahub.absences import absences, cascade_events, list_events, refresh_events
-from cdckit.datahub.existence import without_waiting
+from cdckit.datahub.existence import with_statement, without
 from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.stated_changes import absence_changes, record_changes
@@ -28,7 +28,7 @@ class Derived:
     looked_up: Kept
     """Rows in a form that can be looked at again and again; None if they are known to be none."""
     waiting: Callable[[], DataFrame | None]
-    """The statements that wait, by `STATEMENT_KEY`; None if there are none."""
+    """The statements that wait (`statement`, see `with_statement`); None if there are none."""
     may_be_refreshed: Callable[[str], bool]
     """Whether a message may have given a list of all entities of the target."""
     known_history: Callable[[str], DataFrame | None]
@@ -58,8 +58,10 @@ class Derived:
 
     def applied(self, entity: str) -> DataFrame:
         """The statements of a target that are applied."""
-        valid = self.resolved(entity).where("error_code IS NULL")
-        return without_waiting(valid, self.waiting(), entity)
+        valid, waiting = self.resolved(entity).where("error_code IS NULL"), self.waiting()
+        if waiting is None:
+            return valid
+        return without(with_statement(valid, entity), waiting).drop("entity", "statement")
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import with_statement_key
 from cdckit.datahub.keeping import fold
 from cdckit.datahub.state import HISTORY, State, table
 from cdckit.merging import made_versions
@@ -54,7 +53,8 @@ class Histories:
 
         Args:
             fresh: The messages that came.
-            turned: The statements that are applied now and were not, or the other way round; None for none.
+            turned: The messages of which a statement is applied now and was not, or the other way round
+                (`message_id`); None for none.
             refreshed: The targets of which a message gives a list of all entities: all of theirs are touched.
         """
         moved = self._moved(fresh, turned)
@@ -111,24 +111,20 @@ class Histories:
         return [one for one in self._writes.files(name) if one.path in paths]
 
     def _moved(self, messages: DataFrame, turned: DataFrame | None) -> _Moved:
-        """What the new messages speak of, and what the statements speak of that have *turned*."""
-        fresh = messages.select(F.col("message_identifier").alias("message_id"))
+        """What the new messages speak of, and those of which a statement has *turned*."""
+        ids = messages.select(F.col("message_identifier").alias("message_id"))
+        if turned is not None:
+            ids = ids.unionByName(turned).distinct()
         found = []
         for entity in self._state.stated:
-            rows = with_statement_key(self._state.resolution.resolved(entity))
-            some = [rows.join(fresh, "message_id", "left_semi")]
-            if turned is not None:
-                columns = ["message_id", "number", "operation", "place"]
-                ours = turned.where(F.col("entity") == entity).select(*columns)
-                some.append(rows.join(ours, columns, "left_semi"))
+            rows = self._state.resolution.resolved(entity).join(ids, "message_id", "left_semi")
             fields = list(self.schema.parent_fields(entity))
             parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
-            found += [
-                each.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")) for each in some
-            ]
+            found.append(rows.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")))
         spoken_of = computed(reduce(DataFrame.unionByName, found)) if found else None
         if spoken_of is None:
-            return _Moved(self._state.empty("entity string, guid string, parents array<string>"), set())
+            columns = "entity string, guid string, parents array<string>"
+            return _Moved(self._writes.spark.createDataFrame([], columns), set())
         # As many rows as there are targets, at most.
         return _Moved(spoken_of, {row["entity"] for row in spoken_of.select("entity").distinct().collect()})
 

@@ -8,13 +8,15 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import STATEMENT_KEY, with_statement_key
+from cdckit.datahub.existence import with_statement
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
-from cdckit.datahub.statuses import Outcome, Status, with_status
+from cdckit.datahub.statuses import Outcome, Status
 from cdckit.parts.waiting import Retry
 from cdckit.records import RECORD_COLUMNS
+
+_IS_RECORD = f"operation IN {(UPSERT, DELETE)}"
 
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -27,14 +29,10 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         `error_description`, `guid`, `raw` (the record as JSON text, where it is in error).
     """
     rows = statements.where(F.col("operation").isin(UPSERT, DELETE, DROPPED, UNREADABLE))
-    joined = with_statement_key(rows)
     if waiting is None:
-        joined = joined.withColumn("missing", F.lit(None).cast("string"))
+        joined = rows.withColumn("missing", F.lit(None).cast("string"))
     else:
-        ours = waiting.where(F.col("entity") == entity).drop("entity").alias("w")
-        keyed = [name for name in STATEMENT_KEY if name != "entity"]
-        same = [F.col(f"s.{name}").eqNullSafe(F.col(f"w.{name}")) for name in keyed]
-        joined = joined.alias("s").join(ours, same, "left").select("s.*", "w.missing")
+        joined = with_statement(rows, entity).join(waiting, "statement", "left")
     invalid, waits = F.col("error_code").isNotNull(), F.col("missing").isNotNull()
     outcome = (
         F.when(invalid, str(Outcome.ERROR)).when(waits, str(Outcome.WAITING)).otherwise(F.col("operation"))
@@ -49,28 +47,22 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         F.coalesce("error_description", F.when(waits, text)).alias("error_description"),
         "guid",
         "raw",
-        F.col("number"),
+        F.col("arrival.record_number").alias("number"),
     )
 
 
-def waiting_records(
-    waiting: DataFrame, messages: DataFrame, known: DataFrame | None, retry: Retry
-) -> DataFrame:
+def waiting_records(waiting: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
     """
     The records that wait, with what is known of their messages (see `Hub.waiting`).
 
     Args:
         waiting: The statements that wait.
-        messages: The message store.
         known: The statuses.
         retry: When messages are given up.
     """
-    records = waiting.where(F.col("operation").isin(UPSERT, DELETE))
-    named = records.withColumnRenamed("message_id", "message_identifier")
-    return with_status(
-        named.join(messages.select("message_identifier", "message_timestamp"), "message_identifier"), known
-    ).select(
-        "message_identifier",
+    records = waiting.select("statement.*", "missing").where(_IS_RECORD)
+    return records.join(known.withColumnRenamed("message_identifier", "message_id"), "message_id").select(
+        F.col("message_id").alias("message_identifier"),
         "record",
         "entity",
         "missing",
@@ -98,7 +90,7 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
         for rows in statements
     ]
     if waiting is not None:
-        waits = waiting.where(F.col("operation").isin(UPSERT, DELETE))
+        waits = waiting.select("statement.*", "missing").where(_IS_RECORD)
         error = HubFault.LINK_MISSING.error(F.col("missing")).alias("error")
         found.append(waits.select("message_id", "number", F.lit(1).alias("rank"), "record", error))
     if not found:

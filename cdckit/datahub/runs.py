@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import STATEMENT_KEY, waiting_statements, with_sought, with_statement_key
+from cdckit.datahub.existence import waiting_statements, with_statement
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
@@ -17,13 +17,12 @@ from cdckit.datahub.keeping import fold, grow
 from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.state import (
-    AMBIGUOUS,
     EXPORTED,
     HISTORY,
     REFRESHED,
     STATEMENTS,
     STATUSES,
-    WAITING,
+    UNAPPLIED,
     State,
     note,
     noted,
@@ -37,6 +36,11 @@ from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
 
 _LAST_POSITION = "last position"
+
+_EARLIER = ("waiting", "ambiguous")
+"""The tables that hubs had before there was one of what is not applied."""
+
+_PROCESSED = ("message_identifier", "message_timestamp", "refused", "refusal")
 
 FEW_STATEMENTS, FEW_BYTES = 10_000, 8 << 20
 """
@@ -62,12 +66,11 @@ class Run(State):
         self._at = require_instant(now, "now", function="process")
         self._fresh: DataFrame | None = None
         self._taken = Taken(0, {}, set())
-        self._attempt, self._forgot = True, False
+        self._attempt, self._anew = True, False
 
     def has_due(self) -> bool:
         """Whether a message that waits is to be tried again."""
-        known = self.read(STATUSES)
-        return known is not None and self.some(WAITING) is not None and not self._due(known).isEmpty()
+        return self.some(UNAPPLIED) is not None and not self._due.isEmpty()
 
     def read_messages(self, messages: DataFrame, *, attempt: bool = True) -> bool:
         """
@@ -95,39 +98,35 @@ class Run(State):
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""
-        self._forgot = True
-        known = self.read(STATUSES)
         if chosen is None:
             self._drop(STATEMENTS, HELD, ANSWERS)
             note(self._writes, REFRESHED, [])
             return
         ids = F.broadcast(chosen)
+        said = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
-            said = F.broadcast(chosen.withColumnRenamed("message_identifier", "message_id"))
             self._writes.replace(name, self._writes.read(name).join(said, "message_id", "left_anti"))
-        if known is not None:
-            self._writes.replace(STATUSES, known.join(ids, "message_identifier", "left_anti"))
+        if self._writes.has(STATUSES):
+            self._writes.replace(STATUSES, self.statuses().join(ids, "message_identifier", "left_anti"))
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""
+        self._anew = True
         self.forget(None)
         self._drop(HISTORY)
-        for name in (WAITING, AMBIGUOUS):
-            self._keep(name, None)
+        self._keep(None)
+        for name in _EARLIER:
+            self._writes.drop(name)
 
     def settle(self, *, everything: bool = False) -> None:
         """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
-        before = self.some(WAITING), self.some(AMBIGUOUS)
+        before = self.some(UNAPPLIED)
         found = {name: self.read(name) for name in self._looked_up}
-        waiting = waiting_statements(self.schema, self.resolution, self.entities, self._held, self._computed)
-        ambiguous = self._ambiguous()
-        if waiting is not None:
-            waiting = with_sought(self.schema, self.resolution, self.entities, waiting)
-        turned = self._turned(before, (waiting, ambiguous))
-        self._keep(WAITING, waiting)
-        self._keep(AMBIGUOUS, ambiguous)
+        now = self._unapplied()
+        turned = self._turned(before, now)
+        self._keep(now)
         self._merge(turned, found, everything)
-        self._set_statuses(turned, had_waiting=before[0] is not None)
+        self._set_statuses(turned, had_waiting=before is not None)
         self._number_exports()
 
     def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
@@ -143,11 +142,11 @@ class Run(State):
         for name in [name for kind in kinds for name in self._names(kind)]:
             self._writes.drop(name)
 
-    def _keep(self, name: str, rows: DataFrame | None) -> None:
-        if rows is not None:
-            self._writes.replace(name, rows)
-        elif self._writes.has(name):
-            self._writes.swap(name, self._writes.files(name))
+    def _keep(self, unapplied: DataFrame | None) -> None:
+        if unapplied is not None:
+            self._writes.replace(UNAPPLIED, unapplied)
+        elif self._writes.has(UNAPPLIED):
+            self._writes.swap(UNAPPLIED, self._writes.files(UNAPPLIED))
 
     def _number_exports(self) -> None:
         """Give what is exported now, and was not or not so before, the next position."""
@@ -164,49 +163,41 @@ class Run(State):
     @cached_property
     def _held(self) -> DataFrame | None:
         """The statements that are not tried in this run: their messages are not due, or were given up."""
-        known, waiting = self.read(STATUSES), self.some(WAITING)
-        if known is None or waiting is None:
+        waiting = self.waiting()
+        if waiting is None:
             return None
         later = (F.col("next_attempt_timestamp") > self._at) | F.lit(not self._attempt)
         not_due = (F.col("status") == int(Status.REQUIRES_REPROCESSING)) & later
         given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
-        messages = known.where(not_due | given_up).select(F.col("message_identifier").alias("message_id"))
-        held = waiting.join(messages, "message_id", "left_semi").select(*STATEMENT_KEY, "missing", "record")
-        return self._computed(held)
+        messages = self.statuses().where(not_due | given_up).select("message_identifier")
+        is_held = F.col("statement.message_id") == F.col("message_identifier")
+        return self._computed(waiting.join(messages, is_held, "left_semi"))
 
-    def _ambiguous(self) -> DataFrame | None:
+    def _unapplied(self) -> DataFrame | None:
         """
-        The statements whose keys or links lead to several entities, and those unprocessed for it.
+        The valid statements that are not applied (`UNAPPLIED_COLUMNS`); None if there are none.
 
-        None if there can be none.  Other messages may bring them into this, and out of it again.
+        Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
-        found = self.no_statements().select(*STATEMENT_KEY)
-        weak = any(len(each.alternatives) > 1 for each in self.schema.targets.values())
-        if not self.schema.looked_up and not weak:
-            return None
-        for entity in self.entities:
-            rows = with_statement_key(self.resolution.resolved(entity))
-            rows = rows.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
-            found = found.unionByName(rows.select(F.lit(entity).alias("entity"), *STATEMENT_KEY[1:]))
-        return self._computed(found)
+        waiting = waiting_statements(self.schema, self.resolution, self.entities, self._held, self._computed)
+        found = [] if waiting is None else [waiting]
+        # Other messages may bring statements into this, and out of it again.
+        for entity in self.entities if self._looked_up else []:
+            rows = self.resolution.resolved(entity).where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
+            found.append(with_statement(rows, entity).selectExpr("statement", "NULL AS missing"))
+        return self._computed(reduce(DataFrame.unionByName, found)) if found else None
 
-    def _turned(
-        self,
-        before: tuple[DataFrame | None, DataFrame | None],
-        now: tuple[DataFrame | None, DataFrame | None],
-    ) -> DataFrame | None:
-        """The statements that are applied now and were not, or the other way round; None for none."""
-        found = []
-        for earlier, later in zip(before, now, strict=True):
-            if earlier is not None or later is not None:
-                nothing = self.no_statements()
-                one, other = (
-                    (nothing if each is None else each).select(*STATEMENT_KEY) for each in (earlier, later)
-                )
-                found += [one.exceptAll(other), other.exceptAll(one)]
-        if not found:
+    def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
+        """The messages of which a statement is applied now and was not, or the other way round; or None."""
+        counted = [
+            rows.select("statement", F.lit(each).alias("change"))
+            for each, rows in ((-1, before), (1, now))
+            if rows is not None
+        ]
+        if not counted:
             return None
-        return self._computed(reduce(DataFrame.unionByName, found))
+        changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("change").alias("by"))
+        return self._computed(changes.where("by <> 0").select("statement.message_id").distinct())
 
     def _merge(
         self, turned: DataFrame | None, found: Mapping[str, DataFrame | None], everything: bool
@@ -253,29 +244,33 @@ class Run(State):
                 return True
         return False
 
-    def _due(self, known: DataFrame) -> DataFrame:
+    @property
+    def _due(self) -> DataFrame:
         waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
-        return known.where(waits & (F.col("next_attempt_timestamp") <= self._at))
+        return self.statuses().where(waits & (F.col("next_attempt_timestamp") <= self._at))
 
     def _set_statuses(self, turned: DataFrame | None, *, had_waiting: bool) -> None:
         assert self._fresh is not None
-        known = self.read(STATUSES)
-        fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
-        processed, again = fresh, []
-        if known is not None and self._attempt:
-            again += [self._due(known).select("message_identifier")] if had_waiting else []
-            if turned is not None:
-                again.append(turned.select(F.col("message_id").alias("message_identifier")))
-        if again:
+        begun, known = self._writes.has(STATUSES), self.statuses()
+        if begun and not self._attempt:
+            return
+        processed = self._fresh.selectExpr(*_PROCESSED)
+        again = [] if turned is None else [turned.withColumnRenamed("message_id", "message_identifier")]
+        if had_waiting:
+            again.append(self._due.select("message_identifier"))
+        # By another schema all are fresh.
+        if again and begun and not self._anew:
             ids = reduce(DataFrame.unionByName, again).distinct()
-            others = ids.join(fresh, "message_identifier", "left_anti")
-            retried = routed(self.stored(), self.schema).join(others, "message_identifier", "left_semi")
-            processed = processed.unionByName(retried.select(*fresh.columns))
+            columns = {"refused": F.lit(None).cast("int"), "refusal": F.lit(None).cast("string")}
+            retried = known.join(ids, "message_identifier", "left_semi").withColumns(columns)
+            processed = processed.unionByName(retried.select(*processed.columns))
         found = problems(map(self.resolved, self.entities), self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
-        if known is None or (self._attempt and not again and not self._forgot):
-            # None of them was known before.
-            grow(self._writes, STATUSES, now)
-        elif self._attempt:
+        if begun and self._anew:
+            self._writes.replace(STATUSES, now)
+        elif begun and again:
             rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
             self._writes.replace(STATUSES, now.unionByName(rest.select(*now.columns)))
+        else:
+            # None of them was known before.
+            grow(self._writes, STATUSES, now)

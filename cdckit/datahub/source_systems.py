@@ -21,7 +21,7 @@ from cdckit.datahub.mappings import (
 )
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
 
-_RULES = 2
+_RULES = 3
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
 
 

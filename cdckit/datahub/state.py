@@ -11,17 +11,20 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.derived import Derived
+from cdckit.datahub.existence import UNAPPLIED_COLUMNS
 from cdckit.datahub.exports import export_rows, with_positions
 from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import message_log, record_log
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Status
-from cdckit.datahub.weak import without_instant
+from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
 from cdckit.store import Snapshot, Transaction
+from cdckit.store.files import Where
 
-MESSAGES, STATUSES, WAITING, AMBIGUOUS = "messages", "statuses", "waiting", "ambiguous"
+MESSAGES, STATUSES, UNAPPLIED = "messages", "statuses", "unapplied"
+"""The tables of which there is one; `UNAPPLIED` has what waits, and what looking at all found wrong."""
+
 STATEMENTS, HISTORY, EXPORTED = "statements", "history", "exported"
 """The kinds of the tables of which each target has its own."""
 
@@ -96,10 +99,8 @@ class State(Derived):
 
     def received(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
-        if not self._tables.has(MESSAGES):
-            return self.empty(RECEIVED_SCHEMA)
         bounds = None if first is None and last is None else {"received": (first, last)}
-        return self._tables.read(MESSAGES, where=bounds)
+        return self._rows(MESSAGES, RECEIVED_SCHEMA, bounds)
 
     def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
@@ -107,9 +108,13 @@ class State(Derived):
         return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
 
     def waiting(self) -> DataFrame | None:
-        """The statements that wait; None if there are none."""
-        found = self.some(WAITING)
-        return None if found is None else found.withColumn("missing", without_instant(F.col("missing")))
+        """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
+        found = self.some(UNAPPLIED)
+        return None if found is None else found.where("missing IS NOT NULL")
+
+    def statuses(self) -> DataFrame:
+        """The messages that runs have processed, and where they stand (`STATUS_SCHEMA`)."""
+        return self._rows(STATUSES, STATUS_SCHEMA)
 
     def exported(self, entity: str) -> DataFrame:
         """The records of an export target, each with its position."""
@@ -118,17 +123,13 @@ class State(Derived):
 
     def history(self, entity: str) -> DataFrame:
         """The history of a target."""
-        found = self.known_history(entity)
-        return self.empty(history_schema(self.schema.targets[entity].data)) if found is None else found
+        return self._rows(table(HISTORY, entity), history_schema(self.schema.targets[entity].data))
 
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
-        waiting, known = self.waiting(), self.read(STATUSES)
-        some = self.entities or list(self.schema.targets)[:1]
+        waiting, some = self.waiting(), self.entities or list(self.schema.targets)[:1]
         parts = [record_log(self.resolved(entity), waiting, entity) for entity in some]
-        if known is not None:
-            parts.append(message_log(known, parts[0].columns))
-        return reduce(DataFrame.unionByName, parts)
+        return reduce(DataFrame.unionByName, [*parts, message_log(self.statuses(), parts[0].columns)])
 
     @property
     def entities(self) -> list[str]:
@@ -137,8 +138,7 @@ class State(Derived):
 
     def statements(self, entity: str) -> DataFrame:
         """All statements about a target; none if nothing was ever said of it."""
-        found = self.read(table(STATEMENTS, entity))
-        return self.empty(statement_schema(self.schema.targets[entity])) if found is None else found
+        return self._rows(table(STATEMENTS, entity), statement_schema(self.schema.targets[entity]))
 
     def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
@@ -157,16 +157,12 @@ class State(Derived):
         """All messages, each once."""
         return self.stored()
 
-    def some_waiting(self) -> DataFrame:
-        """The statements that wait, as a table that may be empty."""
-        found = self.waiting()
-        return self.no_statements() if found is None else found
+    def unapplied(self) -> DataFrame:
+        """The statements that wait, and those that a look at all entities found wrong."""
+        return self._rows(UNAPPLIED, UNAPPLIED_COLUMNS)
 
-    def no_statements(self) -> DataFrame:
-        """No row, in the columns of `STATEMENT_KEY`, `record` and `missing`."""
-        key = "entity string, message_id string, number int, operation string, place int, made string"
-        return self.empty(f"{key}, record string, missing string")
-
-    def empty(self, columns: str | T.StructType) -> DataFrame:
-        """No row, in these columns."""
+    def _rows(self, name: str, columns: T.StructType | str, where: Where | None = None) -> DataFrame:
+        """A table; without rows if there is none."""
+        if self._tables.has(name):
+            return self._tables.read(name, where=where)
         return self._tables.spark.createDataFrame([], columns)

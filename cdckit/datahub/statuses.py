@@ -8,6 +8,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
@@ -15,7 +16,16 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.waiting import Retry
 
-STATUS_COLUMNS = ("message_identifier", "status", "error_message", "attempts", "next_attempt_timestamp")
+STATUS_SCHEMA = (
+    T.StructType()
+    .add("message_identifier", "string")
+    .add("message_timestamp", "timestamp")
+    .add("status", "integer")
+    .add("error_message", "string")
+    .add("attempts", "integer")
+    .add("next_attempt_timestamp", "timestamp")
+)
+"""One row is one message that a run has processed, and where it stands."""
 
 DUE, EVERYTHING = "due", "everything"
 """What a run may choose instead of listed messages: the new ones and those that are due, or all."""
@@ -79,10 +89,10 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame | None, before: DataFrame | None, *, now: datetime, retry: Retry
+    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: datetime, retry: Retry
 ) -> DataFrame:
     """
-    The statuses of the messages that a run processed, in `STATUS_COLUMNS`.
+    The statuses of the messages that a run processed, in `STATUS_SCHEMA`.
 
     Args:
         processed: The messages (`message_identifier`, `message_timestamp`, `refused`, `refusal`).
@@ -98,19 +108,21 @@ def statuses(
     else:
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
-    attempts = F.lit(1)
-    if before is not None:
-        earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
-        joined = joined.join(earlier, "message_identifier", "left")
-        attempts = F.coalesce("earlier", F.lit(0)) + 1
+    earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
+    joined = joined.join(earlier, "message_identifier", "left")
     # The last attempt is at the maximum age, and no later.
     due = F.least(retry.next_attempt(at, F.col("attempts")), F.col("given_up"))
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
     timed = joined.withColumns(
-        {"attempts": attempts, "now": at, "given_up": retry.given_up(F.col("message_timestamp"))}
+        {
+            "attempts": F.expr("coalesce(earlier, 0) + 1"),
+            "now": at,
+            "given_up": retry.given_up(F.col("message_timestamp")),
+        }
     )
     found = timed.selectExpr(
         "message_identifier",
+        "message_timestamp",
         f"""CAST(CASE
             WHEN refused IS NOT NULL THEN refused
             WHEN status = {requires} AND now >= given_up THEN {timeout}
@@ -123,18 +135,10 @@ def statuses(
     return found.withColumn("next_attempt_timestamp", again).drop("given_up")
 
 
-def with_status(messages: DataFrame, known: DataFrame | None) -> DataFrame:
+def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:
     """Messages with what the statuses say of them; those of which they say nothing were not processed."""
-    if known is None:
-        return messages.withColumns(
-            {
-                "status": F.lit(int(Status.NOT_PROCESSED)),
-                "error_message": F.lit(None).cast("string"),
-                "attempts": F.lit(0),
-                "next_attempt_timestamp": F.lit(None).cast("timestamp"),
-            }
-        )
-    joined = messages.join(known.select(*STATUS_COLUMNS), "message_identifier", "left")
+    said = known.select(*(name for name in STATUS_SCHEMA.names if name != "message_timestamp"))
+    joined = messages.join(said, "message_identifier", "left")
     return joined.withColumns(
         {
             "status": F.coalesce("status", F.lit(int(Status.NOT_PROCESSED))),

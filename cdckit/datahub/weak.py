@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Target
-from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place
 from cdckit.datahub.weak_walk import (
@@ -157,11 +156,6 @@ def marked(text: Column, starts: Iterable[str]) -> Column:
 def with_instant(text: Column) -> Column:
     """A marked text with the instant of the record in which it stands: what holds a key depends on it."""
     return F.concat(text, F.lit(_AT), F.unix_micros("effective_timestamp").cast("string"))
-
-
-def without_instant(text: Column) -> Column:
-    """A marked text as it was, and any other one as it is."""
-    return F.regexp_replace(text, rf"^(\{LOOKED_UP}.*}}){_AT}-?[0-9]+$", "$1")
 
 
 def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
