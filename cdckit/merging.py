@@ -128,13 +128,14 @@ def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: st
     return with_guids(_versions(ordered).rows(), ordered.layout, entity)
 
 
-def made_versions(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> Made:
+def made_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> Made:
     """
     What `merge` makes, for whoever wants files of it, not rows.
 
-    For changes that have their guid, or a key of which workers can make it.
+    For changes that have their guid, or a key of which workers can make it.  If they are known to be *few*,
+    one task sorts them: that needs no shuffle.
     """
-    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge")
+    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge", few=few)
     assert ordered.layout.by_guid or ordered.layout.entity is not None
     return _versions(ordered)
 
@@ -161,6 +162,7 @@ def sorted_by_entity(
     function: str,
     more: Mapping[str, Column] = MappingProxyType({}),
     reserved: Sequence[str] = (),
+    few: bool = False,
 ) -> Sorted:
     """
     The changes of each entity in one partition, in their order, and *more* columns beside them.
@@ -185,7 +187,8 @@ def sorted_by_entity(
     flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
         *([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities), *map(quoted, more)
     )
-    ordered = flat.repartition(*layout.identity).sortWithinPartitions(*layout.identity, *ORDER)
+    together = flat.coalesce(1) if few else flat.repartition(*layout.identity)
+    ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
     return Sorted(ordered.drop("sequence", "arrival"), layout, data)
 
 

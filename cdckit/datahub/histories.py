@@ -17,6 +17,7 @@ from cdckit.parts.schemas import quoted
 from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction
 from cdckit.store.reading import are_few
+from cdckit.store.writing import Rows
 
 
 class _Moved(NamedTuple):
@@ -37,10 +38,11 @@ class Histories:
     Args:
         state: What the hub knows, what came in the run included.
         tables: The transaction of the run.
+        few: Whether the statements of all targets are few: then this program merges them.
     """
 
-    def __init__(self, state: State, tables: Transaction) -> None:
-        self._state, self._writes, self.schema = state, tables, state.schema
+    def __init__(self, state: State, tables: Transaction, *, few: bool) -> None:
+        self._state, self._writes, self.schema, self._few = state, tables, state.schema, few
 
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
@@ -75,14 +77,18 @@ class Histories:
         return found & set(self._state.stated)
 
     def _merge_all(self, entity: str) -> None:
-        keys = self.schema.targets[entity].keys
-        self._writes.replace(
-            table(HISTORY, entity), made_versions(self._state.changes(entity), entity=entity, keys=keys)
-        )
+        self._writes.replace(table(HISTORY, entity), self._merged(entity))
+
+    def _merged(self, entity: str, touched: DataFrame | None = None) -> Rows:
+        """The history of a target, or of the entities *touched* alone."""
+        changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
+        if self._few:
+            return made_versions(changes, entity=entity, keys=keys, few=True).here()
+        return made_versions(changes, entity=entity, keys=keys)
 
     def _merge_some(self, entity: str, moved: _Moved, touched: _Touched, refreshed: set[str]) -> _Touched:
         """Merge the entities of a target that the run touches, and say which these are."""
-        name, keys = table(HISTORY, entity), self.schema.targets[entity].keys
+        name = table(HISTORY, entity)
         before = self._state.read(name)
         if before is None or entity in refreshed:
             self._merge_all(entity)
@@ -92,7 +98,7 @@ class Histories:
             return {}
         touches = self._files_with(name, some)
         rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
-        history = made_versions(self._state.changes(entity, some), entity=entity, keys=keys)
+        history = self._merged(entity, some)
         if touches:
             self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
         else:

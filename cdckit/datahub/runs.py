@@ -31,9 +31,10 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import Status, routed, statuses
 from cdckit.parts.arguments import require_instant
-from cdckit.parts.computed import computed
+from cdckit.parts.computed import computed, here
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
+from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
@@ -129,10 +130,15 @@ class Run(State):
         self._set_statuses(turned, had_waiting=before is not None)
         self._number_exports()
 
+    def statements(self, entity: str) -> DataFrame:
+        """All statements about a target; few are in one partition, so that nothing need be shuffled."""
+        rows = super().statements(entity)
+        return rows.coalesce(1) if self._is_small else rows
+
     def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """A table that a run writes, and that is read until the next one."""
         name = table(kind, entity)
-        self._writes.replace(name, rows)
+        self._writes.replace(name, self._in_few_jobs(rows))
         return self.some(name)
 
     def _names(self, kind: str) -> list[str]:
@@ -144,7 +150,7 @@ class Run(State):
 
     def _keep(self, unapplied: DataFrame | None) -> None:
         if unapplied is not None:
-            self._writes.replace(UNAPPLIED, unapplied)
+            self._writes.replace(UNAPPLIED, self._in_few_jobs(unapplied))
         elif self._writes.has(UNAPPLIED):
             self._writes.swap(UNAPPLIED, self._writes.files(UNAPPLIED))
 
@@ -184,7 +190,7 @@ class Run(State):
         # Other messages may bring statements into this, and out of it again.
         for entity in self.entities if self._looked_up else []:
             rows = self.resolution.resolved(entity).where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
-            found.append(with_statement(rows, entity).selectExpr("statement", "NULL AS missing"))
+            found.append(with_statement(rows, entity).selectExpr("statement", "CAST(NULL AS string) AS missing"))
         return self._computed(reduce(DataFrame.unionByName, found)) if found else None
 
     def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
@@ -204,7 +210,7 @@ class Run(State):
     ) -> None:
         """Merge what is touched; *found* is what keys and links had found before the run."""
         assert self._fresh is not None
-        histories = Histories(self, self._writes)
+        histories = Histories(self, self._writes, few=self._is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table(HISTORY, entity)) for entity in self.stated)
         if everything or not begun:
@@ -226,6 +232,10 @@ class Run(State):
 
     def _computed(self, rows: DataFrame) -> DataFrame | None:
         return computed(rows, few=self._is_small)
+
+    def _in_few_jobs(self, rows: DataFrame) -> Rows:
+        """Rows to be written: by this program, if all is small."""
+        return here(rows) if self._is_small else rows
 
     @property
     def _looked_up(self) -> dict[str, Column]:
@@ -267,10 +277,10 @@ class Run(State):
         found = problems(map(self.resolved, self.entities), self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if begun and self._anew:
-            self._writes.replace(STATUSES, now)
+            self._writes.replace(STATUSES, self._in_few_jobs(now))
         elif begun and again:
             rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
-            self._writes.replace(STATUSES, now.unionByName(rest.select(*now.columns)))
+            self._writes.replace(STATUSES, self._in_few_jobs(now.unionByName(rest.select(*now.columns))))
         else:
             # None of them was known before.
-            grow(self._writes, STATUSES, now)
+            grow(self._writes, STATUSES, self._in_few_jobs(now))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+
+from cdckit.parts.arrow_types import arrow_schema
 
 _FEW = 1_000
 """So many rows this program may hold; more stay with the executors."""
@@ -22,7 +25,12 @@ def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     Cost: a job; without *few* another one, which looks whether there are more than a few.
     """
     kept = rows if few else rows.localCheckpoint()
-    some = (kept if few else kept.limit(_FEW + 1)).toArrow()
+    some = here(kept if few else kept.limit(_FEW + 1))
     if not some.num_rows:
         return None
     return kept if some.num_rows > _FEW and not few else rows.sparkSession.createDataFrame(some, rows.schema)
+
+
+def here(rows: DataFrame) -> pa.Table:
+    """Few rows in the memory of this program, instants in UTC; a job."""
+    return rows.toArrow().cast(arrow_schema(rows.schema))

@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.parts.arrow_types import batch_of, with_texts
+from cdckit.parts.arrow_types import arrow_schema, batch_of, with_texts
 from cdckit.parts.task_costs import begin_task
 
 _MOST_BYTES = (1 << 31) - 1
@@ -41,6 +41,12 @@ class Made:
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
         return self.of.mapInArrow(partial(_made, by=self.by, large=self.large), self.columns)
+
+    def here(self) -> pa.Table:
+        """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
+        rows = self.of.toArrow().to_batches()
+        made = self.by(_with_texts(rows, large=self.large))
+        return pa.Table.from_batches(made, arrow_schema(self.columns, large=self.large))
 
     def batches(self) -> Function:
         """What workers run for it: from the batches of a partition of `of` to those of `columns`."""
