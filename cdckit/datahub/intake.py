@@ -177,7 +177,7 @@ def _take(
 def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What messages say: statements, each batch with the target that it is about."""
     readings: dict[Place, Reading] = {}
-    brought = {place: work.schema.brought(place) & set(work.about) for place in work.schema.places()}
+    brought = {place: work.schema.brought(place) & set(work.about) for place in work.schema.all_mappings}
     for batch in batches:
         for some in _slices(batch):
             for place, entities in brought.items():

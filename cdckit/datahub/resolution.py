@@ -84,7 +84,7 @@ class Resolution:
         names = {place: str(place) for place in self._schema.all_mappings}
         name = F.concat_ws(" ", by_place(self._schema, names, "string"), "record")
         for entity in self._entities:
-            places = [place for place in self._schema.places(entity) if _holds(self._schema, place)]
+            places = [place for place in self._schema.targets[entity].mappings if _holds(self._schema, place)]
             if any(map(self._schema.uncertain, places)):
                 said = self._linked(entity).where(F.col("operation").isin(UPSERT, DELETE))
                 found.append(said.select("message_id", name.alias("name"), "within", "error_code"))

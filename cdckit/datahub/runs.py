@@ -190,7 +190,8 @@ class Run(State):
         # Other messages may bring statements into this, and out of it again.
         for entity in self.entities if self._looked_up else []:
             rows = self.resolution.resolved(entity).where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
-            found.append(with_statement(rows, entity).selectExpr("statement", "CAST(NULL AS string) AS missing"))
+            known = with_statement(rows, entity)
+            found.append(known.selectExpr("statement", "CAST(NULL AS string) AS missing"))
         return self._computed(reduce(DataFrame.unionByName, found)) if found else None
 
     def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:

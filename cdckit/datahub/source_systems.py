@@ -51,20 +51,17 @@ class Schema:
 
     def mapping(self, place: Place) -> EntityMapping:
         """The mapping that stands there."""
-        return self.systems[place.system].mappings[place.entity][place.index]
-
-    def places(self, entity: str | None = None) -> Iterator[Place]:
-        """Where there is a mapping, or one to that target."""
-        for system in self.systems.values():
-            for source, mappings in system.mappings.items():
-                for index, mapping in enumerate(mappings):
-                    if entity is None or mapping.reference == entity:
-                        yield Place(system.reference, source, index)
+        return self.all_mappings[place]
 
     @cached_property
     def all_mappings(self) -> dict[Place, EntityMapping]:
         """Every mapping by where it stands."""
-        return {place: self.mapping(place) for place in self.places()}
+        return {
+            Place(system.reference, source, index): mapping
+            for system in self.systems.values()
+            for source, mappings in system.mappings.items()
+            for index, mapping in enumerate(mappings)
+        }
 
     @cached_property
     def numbers(self) -> dict[Place, int]:
@@ -92,7 +89,7 @@ class Schema:
     def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
         """The fields of a target that lead to parents: by the mapping of children that of their parents."""
         found: dict[str, dict[Place, Place]] = {}
-        for place in self.places():
+        for place in self.all_mappings:
             for each, child in self.children(place):
                 if self.mapping(child).reference == entity and each.parent_identifier is not None:
                     found.setdefault(each.parent_identifier, {})[child] = place
@@ -154,8 +151,8 @@ class Schema:
         planner = Planner(self.systems, self.targets)
         return {
             (place, field.reference): planner.plan(place, field)
-            for place in self.places()
-            for field in self.mapping(place).links
+            for place, mapping in self.all_mappings.items()
+            for field in mapping.links
         }
 
     def _target(self, entity: str) -> Target:
@@ -163,7 +160,7 @@ class Schema:
         spelled: dict[str, str] = {}
         first: dict[str, str] = {}
         keys: dict[frozenset[str], tuple[str, ...]] = {}
-        mappings = {place: self.mapping(place) for place in self.places(entity)}
+        mappings = {place: each for place, each in self.all_mappings.items() if each.reference == entity}
         export = next(iter(mappings.values())).export
         for place, mapping in mappings.items():
             for field in mapping.columns:
@@ -191,10 +188,10 @@ class Schema:
         _in_order(links_in_keys, "free of keys that lead back to themselves")
 
     def _require_sound_children(self) -> None:
-        for place in self.places():
-            for field in self.mapping(place).children:
+        for place, mapping in self.all_mappings.items():
+            for field in mapping.children:
                 self._require_sound_child(place, field)
-        for place in self.places():
+        for place in self.all_mappings:
             self.brought(place)
         _ = self.generations
 

@@ -292,7 +292,7 @@ def test_a_linked_key_is_a_list_or_a_text_with_commas() -> None:
     for names in (["country", "number"], "country, number", "number,country"):
         visit = target("visit", KEY, link("site", "site") | {"linkKey": names})
         found = schema(system(site=[site], visit=[visit]))
-        (place,) = found.places("visit")
+        (place,) = found.targets["visit"].mappings
         plans.append(found.key_plan(place, found.mapping(place).fields[1]))
     assert plans[0] == plans[1] == plans[2]
     assert [part.field for part in plans[0].parts] == ["country", "number"]
@@ -423,7 +423,7 @@ def test_a_link_that_cannot_be_followed_is_refused(name: str) -> None:
 def test_a_link_names_the_target_where_its_system_has_no_such_source_entity() -> None:
     here = system("a", order=[target("order", KEY, link("x", "customer", "no"))])
     found = schema(here, system("b", client=[CUSTOMER]))
-    (place,) = found.places("order")
+    (place,) = found.targets["order"].mappings
     plan = found.key_plan(place, found.mapping(place).fields[1])
     assert (plan.entity, plan.whole, plan.mapping) == ("customer", True, None)
     wrong = system("a", order=[target("order", KEY, link("x", "customer", "nr"))])
@@ -436,7 +436,7 @@ def test_a_link_may_name_the_source_fields_of_a_link_in_the_linked_key() -> None
     )
     report = target("report", KEY, link("visit", "visit", "country", "no", "day"))
     found = schema(system(site=[SITE], visit=[visit], report=[report]))
-    (place,) = found.places("report")
+    (place,) = found.targets["report"].mappings
     plan = found.key_plan(place, found.mapping(place).fields[1])
     assert plan.whole
     assert [part.field for part in plan.parts] == ["site", "day"]
@@ -478,7 +478,7 @@ LINES = children("lines", "line", "order")
 def test_children_that_can_be_followed() -> None:
     found = schema(system(order=[target("order", KEY, LINES)], line=[LINE]))
     assert found.families == ["order", "line"]
-    assert [str(place) for place in found.places() if "line" in found.brought(place)] == [
+    assert [str(place) for place in found.all_mappings if "line" in found.brought(place)] == [
         "*:mappings.order[0]",
         "*:mappings.line[0]",
     ]
