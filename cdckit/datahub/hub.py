@@ -19,7 +19,6 @@ from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.receipts import (
     RECEIPT_COLUMNS,
     appended,
-    as_batch_id,
     as_records,
     digest_of,
     identified,
@@ -29,7 +28,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import microseconds, require_name
+from cdckit.parts.arguments import microseconds, require_batch_id, require_name
 from cdckit.parts.documents import Document
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
@@ -163,7 +162,7 @@ class Hub(Answers):
         Cost: the identifiers of all messages that were ever received are read; with a batch id, *records*
         are read a second time.
         """
-        given, id_ = as_records(self._spark, records, at), as_batch_id(batch)
+        given, id_ = as_records(self._spark, records, at), require_batch_id(batch, function="receive")
         digest = None if id_ is None else digest_of(given)
         number = None
         if id_ is None or self.store.batch(id_) != digest:

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.statuses import Status
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.identifiers import guid
 from cdckit.parts.instants import INSTANT, instant, microseconds
 from cdckit.parts.json_text import members
@@ -125,24 +125,15 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for at in _without_place(batch):
             found[at] = _invalid("the record has no timestamp, topic, partition or offset")
         columns = {name: batch.column(name) for name in RECORD_COLUMNS}
-        for name in (
-            *_TEXTS.values(),
-            "refresh",
-            "options",
-            "data",
-            "envelope",
-            ERROR_CODE,
-            ERROR_DESCRIPTION,
-        ):
-            columns[name] = pa.array([each.get(name) for each in found], schema.field(name).type)
         said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(INSTANT)
-        stored, invalid = batch.column("timestamp"), columns[ERROR_CODE].is_valid()
+        stored, invalid = batch.column("timestamp"), pa.array([ERROR_CODE in each for each in found])
         columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(INSTANT)))
         columns["message_timestamp"] = stored
         columns["value"] = pc.if_else(invalid, batch.column("value"), None)
-        yield pa.RecordBatch.from_arrays(
-            [columns[each.name].cast(each.type) for each in schema], schema=schema
-        )
+        for each in schema:
+            if each.name not in columns:
+                columns[each.name] = pa.array([one.get(each.name) for one in found], each.type)
+        yield batch_of(columns, schema)
 
 
 def _without_place(batch: pa.RecordBatch) -> list[int]:

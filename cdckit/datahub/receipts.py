@@ -53,15 +53,6 @@ def identified(spark: SparkSession, messages: list[str]) -> DataFrame:
     return spark.createDataFrame([(each,) for each in messages], "message_identifier string")
 
 
-def as_batch_id(batch: str | int | None) -> str | None:
-    """The id of a batch as text; None for no batch."""
-    if batch is None or (isinstance(batch, str) and batch):
-        return batch
-    if isinstance(batch, int) and not isinstance(batch, bool):
-        return str(batch)
-    raise InvalidArgument("receive", "batch", "a text that is not empty, a whole number or None", batch)
-
-
 def digest_of(records: DataFrame) -> int:
     """Of the keys and values of records, whatever their order, in 64 bits with a sign."""
     each = F.xxhash64("key", "value").cast("decimal(38,0)")

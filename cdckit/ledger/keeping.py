@@ -17,7 +17,7 @@ from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
-from cdckit.parts.arguments import require_name
+from cdckit.parts.arguments import require_batch_id, require_name
 from cdckit.parts.steps import doing
 from cdckit.store import Committed, Store, Transaction
 
@@ -267,8 +267,5 @@ class Ledger:
         return self.store.vacuum(older_than)
 
     def _batch_id(self, batch: str | int | None) -> str | None:
-        if batch is None:
-            return None
-        if not isinstance(batch, str | int) or isinstance(batch, bool) or batch == "":
-            raise InvalidArgument("apply", "batch", "a text or a number", batch)
-        return f"{self._kind.name}/{batch}" if self._kind.name else str(batch)
+        found = require_batch_id(batch, function="apply")
+        return f"{self._kind.name}/{found}" if self._kind.name and found is not None else found

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger, View
-from cdckit.parts.arguments import require_instant, require_name
+from cdckit.parts.arguments import require_batch_id, require_instant, require_name
 from cdckit.parts.steps import doing
 from cdckit.records import RECORD_COLUMNS, require_records
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
@@ -261,9 +261,7 @@ class Feed:
         if records.isStreaming:
             needed = "a batch: of a stream, let writeStream.foreachBatch(feed.sink('a name')) hand them over"
             raise InvalidArgument("receive", "records", needed, "a stream")
-        if batch is not None and (not isinstance(batch, str | int) or isinstance(batch, bool) or batch == ""):
-            raise InvalidArgument("receive", "batch", "a text or a number", batch)
-        key = None if batch is None else str(batch)
+        key = require_batch_id(batch, function="receive")
 
         def work(transaction: Transaction) -> Received:
             intake = Intake(transaction, self._tables, self._buckets)

@@ -364,7 +364,7 @@ def test_a_batch_is_received_once(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batch", ["", True, 1.5])
 def test_a_batch_id_is_a_text_or_a_number(spark: SparkSession, tmp_path: Path, batch: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"receive\(\) needs batch to be a text that is not empty"):
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs batch to be a text or a number"):
         Hub(spark, SHOP, tmp_path).receive([product("1")], batch)
 
 
