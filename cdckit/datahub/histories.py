@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial, reduce
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,14 +17,6 @@ from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction
 from cdckit.store.reading import are_few
 from cdckit.store.writing import Rows
-
-
-class _Moved(NamedTuple):
-    """What a run moves before anything is merged: `entity`, `guid` (null for ends of lists), `parents`."""
-
-    rows: DataFrame
-    entities: set[str]
-
 
 _Touched = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
@@ -60,6 +51,8 @@ class Histories:
             refreshed: The targets of which a message gives a list of all entities: all of theirs are touched.
         """
         moved = self._moved(fresh, turned)
+        if moved is None:
+            return
         touched: _Touched = {}
         stated = set(self._state.stated)
         for generation in self.schema.generations:
@@ -86,7 +79,7 @@ class Histories:
             return made_versions(changes, entity=entity, keys=keys, few=True).here()
         return made_versions(changes, entity=entity, keys=keys)
 
-    def _merge_some(self, entity: str, moved: _Moved, touched: _Touched, refreshed: set[str]) -> _Touched:
+    def _merge_some(self, entity: str, moved: DataFrame, touched: _Touched, refreshed: set[str]) -> _Touched:
         """Merge the entities of a target that the run touches, and say which these are."""
         name = table(HISTORY, entity)
         before = self._state.read(name)
@@ -116,8 +109,12 @@ class Histories:
         paths = {row["file"].rsplit("/", 1)[-1] for row in found}
         return [one for one in self._writes.files(name) if one.path in paths]
 
-    def _moved(self, messages: DataFrame, turned: DataFrame | None) -> _Moved:
-        """What the new messages speak of, and those of which a statement has *turned*."""
+    def _moved(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
+        """
+        What the new messages speak of, and those of which a statement has *turned*; None for nothing.
+
+        One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
+        """
         ids = messages.select(F.col("message_identifier").alias("message_id"))
         if turned is not None:
             ids = ids.unionByName(turned).distinct()
@@ -127,20 +124,15 @@ class Histories:
             fields = list(self.schema.parent_fields(entity))
             parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
             found.append(rows.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")))
-        spoken_of = computed(reduce(DataFrame.unionByName, found)) if found else None
-        if spoken_of is None:
-            columns = "entity string, guid string, parents array<string>"
-            return _Moved(self._writes.spark.createDataFrame([], columns), set())
-        # As many rows as there are targets, at most.
-        return _Moved(spoken_of, {row["entity"] for row in spoken_of.select("entity").distinct().collect()})
+        return computed(reduce(DataFrame.unionByName, found)) if found else None
 
-    def _touched(self, entity: str, moved: _Moved, touched: _Touched) -> DataFrame | None:
+    def _touched(self, entity: str, moved: DataFrame, touched: _Touched) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""
-        ours = moved.rows.where(F.col("entity") == entity)
-        found = [ours.select("guid")] if entity in moved.entities else []
+        ours = moved.where(F.col("entity") == entity)
+        found = [ours.select("guid")]
         rows = self._state.resolution.resolved(entity)
         for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
-            scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))] if found else []
+            scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))]
             for parent in {self.schema.mapping(each).reference for each in held_by.values()}:
                 if parent not in touched:
                     continue
@@ -148,11 +140,9 @@ class Histories:
                 if changed is None:
                     return rows.select("guid").where(F.col("guid").isNotNull()).distinct()
                 scopes.append(changed.select(F.col("guid").alias("scope")))
-            if scopes:
-                below = rows.withColumn("scope", F.col("data").getField(field))
-                united = reduce(DataFrame.unionByName, scopes)
-                found.append(below.join(united, "scope", "left_semi").select("guid"))
-        if not found:
-            return None
+            below = rows.withColumn("scope", F.col("data").getField(field))
+            found.append(
+                below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").select("guid")
+            )
         guids = reduce(DataFrame.unionByName, found).where(F.col("guid").isNotNull()).distinct()
         return computed(guids)

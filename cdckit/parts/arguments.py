@@ -88,7 +88,7 @@ def require_name(name: str, argument: str, *, function: str) -> str:
 
 
 def require_batch_id(batch: str | int | None, *, function: str) -> str | None:
-    """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text and the like."""
+    """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text."""
     if batch is None or (isinstance(batch, str | int) and not isinstance(batch, bool) and batch != ""):
         return None if batch is None else str(batch)
     raise InvalidArgument(function, "batch", "a text or a number", batch)
