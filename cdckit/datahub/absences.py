@@ -94,7 +94,7 @@ def _said_by_mapping(schema: Schema) -> list[Column]:
     priority = by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")
     source = by_place(schema, {place: place.system for place in schema.all_mappings}, "string")
     same = [F.col(name) for name in ("message_id", "effective_timestamp", "arrival")]
-    return [*same, priority.alias("priority"), source.alias("source")]
+    return [*same, F.expr(priority).alias("priority"), F.expr(source).alias("source")]
 
 
 def _arrival(number: Column) -> Column:

@@ -61,7 +61,7 @@ class Derived:
         valid, waiting = self.resolved(entity).where("error_code IS NULL"), self.waiting()
         if waiting is None:
             return valid
-        return without(with_statement(valid, entity), waiting).drop("entity", "statement")
+        return without(with_statement(valid, entity), waiting).drop("statement")
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""

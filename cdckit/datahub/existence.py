@@ -12,7 +12,7 @@ from cdckit.datahub.resolution import Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
 from cdckit.parts.falling import falling
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, text_literal
 
 Keep = Callable[[DataFrame], DataFrame | None]
 """Computes rows once, and returns them so that they can be looked at again; None if there are none."""
@@ -29,7 +29,7 @@ _KEY = {
     # One record may make several entities, but says itself once.
     "made": f"if(operation = '{AUTOCREATE}', guid, NULL)",
 }
-_STATEMENT = f"struct(entity, {', '.join(f'{value} AS {name}' for name, value in _KEY.items())}) AS statement"
+_REST = ", ".join(f"{value} AS {name}" for name, value in _KEY.items())
 
 UNAPPLIED_COLUMNS = (
     "statement struct<entity: string, message_id: string, number: int, record: string, operation: string, "
@@ -46,7 +46,7 @@ _MAKES = f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes"
 
 def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     """Statements about one target, each with the struct `statement`, which tells it from all others."""
-    return statements.withColumn("entity", F.lit(entity)).selectExpr("*", _STATEMENT)
+    return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_REST}) AS statement")
 
 
 def waiting_statements(
@@ -154,14 +154,18 @@ def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> 
     needs_of = {entity: needed_links(schema, entity) for entity in entities}
     if not any(each is not None for each in needs_of.values()):
         return None
-    found, nothing = [], F.array().cast("array<string>")
+    found = []
     for entity, needs in needs_of.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
-        rows = resolution.resolved(entity).where(_APPLIED)
-        rows = with_statement(rows.withColumn("needs", nothing if needs is None else needs), entity)
+        rows = with_statement(resolution.resolved(entity).where(_APPLIED), entity)
         found.append(
-            rows.selectExpr("statement", _MAKES, "needs", f"CAST(array({named}) AS {_NAMED}) AS named")
+            rows.selectExpr(
+                "statement",
+                _MAKES,
+                f"{needs or 'CAST(array() AS array<string>)'} AS needs",
+                f"CAST(array({named}) AS {_NAMED}) AS named",
+            )
         )
     return reduce(DataFrame.unionByName, found)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from cdckit.parts.faults import Fault
+from cdckit.parts.schemas import text_literal
 
 
 class HubFault(Fault):
@@ -28,10 +26,10 @@ class HubFault(Fault):
         """The sentence, with what was found in this message or record."""
         return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
 
-    def described(self, finding: Column) -> Column:
-        """The same with what a column says."""
-        return F.concat(F.lit(f"{self.sentence.removesuffix('.')}: "), finding)
+    def described(self, finding: str) -> str:
+        """The same with what an expression of SQL says, as one."""
+        return f"concat({text_literal(self.sentence.removesuffix('.') + ': ')}, {finding})"
 
-    def error(self, finding: Column) -> Column:
-        """The code, and the sentence with what a column says: the error of a message."""
-        return F.concat(F.lit(f"{self}: "), self.described(finding))
+    def error(self, finding: str) -> str:
+        """The code, and the sentence with what an expression says: the error of a message."""
+        return f"concat({text_literal(f'{self}: ')}, {self.described(finding)})"

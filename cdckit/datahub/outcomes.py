@@ -13,6 +13,7 @@ from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Status
+from cdckit.parts.schemas import text_literal
 from cdckit.parts.waiting import Retry
 from cdckit.records import RECORD_COLUMNS
 
@@ -33,21 +34,18 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         joined = rows.withColumn("missing", F.lit(None).cast("string"))
     else:
         joined = with_statement(rows, entity).join(waiting, "statement", "left")
-    invalid, waits = F.col("error_code").isNotNull(), F.col("missing").isNotNull()
-    outcome = (
-        F.when(invalid, str(Outcome.ERROR)).when(waits, str(Outcome.WAITING)).otherwise(F.col("operation"))
-    )
-    text = HubFault.LINK_MISSING.described(F.col("missing"))
-    return joined.select(
-        F.col("message_id").alias("message_identifier"),
+    missing = HubFault.LINK_MISSING
+    return joined.selectExpr(
+        "message_id AS message_identifier",
         "record",
-        F.when(F.col("operation") != UNREADABLE, entity).alias("entity"),
-        outcome.alias("outcome"),
-        F.coalesce("error_code", F.when(waits, str(HubFault.LINK_MISSING))).alias("error_code"),
-        F.coalesce("error_description", F.when(waits, text)).alias("error_description"),
+        f"if(operation <> '{UNREADABLE}', {text_literal(entity)}, NULL) AS entity",
+        f"""CASE WHEN error_code IS NOT NULL THEN '{Outcome.ERROR}'
+            WHEN missing IS NOT NULL THEN '{Outcome.WAITING}' ELSE operation END AS outcome""",
+        f"coalesce(error_code, if(missing IS NOT NULL, '{missing}', NULL)) AS error_code",
+        f"coalesce(error_description, {missing.described('missing')}) AS error_description",
         "guid",
         "raw",
-        F.col("arrival.record_number").alias("number"),
+        "arrival.record_number AS number",
     )
 
 
@@ -61,15 +59,16 @@ def waiting_records(waiting: DataFrame, known: DataFrame, retry: Retry) -> DataF
         retry: When messages are given up.
     """
     records = waiting.select("statement.*", "missing").where(_IS_RECORD)
-    return records.join(known.withColumnRenamed("message_identifier", "message_id"), "message_id").select(
-        F.col("message_id").alias("message_identifier"),
+    named = known.withColumnRenamed("message_identifier", "message_id")
+    return records.join(named, "message_id").selectExpr(
+        "message_id AS message_identifier",
         "record",
         "entity",
         "missing",
-        F.col("message_timestamp").alias("since_timestamp"),
+        "message_timestamp AS since_timestamp",
         "attempts",
         "next_attempt_timestamp",
-        retry.given_up(F.col("message_timestamp")).alias("given_up_timestamp"),
+        f"{retry.given_up('message_timestamp')} AS given_up_timestamp",
     )
 
 
@@ -91,8 +90,8 @@ def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> Data
     ]
     if waiting is not None:
         waits = waiting.select("statement.*", "missing").where(_IS_RECORD)
-        error = HubFault.LINK_MISSING.error(F.col("missing")).alias("error")
-        found.append(waits.select("message_id", "number", F.lit(1).alias("rank"), "record", error))
+        error = f"{HubFault.LINK_MISSING.error('missing')} AS error"
+        found.append(waits.selectExpr("message_id", "number", "1 AS rank", "record", error))
     if not found:
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")

@@ -82,7 +82,7 @@ class Resolution:
         """
         found = []
         names = {place: str(place) for place in self._schema.all_mappings}
-        name = F.concat_ws(" ", by_place(self._schema, names, "string"), "record")
+        name = F.concat_ws(" ", F.expr(by_place(self._schema, names, "string")), "record")
         for entity in self._entities:
             places = [place for place in self._schema.targets[entity].mappings if _holds(self._schema, place)]
             if any(map(self._schema.uncertain, places)):
@@ -213,25 +213,22 @@ class Resolution:
         return self._kept(ANSWERS, entity, answers)
 
 
-def needed_links(schema: Schema, entity: str) -> Column | None:
-    """The links of a statement that must lead to what exists, as a list; None if there are never any."""
-    own, listed = _own_links(schema, entity), F.array().cast("array<string>")
-    # Only children, and what links make, need what the records need that hold or make them.
-    if own and not schema.is_within(entity):
-        return F.array_compact(F.array(*own))
-    if not schema.is_within(entity):
-        return None
-    return F.concat(F.array_compact(F.array(*own)) if own else listed, F.coalesce("inherited", listed))
-
-
-def _own_links(schema: Schema, entity: str) -> list[Column]:
-    target = schema.targets[entity]
-    found = []
+def needed_links(schema: Schema, entity: str) -> str | None:
+    """The links of a statement that must lead to what exists, as a list, in SQL; None if there never are."""
+    target, own = schema.targets[entity], []
     for name in target.links:
-        places = [schema.numbers[place] for place in _autocreating(schema, target, name)]
-        found.append(F.when(~F.col("place").isin(places), _data(name)) if places else _data(name))
-    # What a link makes is there whatever its key leads to: the record that links is what waits.
-    return [F.when(F.col("operation") != AUTOCREATE, each) for each in found]
+        # What a link makes is there whatever its key leads to: the record that links is what waits.
+        conditions = [f"operation <> '{AUTOCREATE}'"]
+        places = [str(schema.numbers[place]) for place in _autocreating(schema, target, name)]
+        if places:
+            conditions.append(f"place NOT IN ({', '.join(places)})")
+        own.append(f"if({' AND '.join(conditions)}, data.{quoted(name)}, NULL)")
+    listed = f"array_compact(array({', '.join(own)}))"
+    # Only children, and what links make, need what the records need that hold or make them.
+    if not schema.is_within(entity):
+        return listed if own else None
+    inherited = "coalesce(inherited, CAST(array() AS array<string>))"
+    return f"concat({listed}, {inherited})" if own else inherited
 
 
 def _autocreating(schema: Schema, target: Target, name: str) -> Iterable[Place]:

@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.derived import Derived
@@ -104,7 +103,7 @@ class State(Derived):
 
     def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
-        is_stored = F.col("status") == int(Status.NOT_PROCESSED)
+        is_stored = f"status = {int(Status.NOT_PROCESSED)}"
         return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
 
     def waiting(self) -> DataFrame | None:

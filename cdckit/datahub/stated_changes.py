@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -12,6 +12,7 @@ from cdckit.changes import ABSENT
 from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place
+from cdckit.parts.schemas import quoted
 
 
 def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
@@ -32,21 +33,15 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
         said = _without_vain_autocreates(said)
     priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
     sources = {place: place.system for place in schema.all_mappings}
-    columns = {
-        "source": by_place(schema, sources, "string"),
-        "priority": by_place(schema, priorities, "int"),
-    }
-    field_priorities = _field_priorities(schema, target)
-    if field_priorities is not None:
-        columns["field_priorities"] = F.when(F.col("operation") != AUTOCREATE, field_priorities)
-    return said.withColumns(columns).selectExpr(
+    more = _field_priorities(schema, target)
+    return said.selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
         f"if(operation = '{AUTOCREATE}', '{UPSERT}', operation) AS operation",
         "'' AS sequence",
-        "source",
+        f"{by_place(schema, sources, 'string')} AS source",
         # A link may make an entity without any mapping of the target.
-        "coalesce(priority, 0) AS priority",
-        *(["field_priorities"] if field_priorities is not None else []),
+        f"coalesce({by_place(schema, priorities, 'int')}, 0) AS priority",
+        *([f"if(operation <> '{AUTOCREATE}', {more}, NULL) AS field_priorities"] if more else []),
     )  # fmt: skip
 
 
@@ -80,7 +75,7 @@ def _without_vain_autocreates(said: DataFrame) -> DataFrame:
     )
 
 
-def _field_priorities(schema: Schema, target: Target) -> Column | None:
+def _field_priorities(schema: Schema, target: Target) -> str | None:
     """The priorities of single fields, if any mapping of the target states one."""
     stated: dict[str, dict[Place, int]] = {}
     for place, mapping in target.mappings.items():
@@ -89,4 +84,5 @@ def _field_priorities(schema: Schema, target: Target) -> Column | None:
                 stated.setdefault(each.reference, {})[place] = each.priority
     if not stated:
         return None
-    return F.struct(*(by_place(schema, values, "int").alias(name) for name, values in stated.items()))
+    fields = (f"{by_place(schema, values, 'int')} AS {quoted(name)}" for name, values in stated.items())
+    return f"struct({', '.join(fields)})"

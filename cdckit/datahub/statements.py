@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.source_systems import Schema
+from cdckit.parts.schemas import text_literal
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""
@@ -66,8 +64,9 @@ MESSAGE_COLUMNS = (
 """The columns of the message store that are read."""
 
 
-def by_place(schema: Schema, values: Mapping[Place, int | None] | Mapping[Place, str], kind: str) -> Column:
-    """By the mapping that the column `place` names its value; null where there is none."""
-    # One text of JSON, since a literal for each mapping would be several calls into the JVM.
-    listed = json.dumps([values.get(place) for place in schema.numbers])
-    return F.get(F.from_json(F.lit(listed), f"array<{kind}>"), F.col("place"))
+def by_place(schema: Schema, values: Mapping[Place, int | None] | Mapping[Place, str], kind: str) -> str:
+    """By the mapping that the column `place` names its value, as SQL; null where there is none."""
+    found = [values.get(place) for place in schema.numbers]
+    listed = [text_literal(each) if isinstance(each, str) else each for each in found]
+    texts = ("NULL" if each is None else str(each) for each in listed)
+    return f"get(CAST(array({', '.join(texts)}) AS array<{kind}>), place)"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.arguments import require_instant
+from cdckit.parts.arguments import microseconds
+from cdckit.parts.schemas import text_literal
 from cdckit.parts.waiting import Retry
 
 STATUS_SCHEMA = (
@@ -70,21 +71,24 @@ class Outcome(StrEnum):
 
 def routed(messages: DataFrame, schema: Schema) -> DataFrame:
     """Say of each message where the schema has no place for it: `refused` (a status) and `refusal`."""
-    system, entity = F.col("source_system"), F.col("source_entity")
-    known_system = system.isin(list(schema.systems))
-    senders = [(system == name) & entity.isin(list(each.mappings)) for name, each in schema.systems.items()]
-    known = reduce(Column.__or__, senders)
-    no_default = F.lit("the message names none, and there is none by default, *")
-    wanted = F.when(system == DEFAULT_SYSTEM, no_default).otherwise(system)
-    no_system = HubFault.SYSTEM_NOT_FOUND.error(wanted)
-    no_entity = HubFault.ENTITY_NOT_FOUND.error(F.concat(system, F.lit(" has no "), entity))
-    return messages.withColumns(
-        {
-            "refused": F.when(~known_system, int(Status.SYSTEM_NOT_FOUND)).when(
-                ~known, int(Status.ENTITY_NOT_FOUND)
-            ),
-            "refusal": F.when(~known_system, no_system).when(~known, no_entity),
-        }
+    entities = {name: list(each.mappings) for name, each in schema.systems.items()}
+    places = F.from_json(F.lit(json.dumps(entities)), "map<string, array<string>>")
+    no_default = text_literal("the message names none, and there is none by default, *")
+    wanted = f"if(source_system = '{DEFAULT_SYSTEM}', {no_default}, source_system)"
+    no_entity = HubFault.ENTITY_NOT_FOUND.error("concat(source_system, ' has no ', source_entity)")
+
+    def found(no_system: str, no_entity: str) -> str:
+        return f"""CASE WHEN _known IS NULL THEN {no_system}
+            WHEN NOT array_contains(_known, source_entity) THEN {no_entity} END"""
+
+    return (
+        messages.withColumn("_known", F.try_element_at(places, F.col("source_system")))
+        .selectExpr(
+            "*",
+            f"{found(str(int(Status.SYSTEM_NOT_FOUND)), str(int(Status.ENTITY_NOT_FOUND)))} AS refused",
+            f"{found(HubFault.SYSTEM_NOT_FOUND.error(wanted), no_entity)} AS refusal",
+        )
+        .drop("_known")
     )
 
 
@@ -101,38 +105,30 @@ def statuses(
         now: When the run takes place.
         retry: When those that wait are tried again, and when they are given up.
     """
-    at = require_instant(now, "now", function="process")
+    at = f"timestamp_micros({microseconds(now, 'now', function='process')}L)"
     if problems is None:
-        columns = {"status": F.lit(None).cast("int"), "error_message": F.lit(None).cast("string")}
-        joined = processed.withColumns(columns)
+        joined = processed.selectExpr(
+            "*", "CAST(NULL AS int) AS status", "CAST(NULL AS string) AS error_message"
+        )
     else:
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
-    earlier = before.select("message_identifier", F.col("attempts").alias("earlier"))
-    joined = joined.join(earlier, "message_identifier", "left")
-    # The last attempt is at the maximum age, and no later.
-    due = F.least(retry.next_attempt(at, F.col("attempts")), F.col("given_up"))
+    earlier = before.selectExpr("message_identifier", "attempts AS earlier")
+    given_up = retry.given_up("message_timestamp")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
-    timed = joined.withColumns(
-        {
-            "attempts": F.expr("coalesce(earlier, 0) + 1"),
-            "now": at,
-            "given_up": retry.given_up(F.col("message_timestamp")),
-        }
-    )
-    found = timed.selectExpr(
+    found = joined.join(earlier, "message_identifier", "left").selectExpr(
         "message_identifier",
         "message_timestamp",
         f"""CAST(CASE
             WHEN refused IS NOT NULL THEN refused
-            WHEN status = {requires} AND now >= given_up THEN {timeout}
+            WHEN status = {requires} AND {at} >= {given_up} THEN {timeout}
             ELSE coalesce(status, {int(Status.SUCCESS)}) END AS int) AS status""",
         "coalesce(refusal, error_message) AS error_message",
-        "CAST(attempts AS int) AS attempts",
-        "given_up",
+        "CAST(coalesce(earlier, 0) + 1 AS int) AS attempts",
     )
-    again = F.when(F.col("status") == requires, due)
-    return found.withColumn("next_attempt_timestamp", again).drop("given_up")
+    # The last attempt is at the maximum age, and no later.
+    due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})"
+    return found.selectExpr("*", f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp")
 
 
 def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:

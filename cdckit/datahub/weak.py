@@ -84,7 +84,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
         "place",
         "record",
         kind.alias("kind"),
-        by_place(schema, priorities, "int").alias("priority"),
+        F.expr(by_place(schema, priorities, "int")).alias("priority"),
         *(F.col("data").getField(name).alias(f"value {at}") for at, name in enumerate(keys.fields)),
         *(F.col("carried").getField(name).alias(f"carried {at}") for at, name in enumerate(keys.fields)),
     )

@@ -52,3 +52,8 @@ def require_batch(frame: DataFrame, argument: str, instead: str, *, function: st
 def quoted(name: str) -> str:
     """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """A text as Spark's SQL has it, whatever its signs: an expression as text is one call into the JVM."""
+    return f"CAST(X'{text.encode().hex()}' AS string)"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from cdckit.errors import InvalidArgument
 
 
@@ -34,16 +31,15 @@ class Retry:
         if self.first <= timedelta(0) or self.maximum <= timedelta(0) or not self.growth >= 1:
             raise InvalidArgument("Retry", "its arguments", "delays above zero that do not shrink", self)
 
-    def next_attempt(self, now: Column, attempts: Column) -> Column:
-        """When something is due again that was tried so many times, the last time *now*."""
-        longest = F.lit(self.maximum.total_seconds())
-        delay = F.lit(self.first.total_seconds()) * F.pow(F.lit(self.growth), attempts - 1)
-        return _later(now, F.least(delay, longest))
+    def next_attempt(self, now: str, attempts: str) -> str:
+        """When something is due again that was tried so many times, the last time *now*: all in SQL."""
+        delay = f"{self.first.total_seconds()}D * pow({self.growth}D, {attempts} - 1)"
+        return _later(now, f"least({delay}, {self.maximum.total_seconds()}D)")
 
-    def given_up(self, stored: Column) -> Column:
-        """When something is given up that was *stored* then."""
-        return _later(stored, F.lit(self.maximum.total_seconds()))
+    def given_up(self, stored: str) -> str:
+        """When something is given up that was *stored* then, in SQL."""
+        return _later(stored, f"{self.maximum.total_seconds()}D")
 
 
-def _later(at: Column, seconds: Column) -> Column:
-    return F.timestamp_micros(F.unix_micros(at) + (seconds * 1_000_000).cast("long"))
+def _later(at: str, seconds: str) -> str:
+    return f"timestamp_micros(unix_micros({at}) + CAST({seconds} * 1000000 AS bigint))"

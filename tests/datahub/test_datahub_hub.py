@@ -71,10 +71,10 @@ def test_delays_are_above_zero_and_do_not_shrink(arguments: Row) -> None:
 def test_delays_grow_up_to_the_greatest_age(spark: SparkSession) -> None:
     attempts = [1, 2, 3, 4, 100, 100_000]
     frame = spark.createDataFrame([(each,) for each in attempts], "attempts int")
-    now, delays = F.timestamp_micros(F.lit(1_704_099_600_000_000)), {}
+    now, delays = "timestamp_micros(1704099600000000)", {}
     for growth in (1.0, 2.0, 1.5):
         retry = Retry(growth=growth, maximum=timedelta(hours=1))
-        rows = rows_of(frame.select("attempts", retry.next_attempt(now, F.col("attempts")).alias("due")))
+        rows = rows_of(frame.select("attempts", F.expr(retry.next_attempt(now, "attempts")).alias("due")))
         delays[growth] = [
             row["due"] - AT for row in sorted(rows, key=lambda row: attempts.index(row["attempts"]))
         ]
