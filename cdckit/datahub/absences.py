@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
@@ -21,25 +19,22 @@ from cdckit.datahub.statements import (
     by_place,
 )
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, text_literal
 
 ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
-
-_POSITION = T.StructType(
-    [T.StructField("effective_timestamp", T.TimestampType()), T.StructField("arrival", ARRIVAL_TYPE)]
-)
 
 
 def refresh_events(schema: Schema, statements: DataFrame) -> DataFrame:
     """Where a list of all entities of the target ends: one row per refresh, with `scope` null."""
-    rows = statements.where(F.col("operation") == REFRESH)
-    return rows.select(F.lit(None).cast("string").alias("scope"), *_said_by_mapping(schema))
+    rows = statements.where(f"operation = '{REFRESH}'")
+    return rows.selectExpr("CAST(NULL AS string) AS scope", *_said_by_mapping(schema))
 
 
 def list_events(schema: Schema, statements: DataFrame, field: str) -> DataFrame:
     """Where a list of the children of one parent ends: one row per list, `scope` being the parent's guid."""
-    rows = statements.where((F.col("operation") == LIST) & F.col("data").getField(field).isNotNull())
-    return rows.select(F.col("data").getField(field).alias("scope"), *_said_by_mapping(schema))
+    scope = f"data.{quoted(field)}"
+    rows = statements.where(f"operation = '{LIST}' AND {scope} IS NOT NULL")
+    return rows.selectExpr(f"{scope} AS scope", *_said_by_mapping(schema))
 
 
 def cascade_events(
@@ -60,20 +55,22 @@ def cascade_events(
         history = history_of(name)
         if history is None:
             continue
-        own = F.col(FIELD_PROVENANCE).getField("guid").getField("p")
-        deleted = history.where(DELETED).select("guid", VALID_FROM, SOURCE_MESSAGE, own.alias("priority"))
-        priority = F.col("priority")
-        for system, each in stated.items():
-            priority = F.when(F.col("source_system") == system, each).otherwise(priority)
-        joined = deleted.join(messages, deleted[SOURCE_MESSAGE] == messages["message_identifier"])
+        deleted = history.where(DELETED).selectExpr(
+            "guid AS scope",
+            f"{VALID_FROM} AS deleted_at",
+            f"{SOURCE_MESSAGE} AS message_identifier",
+            f"{FIELD_PROVENANCE}.guid.p AS of_delete",
+        )
+        of = [f"WHEN source_system = {text_literal(system)} THEN {each}" for system, each in stated.items()]
         found.append(
-            joined.select(
-                F.col("guid").alias("scope"),
-                F.col(SOURCE_MESSAGE).alias("message_id"),
-                priority.alias("priority"),
-                F.col("source_system").alias("source"),
-                F.col(VALID_FROM).alias("effective_timestamp"),
-                _arrival(F.lit(END_OF_MESSAGE + 1)).alias("arrival"),
+            deleted.join(messages, "message_identifier").selectExpr(
+                "scope",
+                "message_identifier AS message_id",
+                f"CASE {' '.join(of)} ELSE of_delete END AS priority",
+                "source_system AS source",
+                "deleted_at AS effective_timestamp",
+                "struct(message_timestamp AS timestamp, topic, partition, offset, "
+                f"{END_OF_MESSAGE + 1} AS record_number) AS arrival",
             )
         )
     return reduce(DataFrame.unionByName, found) if found else None
@@ -89,28 +86,15 @@ def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str
     return found
 
 
-def _said_by_mapping(schema: Schema) -> list[Column]:
+def _said_by_mapping(schema: Schema) -> list[str]:
     """The columns of an event of which a mapping speaks: with its priority."""
     priority = by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")
     source = by_place(schema, {place: place.system for place in schema.all_mappings}, "string")
-    same = [F.col(name) for name in ("message_id", "effective_timestamp", "arrival")]
-    return [*same, F.expr(priority).alias("priority"), F.expr(source).alias("source")]
+    same = ("message_id", "effective_timestamp", "arrival")
+    return [*same, f"{priority} AS priority", f"{source} AS source"]
 
 
-def _arrival(number: Column) -> Column:
-    return F.struct(
-        F.col("message_timestamp").alias("timestamp"),
-        "topic",
-        "partition",
-        "offset",
-        number.cast("int").alias("record_number"),
-    )
-
-
-def absences(
-    statements: DataFrame,
-    events: Sequence[tuple[str | None, DataFrame]],
-) -> DataFrame:
+def absences(statements: DataFrame, events: Sequence[tuple[str | None, DataFrame]]) -> DataFrame:
     """
     Of each entity, the ends of complete lists that did not name it.
 
@@ -137,10 +121,9 @@ def absences(
     for field, tables in by_field.items():
         ends = _with_previous(reduce(DataFrame.unionByName, tables))
         if field is None:
-            found.append(_first_after(mentions, F.broadcast(ends), F.lit(True), F.col("whole")))
+            found.append(_first_after(mentions, F.broadcast(ends), "true", "whole"))
         else:
-            same = F.col(quoted(f"parent_{field}")) == F.col("scope")
-            found.append(_first_after(mentions, ends, same, F.col("listed")))
+            found.append(_first_after(mentions, ends, f"{quoted(f'parent_{field}')} = scope", "listed"))
     # Two lists may end in one place: the stronger word counts.
     place = [name for name in ABSENCE_COLUMNS if name not in ("priority", "source")]
     strongest = F.max(F.struct("priority", "source")).alias("strongest")
@@ -150,37 +133,32 @@ def absences(
 
 def _mentions(statements: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Every mention of an entity, with the end of the list that it stands in, and the next mention."""
-    is_record = F.col("operation") != AUTOCREATE
-    own = F.col("arrival.record_number")
-    named = statements.where(
-        F.col("guid").isNotNull() & F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
-    ).select(
+    # What a link makes stands in no list.
+    own, is_made = "arrival.record_number", f"operation = '{AUTOCREATE}'"
+    named = statements.where(f"guid IS NOT NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE)}").selectExpr(
         "guid",
-        _position(F.col("arrival")).alias("at"),
-        _position(_numbered(F.when(is_record, F.coalesce("listed", own)).otherwise(own))).alias("listed"),
-        _position(_numbered(F.when(is_record, F.lit(END_OF_MESSAGE)).otherwise(own))).alias("whole"),
-        *(F.col("data").getField(name).alias(f"parent_{name}") for name in fields),
+        f"{_position(own)} AS at",
+        f"{_position(f'if({is_made}, {own}, coalesce(listed, {own}))')} AS listed",
+        f"{_position(f'if({is_made}, {own}, {END_OF_MESSAGE})')} AS whole",
+        *(f"data.{quoted(name)} AS {quoted(f'parent_{name}')}" for name in fields),
     )
-    in_order = Window.partitionBy("guid").orderBy("at")
-    return named.withColumn("next", F.lead("at").over(in_order))
+    return named.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next")
 
 
 def _with_previous(events: DataFrame) -> DataFrame:
     """Each end of a list with the one before it that had the same scope and priority."""
-    said = events.withColumn("ends", _position(F.col("arrival")))
-    in_order = Window.partitionBy("scope", "priority").orderBy("ends")
-    return said.withColumn("previous", F.lag("ends").over(in_order))
+    said = events.selectExpr("*", f"{_position('arrival.record_number')} AS ends")
+    return said.selectExpr("*", "lag(ends) OVER (PARTITION BY scope, priority ORDER BY ends) AS previous")
 
 
-def _first_after(mentions: DataFrame, ends: DataFrame, same: Column, after: Column) -> DataFrame:
-    first = (F.col("ends") > after) & (F.col("previous").isNull() | (F.col("previous") <= after))
-    before_next = F.col("next").isNull() | (F.col("next") > F.col("ends"))
-    return mentions.join(ends, same & first & before_next).select(*ABSENCE_COLUMNS)
+def _first_after(mentions: DataFrame, ends: DataFrame, same: str, after: str) -> DataFrame:
+    first = f"ends > {after} AND (previous IS NULL OR previous <= {after})"
+    before_next = "(next IS NULL OR next > ends)"
+    return mentions.join(ends, F.expr(f"{same} AND {first} AND {before_next}")).select(*ABSENCE_COLUMNS)
 
 
-def _position(arrival: Column) -> Column:
-    return F.struct(F.col("effective_timestamp"), arrival.alias("arrival")).cast(_POSITION)
-
-
-def _numbered(number: Column) -> Column:
-    return F.col("arrival").withField("record_number", number.cast("int"))
+def _position(number: str) -> str:
+    """The place of a message in the order, with that number of a record in it: SQL."""
+    message = "arrival.timestamp, arrival.topic, arrival.partition, arrival.offset"
+    arrival = f"struct({message}, CAST({number} AS int) AS record_number)"
+    return f"struct(effective_timestamp, {arrival} AS arrival)"
