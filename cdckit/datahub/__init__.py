@@ -14,7 +14,7 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 
 from cdckit.datahub.answers import ReadByAnotherSchema
 from cdckit.datahub.documents import InvalidSchema
-from cdckit.datahub.exports import Sink, bulk_lines
+from cdckit.datahub.exports import Sink
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.from_messages import changes
 from cdckit.datahub.hub import Hub
@@ -25,6 +25,7 @@ from cdckit.datahub.reading_schemas import read_schema, schema
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Outcome, Status
 from cdckit.parts.documents import files, records
+from cdckit.parts.elasticsearch import bulk_lines
 from cdckit.parts.waiting import Retry
 
 __all__ = [

@@ -8,7 +8,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.keeping import fold
+from cdckit.datahub.keeping import MANY_FILES
 from cdckit.datahub.state import HISTORY, State, table
 from cdckit.merging import made_versions
 from cdckit.parts.computed import computed
@@ -96,7 +96,7 @@ class Histories:
             self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
         else:
             self._writes.append(name, history)
-        fold(self._writes, name)
+        self._writes.compact(name, files=MANY_FILES)
         return {entity: some}
 
     def _files_with(self, name: str, guids: DataFrame) -> list[File]:

@@ -1,4 +1,4 @@
-"""What is kept: work in commits, and rows in tables that grow run by run."""
+"""What is kept: work in commits of one kind of store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import TypeVar
 
 from cdckit.store import Store, Transaction
 from cdckit.store.kinds import KIND, require_kind
-from cdckit.store.writing import Rows
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
 
-_SMALL, _MANY = 4 << 20, 16
-"""So many files of fewer bytes are written together: a table that grows by the run has a bounded number."""
-
+MANY_FILES = 16
+"""So many small files are written together: a table that grows by the run has a bounded number."""
 
 _Done = TypeVar("_Done")
 
@@ -45,14 +43,3 @@ def committed(
         return done
 
     return store.atomically(attempt)
-
-
-def grow(tables: Transaction, name: str, *rows: Rows) -> None:
-    """Append rows to a table, and write its small files together when there are many."""
-    tables.append(name, *rows)
-    fold(tables, name)
-
-
-def fold(tables: Transaction, name: str) -> None:
-    """Write the small files of a table together when there are many."""
-    tables.compact(name, below=_SMALL, files=_MANY)

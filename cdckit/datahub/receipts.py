@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.keeping import grow
+from cdckit.datahub.keeping import MANY_FILES
 from cdckit.datahub.message_store import identity, with_statuses
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import MESSAGES, RECEIVED, State, note, noted
@@ -43,7 +43,7 @@ def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: 
     earlier = State(schema, tables).received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
     said = with_statuses(decoded, earlier.select(identity().alias("identity")))
     receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
-    grow(tables, MESSAGES, said.withColumns(receipt))
+    tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES)
     note(tables, RECEIVED, number)
     return number
 

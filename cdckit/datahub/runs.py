@@ -13,7 +13,7 @@ from cdckit.datahub.existence import waiting_statements, with_statement
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
-from cdckit.datahub.keeping import fold, grow
+from cdckit.datahub.keeping import MANY_FILES
 from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.state import (
@@ -89,7 +89,7 @@ class Run(State):
         for entity, name in names.items():
             self._writes.adopt(name, self._taken.files[entity])
             if self._writes.files(name):
-                fold(self._writes, name)
+                self._writes.compact(name, files=MANY_FILES)
             elif not self._writes.has(table(HISTORY, entity)):
                 # Nothing was ever said of the target.
                 self._writes.drop(name)
@@ -163,7 +163,7 @@ class Run(State):
                 name = table(EXPORTED, entity)
                 new = self._computed(newly_exported(rows, self.read(name), position))
                 if new is not None:
-                    grow(self._writes, name, new)
+                    self._writes.append(name, new, compact_at=MANY_FILES)
                     note(self._writes, _LAST_POSITION, position)
 
     @cached_property
@@ -284,4 +284,4 @@ class Run(State):
             self._writes.replace(STATUSES, self._in_few_jobs(now.unionByName(rest.select(*now.columns))))
         else:
             # None of them was known before.
-            grow(self._writes, STATUSES, self._in_few_jobs(now))
+            self._writes.append(STATUSES, self._in_few_jobs(now), compact_at=MANY_FILES)

@@ -20,7 +20,7 @@ import cdckit.datahub.runs
 import cdckit.store.store
 from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, receipts, records, schema
-from cdckit.datahub.keeping import grow
+from cdckit.datahub.keeping import MANY_FILES
 from cdckit.parts.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
@@ -453,7 +453,7 @@ def test_a_table_that_grows_has_a_bounded_number_of_files(spark: SparkSession, t
     store = Store(spark, tmp_path)
     for number in range(18):
         with store.begin() as tables:
-            grow(tables, "log", pa.table({"n": [number]}))
+            tables.append("log", pa.table({"n": [number]}), compact_at=MANY_FILES)
             tables.commit()
     assert len(store.snapshot().files("log")) == 3  # sixteen as one, and the two since
     assert sorted(row["n"] for row in rows_of(store.snapshot().read("log"))) == list(range(18))
