@@ -162,12 +162,12 @@ class Resolution:
         starts = [each for weak in sorted(self._weak) for each in marks(self._schema, weak)]
         for name in target.links:
             if self._plans_of(target, name) & self._weak:
-                asks = marked(_data(name), starts)
-                text = F.when(asks, with_instant(_data(name))).otherwise(_data(name))
-                rows = rows.withColumn("data", F.col("data").withField(quoted(name), text))
+                text = f"data.{quoted(name)}"
+                dated = F.expr(f"if({marked(text, starts)}, {with_instant(text)}, {text})")
+                rows = rows.withColumn("data", F.col("data").withField(quoted(name), dated))
         if starts and self._schema.is_within(entity):
-            dated = F.transform(
-                "inherited", lambda text: F.when(marked(text, starts), with_instant(text)).otherwise(text)
+            dated = F.expr(
+                f"transform(inherited, text -> if({marked('text', starts)}, {with_instant('text')}, text))"
             )
             rows = rows.withColumn("inherited", dated)
         return rows
@@ -185,7 +185,7 @@ class Resolution:
             for name in target.links:
                 if entity in self._plans_of(target, name):
                     asked = self._said(each).select(_data(name).alias("text"), "effective_timestamp")
-                    found.append(asked.where(marked(F.col("text"), starts)))
+                    found.append(asked.where(marked("text", starts)))
         return reduce(DataFrame.unionByName, found).distinct() if found else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -26,13 +26,11 @@ from cdckit.datahub.weak_walk import (
     marked_text,
 )
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.schemas import quoted, text_literal
 from cdckit.parts.workers import Made
 
 _RECORD = ("message_id", "number", "place")
 """What tells the records of a target with weak keys apart."""
-
-_AT = "@"
-"""What follows the marked text of a link to a target with weak keys: its instant, in microseconds."""
 
 FOUND_COLUMNS = (
     T.StructType()
@@ -68,25 +66,19 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     """
     keys = WeakKeys.of(schema, target)
     priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
-    is_record = F.col("operation").isin(UPSERT, DELETE)
-    kind = (
-        F.when(F.col("operation") == REFRESH, REFRESHES)
-        .when(F.col("error_code").isNotNull(), LOOKS)
-        .when(F.col("operation") == DELETE, DELETES)
-        .otherwise(UPSERTS)
-    )
-    rows = statements.where((is_record & F.col("claims").isNotNull()) | (F.col("operation") == REFRESH))
-    sent = rows.select(
-        F.unix_micros("effective_timestamp").alias("at"),
+    is_record = f"operation IN {(UPSERT, DELETE)} AND claims IS NOT NULL"
+    sent = statements.where(f"({is_record}) OR operation = '{REFRESH}'").selectExpr(
+        "unix_micros(effective_timestamp) AS at",
         "arrival",
         "message_id",
-        F.col("arrival.record_number").alias("number"),
+        "arrival.record_number AS number",
         "place",
         "record",
-        kind.alias("kind"),
-        F.expr(by_place(schema, priorities, "int")).alias("priority"),
-        *(F.col("data").getField(name).alias(f"value {at}") for at, name in enumerate(keys.fields)),
-        *(F.col("carried").getField(name).alias(f"carried {at}") for at, name in enumerate(keys.fields)),
+        f"""CASE WHEN operation = '{REFRESH}' THEN {REFRESHES} WHEN error_code IS NOT NULL THEN {LOOKS}
+            WHEN operation = '{DELETE}' THEN {DELETES} ELSE {UPSERTS} END AS kind""",
+        f"{by_place(schema, priorities, 'int')} AS priority",
+        *(f"data.{quoted(name)} AS `value {at}`" for at, name in enumerate(keys.fields)),
+        *(f"carried.{quoted(name)} AS `carried {at}`" for at, name in enumerate(keys.fields)),
     )
     # Of refreshes in one place the strongest counts.
     in_order = ("at", "arrival", "message_id", F.desc("priority"))
@@ -138,7 +130,7 @@ def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
     if held is None:
         return statements.withColumns({"guid": F.lit(None).cast("string"), "several": F.lit(False)})
     # Claims are null where a key cannot be read: the record finds nothing.
-    means = held.where(F.col("message_id").isNotNull()).select(*_RECORD, "guid", "several")
+    means = held.where("message_id IS NOT NULL").select(*_RECORD, "guid", "several")
     named = statements.withColumn("number", F.col("arrival.record_number")).drop("guid")
     return named.join(means, [*_RECORD], "left").drop("number")
 
@@ -148,14 +140,14 @@ def marks(schema: Schema, entity: str) -> list[str]:
     return [marked_text(entity, fields) for fields in sorted(schema.looked_up.get(entity, ()))]
 
 
-def marked(text: Column, starts: Iterable[str]) -> Column:
-    """Whether a text is one of those that begin so."""
-    return reduce(Column.__or__, (text.startswith(start) for start in starts), F.lit(False))
+def marked(text: str, starts: Iterable[str]) -> str:
+    """Whether a text is one of those that begin so, in SQL."""
+    return " OR ".join(f"startswith({text}, {text_literal(start)})" for start in starts) or "false"
 
 
-def with_instant(text: Column) -> Column:
+def with_instant(text: str) -> str:
     """A marked text with the instant of the record in which it stands: what holds a key depends on it."""
-    return F.concat(text, F.lit(_AT), F.unix_micros("effective_timestamp").cast("string"))
+    return f"concat({text}, '@', CAST(unix_micros(effective_timestamp) AS string))"
 
 
 def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
@@ -173,37 +165,31 @@ def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
     Cost: one shuffle of questions and changes by text, and one sort: a key that is asked for, or changes
     hands, however often is no more than so many rows of it.
     """
-    nothing = F.lit(None).cast("string")
-    holder = F.struct("guid", "several")
-    changes = held.where(F.col("text").isNotNull()).select(
-        "text", "at", holder.alias("holder"), nothing.alias("asked")
+    changes = held.where("text IS NOT NULL").selectExpr(
+        "text", "at", "struct(guid, several) AS holder", "CAST(NULL AS string) AS asked"
     )
-    asked = questions.select(
+    asked = questions.selectExpr(
         "text",
-        F.col("effective_timestamp").alias("at"),
-        F.lit(None).cast(changes.schema["holder"].dataType).alias("holder"),
-        with_instant(F.col("text")).alias("asked"),
+        "effective_timestamp AS at",
+        "CAST(NULL AS struct<guid: string, several: boolean>) AS holder",
+        f"{with_instant('text')} AS asked",
     )
-    by_text = Window.partitionBy("text")
-    so_far = by_text.orderBy("at", F.col("asked").isNotNull()).rowsBetween(
-        Window.unboundedPreceding, Window.currentRow
-    )
-    ever = F.col("holder")
-    united = changes.unionByName(asked).select(
+    so_far = "ORDER BY at, asked IS NOT NULL ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    united = changes.unionByName(asked).selectExpr(
         "asked",
-        F.last("holder", ignorenulls=True).over(so_far).alias("then"),
-        F.min(ever.getField("guid")).over(by_text).alias("least"),
-        F.max(ever.getField("guid")).over(by_text).alias("greatest"),
-        F.max(ever.getField("several")).over(by_text).alias("shared"),
+        f"last(holder, true) OVER (PARTITION BY text {so_far}) AS at_that_time",
+        "min(holder.guid) OVER (PARTITION BY text) AS least",
+        "max(holder.guid) OVER (PARTITION BY text) AS greatest",
+        "max(holder.several) OVER (PARTITION BY text) AS shared",
     )
-    one, several = F.col("then").getField("guid"), F.coalesce(F.col("then").getField("several"), F.lit(False))
-    only = ~F.col("shared") & (F.col("least") == F.col("greatest"))
-    found = F.when(several, None).otherwise(F.coalesce(one, F.when(only, F.col("least"))))
-    many = several | (one.isNull() & ~only)
     return (
-        united.where(F.col("asked").isNotNull() & F.col("shared").isNotNull())
-        .select(
-            F.col("asked").alias("text"), found.alias("found"), F.coalesce(many, several).alias("several")
+        united.where("asked IS NOT NULL AND (shared OR least IS NOT NULL)")
+        .selectExpr(
+            "asked AS text",
+            # If there is none at that time, the one that holds it at any time.
+            """CASE WHEN coalesce(at_that_time.several, false) THEN NULL
+                WHEN at_that_time.guid IS NOT NULL THEN at_that_time.guid
+                WHEN NOT shared AND least = greatest THEN least END AS found""",
         )
-        .where(F.col("found").isNotNull() | F.col("several"))
+        .selectExpr("*", "found IS NULL AS several")
     )
