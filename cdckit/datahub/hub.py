@@ -292,7 +292,7 @@ class Hub(Answers):
                 name, messages = uuid4().hex, EVERYTHING if anew else chosen
                 known = last if anew or chosen == DUE else first - 1
                 say({"run": name, "messages": messages, "now": instant, "last": known})
-                run = Run(self._work, tables, self._retry, at)
+                run = Run(self._work, tables, self._retry, instant)
                 if anew:
                     run.forget_schema()
                     if isinstance(chosen, list):

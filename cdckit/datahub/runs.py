@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -29,8 +28,7 @@ from cdckit.datahub.state import (
     table,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Status, routed, statuses
-from cdckit.parts.arguments import require_instant
+from cdckit.datahub.statuses import Status, is_due, routed, statuses
 from cdckit.parts.computed import computed, here
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
@@ -58,13 +56,12 @@ class Run(State):
         work: By what messages are read.
         tables: A transaction; nothing is committed here.
         retry: When messages that wait are tried again.
-        now: The time of the run.
+        now: The time of the run, in microseconds.
     """
 
-    def __init__(self, work: Work, tables: Transaction, retry: Retry, now: datetime) -> None:
+    def __init__(self, work: Work, tables: Transaction, retry: Retry, now: int) -> None:
         super().__init__(work.schema, tables)
         self._work, self._writes, self._retry, self._now = work, tables, retry, now
-        self._at = require_instant(now, "now", function="process")
         self._fresh: DataFrame | None = None
         self._taken = Taken(0, {}, set())
         self._attempt, self._anew = True, False
@@ -172,10 +169,10 @@ class Run(State):
         waiting = self.waiting()
         if waiting is None:
             return None
-        later = (F.col("next_attempt_timestamp") > self._at) | F.lit(not self._attempt)
-        not_due = (F.col("status") == int(Status.REQUIRES_REPROCESSING)) & later
-        given_up = F.col("status") == int(Status.REPROCESS_TIMEOUT)
-        messages = self.statuses().where(not_due | given_up).select("message_identifier")
+        is_tried = is_due(self._now) if self._attempt else "false"
+        requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
+        not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
+        messages = self.statuses().where(not_tried).select("message_identifier")
         is_held = F.col("statement.message_id") == F.col("message_identifier")
         return self._computed(waiting.join(messages, is_held, "left_semi"))
 
@@ -257,8 +254,7 @@ class Run(State):
 
     @property
     def _due(self) -> DataFrame:
-        waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
-        return self.statuses().where(waits & (F.col("next_attempt_timestamp") <= self._at))
+        return self.statuses().where(is_due(self._now))
 
     def _set_statuses(self, turned: DataFrame | None, *, had_waiting: bool) -> None:
         assert self._fresh is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from enum import IntEnum, StrEnum
 
 from pyspark.sql import DataFrame
@@ -13,7 +12,6 @@ from pyspark.sql import types as T
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.arguments import microseconds
 from cdckit.parts.schemas import text_literal
 from cdckit.parts.waiting import Retry
 
@@ -93,7 +91,7 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: datetime, retry: Retry
+    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: int, retry: Retry
 ) -> DataFrame:
     """
     The statuses of the messages that a run processed, in `STATUS_SCHEMA`.
@@ -102,10 +100,10 @@ def statuses(
         processed: The messages (`message_identifier`, `message_timestamp`, `refused`, `refusal`).
         problems: As `problems` gives them.
         before: Their statuses before the run.
-        now: When the run takes place.
+        now: When the run takes place, in microseconds.
         retry: When those that wait are tried again, and when they are given up.
     """
-    at = f"timestamp_micros({microseconds(now, 'now', function='process')}L)"
+    at = f"timestamp_micros({now}L)"
     if problems is None:
         joined = processed.selectExpr(
             "*", "CAST(NULL AS int) AS status", "CAST(NULL AS string) AS error_message"
@@ -153,16 +151,17 @@ def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int,
         now: The time of the run, in microseconds.
         last: The last receipt that the run knows of.
     """
-    at, status = F.timestamp_micros(F.lit(now)), F.col("status")
     if chosen == EVERYTHING:
         is_chosen = F.lit(True)
     elif chosen == DUE:
-        waits = status == int(Status.REQUIRES_REPROCESSING)
-        is_due = waits & (F.col("next_attempt_timestamp") <= at)
-        is_chosen = (status == int(Status.NOT_PROCESSED)) | F.coalesce(is_due, F.lit(False))
+        is_chosen = F.expr(f"status = {int(Status.NOT_PROCESSED)} OR coalesce({is_due(now)}, false)")
     else:
         is_chosen = F.col("message_identifier").isin(chosen)
-    is_known = F.col("received") <= last
-    return messages.withColumn(
-        "status", F.when(is_chosen & is_known, F.lit(int(Status.BEING_PROCESSED))).otherwise(status)
-    )
+    being_processed = F.when(is_chosen & (F.col("received") <= last), int(Status.BEING_PROCESSED))
+    return messages.withColumn("status", being_processed.otherwise(F.col("status")))
+
+
+def is_due(now: int) -> str:
+    """Whether a message waits and is to be tried again at that time, in microseconds: SQL."""
+    waits = f"status = {int(Status.REQUIRES_REPROCESSING)}"
+    return f"({waits} AND next_attempt_timestamp <= timestamp_micros({now}L))"
