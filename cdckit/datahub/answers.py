@@ -11,12 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.datahub.exports import Sink
-from cdckit.datahub.keeping import HUB
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import RUN, SCHEMA, State, noted
+from cdckit.datahub.state import HUB, RUN, SCHEMA, State, noted
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts.under_way import UnderWay

@@ -8,8 +8,7 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.keeping import MANY_FILES
-from cdckit.datahub.state import HISTORY, State, table
+from cdckit.datahub.state import HISTORY, MANY_FILES, State, table
 from cdckit.merging import made_versions
 from cdckit.parts.computed import computed
 from cdckit.parts.schemas import quoted

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.answers import Answers
 from cdckit.datahub.intake import Work
-from cdckit.datahub.keeping import committed
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.readers import Filter, Reader
 from cdckit.datahub.receipts import (
@@ -25,13 +24,14 @@ from cdckit.datahub.receipts import (
 )
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
+from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id, require_name
 from cdckit.parts.documents import Document
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
+from cdckit.store.keeping import committed
 
 
 class Hub(Answers):
@@ -168,7 +168,7 @@ class Hub(Answers):
         if id_ is None or self.store.batch(id_) != digest:
             append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
             # What was compared with must stand still: of one message only one may be the first.
-            number = committed(self.store, append, reads=[MESSAGES], batch=id_, digest=digest)
+            number = committed(self.store, HUB, append, reads=[MESSAGES], batch=id_, digest=digest)
         rows = State(self.schema, self._tables()).received(number, number)
         return (rows if id_ is None else rows.where(F.col("batch") == id_)).select(*RECEIPT_COLUMNS)
 
@@ -308,4 +308,4 @@ class Hub(Answers):
                 return True
 
             # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-            committed(self.store, written)
+            committed(self.store, HUB, written)

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.keeping import MANY_FILES
 from cdckit.datahub.message_store import identity, with_statuses
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import MESSAGES, RECEIVED, State, note, noted
+from cdckit.datahub.state import MANY_FILES, MESSAGES, RECEIVED, State, note, noted
 from cdckit.datahub.statuses import Status
 from cdckit.errors import InvalidArgument
 from cdckit.parts.documents import Document, records_of

@@ -12,12 +12,12 @@ from cdckit.datahub.existence import waiting_statements, with_statement
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
-from cdckit.datahub.keeping import MANY_FILES
 from cdckit.datahub.outcomes import problems
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
+    MANY_FILES,
     REFRESHED,
     STATEMENTS,
     STATUSES,

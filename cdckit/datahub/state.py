@@ -21,6 +21,12 @@ from cdckit.merging import history_schema
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.files import Where
 
+HUB = "data hub (form 1)"
+"""What is noted in the store: the kind of what is kept there, and the version of its form."""
+
+MANY_FILES = 16
+"""So many small files are written together: a table that grows by the run has a bounded number."""
+
 MESSAGES, STATUSES, UNAPPLIED = "messages", "statuses", "unapplied"
 """The tables of which there is one; `UNAPPLIED` has what waits, and what looking at all found wrong."""
 

@@ -20,7 +20,7 @@ import cdckit.datahub.runs
 import cdckit.store.store
 from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, receipts, records, schema
-from cdckit.datahub.keeping import MANY_FILES
+from cdckit.datahub.state import MANY_FILES
 from cdckit.parts.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from cdckit.store import Store, Transaction
 from cdckit.store.kinds import KIND, require_kind
-
-HUB = "data hub (form 1)"
-"""What is noted in the store: the kind of what is kept there, and the version of its form."""
-
-MANY_FILES = 16
-"""So many small files are written together: a table that grows by the run has a bounded number."""
+from cdckit.store.store import Store
+from cdckit.store.transaction import Transaction
 
 _Done = TypeVar("_Done")
 
 
 def committed(
     store: Store,
+    kind: str,
     work: Callable[[Transaction], _Done],
     *,
     reads: Sequence[str] = (),
@@ -26,18 +22,18 @@ def committed(
     digest: int | None = None,
 ) -> _Done | None:
     """
-    What *work* returns, with all that it has written committed; nothing is committed if it is False.
+    What *work* returns, with all that it has written committed to a store of one *kind* (`require_kind`).
 
-    None if another writer has committed the batch meanwhile.
+    Nothing is committed if it is False.  None if another writer has committed the batch meanwhile.
     It may be called several times, each time on the newest commit.  The tables that it replaces, and those
     of *reads*, must not have changed meanwhile.
     """
 
     def attempt(tables: Transaction) -> _Done | None:
-        require_kind(tables.base, HUB)
+        require_kind(tables.base, kind)
         done = work(tables)
         if done is not False:
-            tables.note(KIND, HUB)
+            tables.note(KIND, kind)
             if tables.commit(reads=reads, batch=batch, digest=digest).repeated:
                 return None
         return done
