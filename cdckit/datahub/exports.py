@@ -20,12 +20,7 @@ class Sink(Protocol):
 
 def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     """
-    The records of an export target as if each were an insert or a delete.
-
-    Args:
-        schema: The schema.
-        entity: A target with `export`.
-        applied: Its statements that are applied.
+    The records of an export target, of which *applied* are the statements that are applied.
 
     Returns:
         One row per record: `operation` ("insert" or "delete"), `id` (the text of the field that

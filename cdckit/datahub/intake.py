@@ -105,8 +105,7 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
     texts say by what.
 
     Args:
-        messages: Rows of the message store with `refused`, as `routed` gives them; of those that are
-            refused nothing is read.
+        messages: As `routed` gives them; of those that are refused nothing is read.
         work: By what they are read.
         targets: Where the statements about each target are written.
 
@@ -124,12 +123,7 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
 
 def statements_about(messages: DataFrame, work: Work, entity: str) -> DataFrame:
     """
-    What messages say of one target (`statement_schema`).
-
-    Args:
-        messages: As for `take`.
-        work: By what they are read.
-        entity: The target.
+    What messages, given as to `take`, say of one target (`statement_schema`).
 
     Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
     """

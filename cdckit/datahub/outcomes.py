@@ -50,14 +50,7 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
 
 
 def waiting_records(waiting: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
-    """
-    The records that wait, with what is known of their messages (see `Hub.waiting`).
-
-    Args:
-        waiting: The statements that wait.
-        known: The statuses.
-        retry: When messages are given up.
-    """
+    """The records that wait, with what is *known* of their messages, their statuses (see `Hub.waiting`)."""
     records = waiting.select("statement.*", "missing").where(_IS_RECORD)
     named = known.withColumnRenamed("message_identifier", "message_id")
     return records.join(named, "message_id").selectExpr(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -33,8 +34,7 @@ class Reading:
     Args:
         schema: The schema.
         place: Where the mapping stands.
-        readers: By the names that mappings call them.
-        filters: Likewise.
+        readers, filters: By the names that mappings call them.
         files: The folder to which readers of files are confined.
     """
 
@@ -47,7 +47,7 @@ class Reading:
         files: str | None,
     ) -> None:
         self.place, self._schema = place, schema
-        self._readers, self._filters, self._files = readers, filters, files
+        self._walk = partial(Walk, schema, place, readers, filters, files)
         self._form = plain_form(schema, place, readers)
 
     def in_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Found]]:
@@ -92,9 +92,6 @@ class Reading:
         for path in sorted(walk.nodes, key=len):
             columns[path] = Columns(walk.nodes[path], self._schema, columns.get(path[:-1]))
         return Found(walk, columns)
-
-    def _walk(self) -> Walk:
-        return Walk(self._schema, self.place, self._readers, self._filters, self._files)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

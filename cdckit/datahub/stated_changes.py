@@ -19,13 +19,8 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     """
     The statements of records, and of links that make what is missing, as changes.
 
-    Args:
-        schema: The schema; its mappings give source and priorities.
-        entity: The target.
-        applied: Its statements that are applied.
-
-    Returns:
-        One row per change (`cdckit.changes.CHANGE_SCHEMA`), with its `guid`.
+    One row per statement that is *applied*, in the columns of `cdckit.changes.CHANGE_SCHEMA` with its `guid`;
+    the mappings of the schema give source and priorities.
     """
     target = schema.targets[entity]
     said = applied.where(f"guid IS NOT NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE)}")

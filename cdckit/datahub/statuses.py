@@ -98,10 +98,10 @@ def statuses(
 
     Args:
         processed: The messages (`message_identifier`, `message_timestamp`, `refused`, `refusal`).
-        problems: As `problems` gives them.
+        problems: As `cdckit.datahub.outcomes.problems` gives them.
         before: Their statuses before the run.
         now: When the run takes place, in microseconds.
-        retry: When those that wait are tried again, and when they are given up.
+        retry: When those that wait are tried again.
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
