@@ -8,11 +8,12 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from cdckit.datahub.absences import absences, cascade_events, list_events, refresh_events
+from cdckit.datahub.absences import cascade_events, list_events, mentions, refresh_events
 from cdckit.datahub.existence import with_statement, without
 from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.stated_changes import absence_changes, record_changes
+from cdckit.parts.complete_lists import absences
 
 
 class Derived:
@@ -70,7 +71,8 @@ class Derived:
         events = self._events(entity, applied)
         if not events:
             return own
-        missed = absences(_of_guids(self.resolved(entity), touched), events)
+        said = _of_guids(self.resolved(entity), touched)
+        missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
         return own.unionByName(absence_changes(missed, own))
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
