@@ -49,9 +49,9 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     )
 
 
-def waiting_records(waiting: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
+def waiting_records(unapplied: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
     """The records that wait, with what is *known* of their messages, their statuses (see `Hub.waiting`)."""
-    records = waiting.select("statement.*", "missing").where(_IS_RECORD)
+    records = unapplied.select("statement.*", "missing").where(f"{_IS_RECORD} AND missing IS NOT NULL")
     named = known.withColumnRenamed("message_identifier", "message_id")
     return records.join(named, "message_id").selectExpr(
         "message_id AS message_identifier",

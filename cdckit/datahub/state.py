@@ -112,6 +112,8 @@ class State(Derived):
         is_stored = f"status = {int(Status.NOT_PROCESSED)}"
         return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
 
+    messages = stored
+
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
         found = self.some(UNAPPLIED)
@@ -157,10 +159,6 @@ class State(Derived):
     def known_history(self, entity: str) -> DataFrame | None:
         """The history of a target as the last run has left it."""
         return self.read(table(HISTORY, entity))
-
-    def messages(self) -> DataFrame:
-        """All messages, each once."""
-        return self.stored()
 
     def unapplied(self) -> DataFrame:
         """The statements that wait, and those that a look at all entities found wrong."""

@@ -74,6 +74,8 @@ def test_a_key_that_turns_out_to_be_another_ones_moves_the_entity_that_it_was_ta
     assert sorted(alive, key=str) == [("1", None, "Ann"), (None, "A", "Bea")]
     found = {row["message_identifier"]: row["error_code"] for row in rows_of(hub.log())}
     assert found == {"m1": None, "m2": "KEY_AMBIGUOUS", "m3": None}
+    # What is ambiguous waits for nothing.
+    assert rows_of(hub.waiting()) == []
     in_pieces = history(hub, "person")
     hub.rebuild(now=AT + 3 * MINUTE)
     assert history(hub, "person") == in_pieces
