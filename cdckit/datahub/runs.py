@@ -43,8 +43,8 @@ _PROCESSED = ("message_identifier", "message_timestamp", "refused", "refusal")
 
 FEW_STATEMENTS, FEW_BYTES = 10_000, 8 << 20
 """
-A hub with no more statements than these is small: a look for what a run touches would take longer than
-merging all of what it may have touched.
+A hub with no more statements than these, and no more messages, is small: a look for what a run touches
+would take longer than merging all of what it may have touched, and this program may hold it.
 """
 
 
@@ -224,9 +224,11 @@ class Run(State):
 
     @cached_property
     def _is_small(self) -> bool:
-        files = [one for name in self._names(STATEMENTS) for one in self._writes.files(name)]
-        few = sum(one.rows for one in files) <= FEW_STATEMENTS
-        return few and sum(one.size for one in files) <= FEW_BYTES
+        stated = [one for name in self._names(STATEMENTS) for one in self._writes.files(name)]
+        known = self._writes.files(STATUSES) if self._writes.has(STATUSES) else []
+        messages = self._taken.messages + sum(one.rows for one in known)
+        few = max(messages, sum(one.rows for one in stated)) <= FEW_STATEMENTS
+        return few and sum(one.size for one in stated) <= FEW_BYTES
 
     def _computed(self, rows: DataFrame) -> DataFrame | None:
         return computed(rows, few=self._is_small)
