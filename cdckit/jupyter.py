@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.display import show
+from cdckit.errors import MissingColumns, WrongColumnType
 from cdckit.parts.options import options
 from cdckit.parts.steps import latest
 
@@ -43,13 +44,24 @@ def load(shell: Any) -> None:
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
         shell.events.register("pre_run_cell", interrupts.begin)
+        # The cell that runs now has begun already.
+        progress.begin()
+        interrupts.begin()
 
 
 def forms_of(frame: DataFrame) -> dict[str, str] | None:
-    """A frame that ends a cell as `show` shows it, HTML and text; of a stream Spark's own words."""
-    if frame.isStreaming:
+    """
+    A frame that ends a cell as `show` shows it, HTML and text; nothing where Spark's own words stand.
+
+    Those stand for a stream, where `options.eager` is False, and for a frame that has a column with a name of
+    a history's and another type: it is not ours, and no error of its owner's.
+    """
+    if frame.isStreaming or not options.eager:
         return None
-    table = show(frame)
+    try:
+        table = show(frame)
+    except (MissingColumns, WrongColumnType):
+        return None
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
 
 
@@ -76,9 +88,8 @@ class _Interrupts:
         if (context.getLocalProperty(_GROUP) or _CELL).startswith(_CELL):
             self._group = f"{_CELL}{self._cells}"
             context.setLocalProperty(_GROUP, self._group)
-        signal.signal(signal.SIGINT, self._interrupted)
-
         self._context = context
+        signal.signal(signal.SIGINT, self._interrupted)
 
     def _interrupted(self, *_: Any) -> None:
         # In a thread of its own, since this one's connection is in the middle of a call.

@@ -26,6 +26,15 @@ def wait(batches):
 
 slow = spark.range(0, 4, 1, 4).mapInArrow(wait, "id long")
 """
+JOBS = """
+import json
+from urllib.request import urlopen
+context = spark.sparkContext
+url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/jobs"
+with urlopen(url) as answer:
+    jobs = json.load(answer)
+{job["description"] for job in jobs}, context.uiWebUrl.split("/")[2].split(":")[0]
+"""
 
 
 class Kernel:
@@ -75,7 +84,7 @@ def of(kind: str, found: list[tuple[str, Any]]) -> list[Any]:
 
 @pytest.mark.jvm
 def test_a_kernel(kernel: Kernel) -> None:
-    begun = kernel.run("from cdckit import options, session\nspark = session(memory='1g')")
+    begun = kernel.run("from cdckit import options, session\nspark = session(memory='1g', ui=True)")
     assert of("stream", begun) == [] == of("error", begun)
 
     rows = "spark.createDataFrame([(1, None)], 'number int, name string')"
@@ -85,6 +94,17 @@ def test_a_kernel(kernel: Kernel) -> None:
 
     [shown] = of("execute_result", kernel.run("spark.readStream.format('rate').load()"))
     assert shown["data"] == {"text/plain": "DataFrame[timestamp: timestamp, value: bigint]"}
+
+    # Spark's own pages name the job of the table above, and only this machine reaches them.
+    [told] = of("execute_result", kernel.run(JOBS))
+    assert told["data"]["text/plain"] == "({'show 20 rows'}, 'localhost')"
+
+    # A table of somebody else's, and whoever wants no job for a frame: Spark's own words.
+    foreign = "spark.range(1).withColumnRenamed('id', 'guid')"
+    for words in (foreign, "options.eager = False\nspark.range(1)"):
+        [shown] = of("execute_result", kernel.run(words))
+        assert list(shown["data"]) == ["text/plain"]
+        assert shown["data"]["text/plain"].startswith("DataFrame[")
 
     kernel.run(SLOW.format(seconds=2))
     seen = kernel.run("slow.count()")
@@ -110,7 +130,14 @@ def test_options_say_what_they_take() -> None:
     options = Options()
     options.zone = "Europe/Berlin"  # type: ignore[assignment]
     assert str(options.zone) == "Europe/Berlin"
-    for name, wrong in (("zone", "Berlin"), ("zone", 1), ("rows", 0), ("rows", True), ("progress", "no")):
+    for name, wrong in (
+        ("zone", "Berlin"),
+        ("zone", 1),
+        ("rows", 0),
+        ("rows", True),
+        ("eager", 1),
+        ("progress", "no"),
+    ):
         with pytest.raises(InvalidArgument, match=f"options\\(\\) needs {name} to be"):
             setattr(options, name, wrong)
     assert (str(options.zone), options.rows) == ("Europe/Berlin", 20)

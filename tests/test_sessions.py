@@ -70,8 +70,15 @@ def test_a_session_of_ones_own(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[:4] == ["UTC UTC 3", "1g localhost false", "True", "True"]
     assert lines[4:] == ["3", "UTC UTC 4"]
-    # The JVM itself announces its vector module; nothing else may be said.
-    assert [line for line in done.stderr.splitlines() if "incubator" not in line] == []
+    assert done.stderr == ""
+
+
+def test_a_session_for_samples_compiles_once_and_makes_few_partitions() -> None:
+    few, many = sessions.settings("1g", small=True), sessions.settings("1g")
+    assert few["spark.sql.shuffle.partitions"] == "4"
+    java = "spark.driver.extraJavaOptions"
+    assert few[java] == f"{many[java]} -XX:TieredStopAtLevel=1"
+    assert {name for name in few if few[name] != many[name]} <= {java, "spark.sql.shuffle.partitions"}
 
 
 def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:

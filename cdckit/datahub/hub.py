@@ -29,6 +29,7 @@ from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id, require_name
 from cdckit.parts.documents import Document
+from cdckit.parts.steps import doing
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
 from cdckit.store.keeping import committed
@@ -129,6 +130,7 @@ class Hub(Answers):
         self._work = Work.by(schema, readers, filters, files, function="Hub")
         super().__init__(spark, schema, location, retry, storage_options)
 
+    @doing("hub: take messages")
     def receive(
         self,
         records: DataFrame | Iterable[Document],
@@ -191,6 +193,7 @@ class Hub(Answers):
 
         return received
 
+    @doing("hub: apply what is due")
     def process(self, *, now: datetime | None = None) -> None:
         """
         Process what was received since the last run, and the messages that wait and are due again.
@@ -215,6 +218,7 @@ class Hub(Answers):
 
         self._run("process", DUE, now, work)
 
+    @doing("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
         """
         Read messages again, by the schema as it is now; with the same schema no table of theirs changes.
@@ -248,6 +252,7 @@ class Hub(Answers):
 
         self._run("reprocess", listed, now, work)
 
+    @doing("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
         """
         Make everything anew from the messages, by the schema as it is now.

@@ -7,6 +7,7 @@ from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_flag
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""
@@ -19,6 +20,7 @@ class Options:
     `zone`: The zone in which instants are shown, a tzinfo or the name of one; UTC at first.  Answers do not
         depend on it: an instant is the same in every zone.
     `rows`: How many rows a table shows at most, from 1 to 1000; 20 at first.
+    `eager`: Whether a DataFrame that ends a cell of a notebook shows itself, which runs a job; True at first.
     `progress`: Whether a notebook shows what Spark is doing while a cell runs; True at first, unless the
         environment says `CDCKIT_PROGRESS=0`.
 
@@ -28,7 +30,7 @@ class Options:
     >>> from cdckit import options
     >>> options.zone = "America/New_York"
     >>> print(options)
-    zone=America/New_York, rows=20, progress=True
+    zone=America/New_York, rows=20, eager=True, progress=True
     >>> options.reset()
     >>> print(options.zone)
     UTC
@@ -41,6 +43,7 @@ class Options:
         """Choose again what was chosen at first."""
         self._zone: tzinfo = UTC
         self._rows = 20
+        self._eager = True
         # A notebook that is compared with its outputs may not say how far Spark is.
         self._progress = os.environ.get("CDCKIT_PROGRESS") != "0"
 
@@ -63,18 +66,25 @@ class Options:
         self._rows = require_rows(rows, "rows", function="options")
 
     @property
+    def eager(self) -> bool:
+        """Whether a DataFrame that ends a cell shows itself."""
+        return self._eager
+
+    @eager.setter
+    def eager(self, eager: bool) -> None:
+        self._eager = require_flag(eager, "eager", function="options")
+
+    @property
     def progress(self) -> bool:
         """Whether a notebook shows what Spark is doing."""
         return self._progress
 
     @progress.setter
     def progress(self, progress: bool) -> None:
-        if not isinstance(progress, bool):
-            raise InvalidArgument("options", "progress", "True or False", progress)
-        self._progress = progress
+        self._progress = require_flag(progress, "progress", function="options")
 
     def __repr__(self) -> str:
-        return f"zone={self.zone}, rows={self.rows}, progress={self.progress}"
+        return f"zone={self.zone}, rows={self.rows}, eager={self.eager}, progress={self.progress}"
 
 
 options = Options()

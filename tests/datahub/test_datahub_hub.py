@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -231,6 +231,22 @@ def next_job(spark: SparkSession) -> int:
     return max(map(int, context.statusTracker().getJobIdsForGroup("counting")))
 
 
+@pytest.fixture
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """
+    What a query does is decided before it runs.
+
+    Adaptive execution decides it again after each stage, so that the number of jobs of one query depends on
+    which of two stages ends first.
+    """
+    adaptive = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(adaptive)
+    spark.conf.set(adaptive, "false")
+    yield
+    spark.conf.set(adaptive, before)
+
+
+@pytest.mark.usefixtures("planned_once")
 def test_the_number_of_jobs_does_not_depend_on_the_number_of_messages(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -257,6 +273,7 @@ THING: Row = {
 }
 
 
+@pytest.mark.usefixtures("planned_once")
 def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
     spark: SparkSession, tmp_path: Path
 ) -> None:
