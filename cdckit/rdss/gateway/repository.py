@@ -1,0 +1,182 @@
+"""What a gateway must remember of each message: the local data repository of the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+
+class Status(StrEnum):
+    """
+    Where a message stands, in the three words of the specification.
+
+    >>> [str(each) for each in Status]
+    ['RECEIVED', 'TO_SEND', 'SENT']
+    """
+
+    RECEIVED = "RECEIVED"
+    TO_SEND = "TO_SEND"
+    SENT = "SENT"
+
+
+class Fate(StrEnum):
+    """
+    What became of a message that was taken from a queue; each taken message has exactly one fate.
+
+    It is *waiting* until its handler is done, and then processed, or an error.  What is not valid is
+    *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that is known
+    already, also as one of our own.
+
+    >>> print(*Fate)
+    waiting processed invalid error duplicate
+    """
+
+    WAITING = "waiting"
+    PROCESSED = "processed"
+    INVALID = "invalid"
+    ERROR = "error"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """
+    A message that is to be sent: one row of the repository with the status TO_SEND, or SENT later.
+
+    *destination* is the name of the channel.  *key* keeps messages that belong together in one order,
+    where the queue has several shards.
+
+    >>> Outgoing("6d1c…", "Command", "MetadataCreate", "41aa…", 1, b"{}").destination
+    'output'
+    """
+
+    message_id: str
+    message_class: str
+    message_type: str
+    sequence: str
+    position: int
+    value: bytes
+    destination: str = "output"
+
+    @property
+    def key(self) -> str:
+        return self.sequence or self.message_id
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """
+    A valid message that was taken from a queue; *total* is the number of messages in its sequence.
+
+    >>> Incoming("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
+    1
+    """
+
+    message_id: str
+    message_class: str
+    message_type: str
+    sequence: str
+    position: int
+    total: int
+    correlation_id: str | None
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Refused:
+    """
+    A message that cannot be processed, with its code and the channel that it is routed to.
+
+    *original* are its bytes as they came, *decorated* those that are sent to the channel,
+    `invalid` or `error`.
+
+    >>> Refused(b"{", b"...", "invalid", "GENERR007", "Malformed JSON", None).channel
+    'invalid'
+    """
+
+    original: bytes
+    decorated: bytes
+    channel: str
+    error_code: str
+    error_description: str
+    message_id: str | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """
+    A row of the application's own, written to its tables in the same commit as a message's fate.
+
+    >>> Statement("INSERT INTO objects VALUES (?)", ("5680e8e0",)).parameters
+    ('5680e8e0',)
+    """
+
+    sql: str
+    parameters: tuple[object, ...] = ()
+
+
+class Repository(Protocol):
+    """
+    The small interface that a gateway needs; `SqliteRepository` is the one that comes with it.
+
+    Every method is one transaction: when it returns, what it was told survives the end of the process.
+    """
+
+    def to_send(self, messages: Sequence[Outgoing]) -> None:
+        """Note messages as TO_SEND; one that is noted already stays as it is."""
+
+    def sent(self, message_id: str) -> None:
+        """Note that a message was acknowledged: TO_SEND becomes SENT."""
+
+    def unsent(self, limit: int) -> list[Outgoing]:
+        """The messages that are TO_SEND, the oldest first."""
+
+    def take(
+        self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
+    ) -> list[Fate]:
+        """
+        Note messages of a queue as RECEIVED, or as refused and to be routed; the fate of each so far.
+
+        A part that contradicts another part of its sequence becomes what *refuse* makes of it and the reason.
+        """
+
+    def next_waiting(self) -> list[Incoming]:
+        """All parts, by position, of the message that has waited longest and is whole; nothing if none is."""
+
+    def settle(
+        self,
+        message_ids: Iterable[str],
+        fate: Fate,
+        *,
+        send: Sequence[Outgoing] = (),
+        write: Sequence[Statement] = (),
+        refused: Refused | None = None,
+    ) -> bool:
+        """Note the fate of messages and all that follows; False, and nothing noted, if one waits no more."""
+
+    def incomplete(self, before: datetime) -> list[Incoming]:
+        """The parts of sequences that are not whole, and of which no part came since *before*."""
+
+    def unrouted(self, limit: int) -> list[tuple[int, Refused]]:
+        """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
+
+    def routed(self, number: int) -> None:
+        """Note that the channel has acknowledged what was refused."""
+
+    def response_to(self, message_id: str) -> list[Incoming]:
+        """All parts of the waiting message whose correlationId is *message_id*, if it is whole."""
+
+    def status(self, message_id: str) -> Status | None:
+        """The status of a message; None if it is not known."""
+
+    def counts(self) -> Mapping[Fate, int]:
+        """How many taken messages have which fate, each of the five."""
+
+    def position(self, stream: str, shard: str) -> str | None:
+        """The position kept for a shard of a stream; None before the first."""
+
+    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+        """Note up to where shards of a stream are processed."""

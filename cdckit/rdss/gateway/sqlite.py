@@ -1,0 +1,311 @@
+"""The local data repository in one SQLite file, which survives the end of its process at any moment."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from cdckit.rdss.gateway.errors import NoRepository, RepositoryInUse
+from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement, Status
+
+_VERSION = 1
+_APPLICATION = 0x52445353
+"""What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
+
+_TABLES = """
+CREATE TABLE messages (
+  number INTEGER PRIMARY KEY,
+  message_id TEXT NOT NULL UNIQUE,
+  message_class TEXT NOT NULL,
+  message_type TEXT NOT NULL,
+  sequence TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
+  total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL,
+  destination TEXT,
+  value BLOB
+);
+CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
+CREATE INDEX waiting ON messages (number) WHERE fate = 'waiting' AND whole;
+CREATE INDEX responses ON messages (correlation_id) WHERE fate = 'waiting' AND correlation_id IS NOT NULL;
+CREATE INDEX parts ON messages (sequence, position) WHERE total > 1;
+CREATE TABLE refused (
+  number INTEGER PRIMARY KEY,
+  digest BLOB NOT NULL UNIQUE,
+  taken INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('TO_SEND', 'SENT')),
+  channel TEXT NOT NULL, error_code TEXT NOT NULL, error_description TEXT NOT NULL, message_id TEXT,
+  original BLOB NOT NULL, decorated BLOB
+);
+CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
+CREATE TABLE duplicates (one INTEGER PRIMARY KEY CHECK (one = 1), found INTEGER NOT NULL);
+INSERT INTO duplicates VALUES (1, 0);
+CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));
+"""
+_INCOMING = "message_id, message_class, message_type, sequence, position, total, correlation_id, value"
+_OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
+_REFUSED = "original, decorated, channel, error_code, error_description, message_id"
+
+
+class SqliteRepository:
+    """
+    A `Repository` in the file *path*, which is made if it is not there; `:memory:` keeps nothing.
+
+    *clock* says when parts of a sequence came, which matters only to `incomplete`.
+
+    A row of `messages` is one message that is known by its messageId; its bytes are kept while it waits or
+    is to be sent.  A row of `refused` is one that could not be processed, known by its bytes, which are
+    kept.  A commit is on the disk before the method returns (WAL, synchronous FULL).
+
+    It belongs to one thread.  Others may read the file; tables of an application may lie in it, too.
+
+    Raises:
+        RepositoryInUse: Another gateway has the file open.
+        NoRepository: The file is something else.
+
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     repository.to_send([Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{}")])
+    ...     repository.sent("a")
+    ...     repository.status("a")
+    <Status.SENT: 'SENT'>
+    """
+
+    def __init__(
+        self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.path, self._clock = str(path), clock
+        self._lock = None if self.path == ":memory:" else _locked(self.path)
+        try:
+            self._database = _opened(self.path)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def close(self) -> None:
+        """Close the file; what was noted stays."""
+        self._database.close()
+        self._unlock()
+
+    def to_send(self, messages: Sequence[Outgoing]) -> None:
+        with self._transaction():
+            self._note_to_send(messages)
+
+    def sent(self, message_id: str) -> None:
+        with self._transaction():
+            noted = "UPDATE messages SET status = 'SENT', value = NULL"
+            self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
+
+    def unsent(self, limit: int) -> list[Outgoing]:
+        asked = f"SELECT {_OUTGOING} FROM messages WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
+        return [Outgoing(*row) for row in self._run(asked, limit)]
+
+    def take(
+        self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
+    ) -> list[Fate]:
+        with self._transaction():
+            return [self._take(each, refuse) for each in messages]
+
+    def next_waiting(self) -> list[Incoming]:
+        asked = f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND whole ORDER BY number LIMIT 1"
+        return self._whole(asked)
+
+    def response_to(self, message_id: str) -> list[Incoming]:
+        answers = "fate = 'waiting' AND whole AND correlation_id = ?"
+        return self._whole(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
+
+    def settle(
+        self,
+        message_ids: Iterable[str],
+        fate: Fate,
+        *,
+        send: Sequence[Outgoing] = (),
+        write: Sequence[Statement] = (),
+        refused: Refused | None = None,
+    ) -> bool:
+        named = list(message_ids)
+        with self._transaction():
+            if not all(self._waits(each) for each in named):
+                return False
+            for each in named:
+                self._run("UPDATE messages SET fate = ?, value = NULL WHERE message_id = ?", fate, each)
+            for statement in write:
+                self._run(statement.sql, *statement.parameters)
+            self._note_to_send(send)
+            if refused is not None:
+                self._note_refused(refused, taken=False)
+            return True
+
+    def incomplete(self, before: datetime) -> list[Incoming]:
+        last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
+        asked = (
+            f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND NOT whole AND sequence IN ({last}) "
+            "ORDER BY sequence, position"
+        )
+        return [Incoming(*row) for row in self._run(asked, before.timestamp())]
+
+    def unrouted(self, limit: int) -> list[tuple[int, Refused]]:
+        asked = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
+        return [(row[0], Refused(*row[1:])) for row in self._run(asked, limit)]
+
+    def routed(self, number: int) -> None:
+        with self._transaction():
+            self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
+
+    def status(self, message_id: str) -> Status | None:
+        found = self._run("SELECT status FROM messages WHERE message_id = ?", message_id).fetchone()
+        return None if found is None else Status(found[0])
+
+    def counts(self) -> dict[Fate, int]:
+        counted = dict.fromkeys(Fate, 0)
+        for fate, number in self._run(
+            "SELECT fate, count(*) FROM messages WHERE fate IS NOT NULL GROUP BY fate UNION ALL "
+            "SELECT channel, count(*) FROM refused WHERE taken GROUP BY channel UNION ALL "
+            "SELECT 'duplicate', found FROM duplicates"
+        ):
+            counted[Fate(fate)] += number
+        return counted
+
+    def position(self, stream: str, shard: str) -> str | None:
+        asked = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
+        found = self._run(asked, stream, shard).fetchone()
+        return None if found is None else str(found[0])
+
+    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+        with self._transaction():
+            for shard, position in positions.items():
+                self._run("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", stream, shard, position)
+
+    def _take(self, message: Incoming | Refused, refuse: Callable[[Incoming, str], Refused]) -> Fate:
+        if isinstance(message, Refused):
+            noted = self._note_refused(message, taken=True)
+            return Fate(message.channel) if noted else self._duplicate()
+        if self._run("SELECT 1 FROM messages WHERE message_id = ?", message.message_id).fetchone():
+            return self._duplicate()
+        if message.total > 1 and (reason := self._contradiction(message)):
+            return self._take(refuse(message, reason), refuse)
+        self._run(
+            f"INSERT INTO messages ({_INCOMING}, status, fate, whole, noted) "
+            "VALUES (?,?,?,?,?,?,?,?,'RECEIVED',?,?,?)",
+            *(message.message_id, message.message_class, message.message_type, message.sequence),
+            *(message.position, message.total, message.correlation_id, message.value),
+            *(Fate.WAITING, message.total == 1, self._clock().timestamp()),
+        )
+        if message.total > 1:
+            self._complete(message)
+        return Fate.WAITING
+
+    def _contradiction(self, part: Incoming) -> str | None:
+        """What a part says of its sequence that another part, which came first, denies."""
+        asked = "SELECT message_id, position, total FROM messages WHERE sequence = ? AND total > 1"
+        for message_id, position, total in self._run(asked, part.sequence):
+            if total != part.total:
+                return (
+                    f"messageSequence.total is {part.total}; of part {position}, {message_id}, it is {total}."
+                )
+            if position == part.position:
+                return f"messageSequence.position is {position}, which {message_id} has already."
+        return None
+
+    def _complete(self, part: Incoming) -> None:
+        """Mark the parts of a sequence as whole once all are there."""
+        asked = "SELECT count(*) FROM messages WHERE sequence = ? AND total > 1 AND fate = 'waiting'"
+        if self._run(asked, part.sequence).fetchone()[0] == part.total:
+            self._run("UPDATE messages SET whole = 1 WHERE sequence = ? AND total > 1", part.sequence)
+
+    def _whole(self, asked: str, *told: object) -> list[Incoming]:
+        found = [Incoming(*row) for row in self._run(asked, *told)]
+        if not found or found[0].total == 1:
+            return found
+        asked = f"SELECT {_INCOMING} FROM messages WHERE sequence = ? AND total > 1 ORDER BY position"
+        return [Incoming(*row) for row in self._run(asked, found[0].sequence)]
+
+    def _waits(self, message_id: str) -> bool:
+        asked = "SELECT 1 FROM messages WHERE message_id = ? AND fate = 'waiting'"
+        return self._run(asked, message_id).fetchone() is not None
+
+    def _note_to_send(self, messages: Sequence[Outgoing]) -> None:
+        for each in messages:
+            self._run(
+                f"INSERT OR IGNORE INTO messages ({_OUTGOING}, status) VALUES (?,?,?,?,?,?,?,'TO_SEND')",
+                *(each.message_id, each.message_class, each.message_type, each.sequence, each.position),
+                *(each.value, each.destination),
+            )
+
+    def _note_refused(self, each: Refused, *, taken: bool) -> bool:
+        noted = self._run(
+            f"INSERT OR IGNORE INTO refused (digest, taken, status, {_REFUSED}) "
+            "VALUES (?,?,'TO_SEND',?,?,?,?,?,?)",
+            *(hashlib.sha256(each.original).digest(), taken, each.original, each.decorated),
+            *(each.channel, each.error_code, each.error_description, each.message_id),
+        )
+        return noted.rowcount == 1
+
+    def _duplicate(self) -> Fate:
+        self._run("UPDATE duplicates SET found = found + 1")
+        return Fate.DUPLICATE
+
+    def _run(self, sql: str, *parameters: object) -> sqlite3.Cursor:
+        return self._database.execute(sql, parameters)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> SqliteRepository:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, timeout=30)
+    try:
+        [[application]] = database.execute("PRAGMA application_id")
+        [[version]] = database.execute("PRAGMA user_version")
+        [[tables]] = database.execute("SELECT count(*) FROM sqlite_master")
+        if (application, version) != (_APPLICATION, _VERSION) and (application or version or tables):
+            raise NoRepository(path, f"application_id {application:#x}, version {version}, {tables} tables")
+        # What follows is written only into a file that is empty or ours.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        if not tables:
+            made = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {made} COMMIT;")
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise NoRepository(path, str(error)) from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _locked(path: str) -> sqlite3.Connection:
+    """A lock that ends with the process, however it ends, on every system that has SQLite."""
+    lock = sqlite3.connect(f"{path}.lock", isolation_level=None, timeout=0)
+    try:
+        lock.execute("PRAGMA locking_mode = EXCLUSIVE")
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        raise RepositoryInUse(path) from error
+    return lock

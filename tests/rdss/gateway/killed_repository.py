@@ -1,0 +1,45 @@
+"""Takes messages into a repository and settles them, on and on, and says what is committed; it is killed."""
+
+from __future__ import annotations
+
+import sys
+
+import without_spark
+
+without_spark.install()
+
+from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement  # noqa: E402
+from cdckit.rdss.gateway.sqlite import SqliteRepository  # noqa: E402
+
+BATCH = 5
+"""Messages that are taken in one transaction."""
+
+
+def incoming(number: int) -> Incoming:
+    return Incoming(f"in-{number}", "Command", "MetadataCreate", f"s-{number}", 1, 1, None, b"%d" % number)
+
+
+def never(message: Incoming, reason: str) -> Refused:
+    raise AssertionError(reason)
+
+
+def main(path: str, first: int) -> None:
+    """Batch by batch: taken, then each settled with a row of its own and a message to send, then sent."""
+    with SqliteRepository(path) as repository:
+        repository._database.execute("CREATE TABLE IF NOT EXISTS done (number INTEGER)")
+        for number in range(first, first + 100_000, BATCH):
+            repository.take([incoming(each) for each in range(number, number + BATCH)], never)
+            print(f"taken {number}", flush=True)
+            while waiting := repository.next_waiting():
+                [message] = waiting
+                done = message.value.decode()
+                answer = Outgoing(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
+                row = Statement("INSERT INTO done VALUES (?)", (int(done),))
+                repository.settle([message.message_id], Fate.PROCESSED, send=[answer], write=[row])
+                print(f"settled {done}", flush=True)
+                repository.sent(answer.message_id)
+                print(f"sent {done}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,217 @@
+"""The local data repository: what it knows, what it discards, and what a kill leaves of it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cdckit.rdss.gateway import (
+    Fate,
+    Incoming,
+    NoRepository,
+    Outgoing,
+    Refused,
+    RepositoryInUse,
+    SqliteRepository,
+    Statement,
+    Status,
+)
+from tools.tiers import seeds
+
+PROGRAM = Path(__file__).with_name("killed_repository.py")
+
+
+def part(name: str, position: int = 1, total: int = 1, *, answers: str | None = None) -> Incoming:
+    sequence = "s" if total > 1 else f"s-{name}"
+    return Incoming(name, "Command", "MetadataCreate", sequence, position, total, answers, name.encode())
+
+
+def refused(original: bytes, channel: str = "invalid") -> Refused:
+    return Refused(original, b"decorated " + original, channel, "GENERR001", "Not as expected.", None)
+
+
+def refuse(message: Incoming, reason: str) -> Refused:
+    return Refused(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
+
+
+def names(messages: list[Incoming]) -> list[str]:
+    return [each.message_id for each in messages]
+
+
+def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
+    with SqliteRepository(":memory:") as repository:
+        first = Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{1}")
+        repository.to_send([first, Outgoing("b", "Command", "MetadataDelete", "t", 1, b"{2}", "elsewhere")])
+        repository.to_send([Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{other}")])
+        assert repository.status("a") is Status.TO_SEND
+        assert [(each.message_id, each.value, each.destination) for each in repository.unsent(9)] == [
+            ("a", b"{1}", "output"),
+            ("b", b"{2}", "elsewhere"),
+        ]
+        repository.sent("a")
+        assert repository.status("a") is Status.SENT
+        assert [each.message_id for each in repository.unsent(9)] == ["b"]
+        repository.to_send([first])
+        assert repository.status("a") is Status.SENT
+
+
+def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
+    with SqliteRepository(":memory:") as repository:
+        repository.to_send([Outgoing("own", "Command", "MetadataCreate", "s", 1, b"")])
+        taken = repository.take([part("a"), part("own"), part("a"), part("b")], refuse)
+        assert taken == [Fate.WAITING, Fate.DUPLICATE, Fate.DUPLICATE, Fate.WAITING]
+        assert repository.settle(["a"], Fate.PROCESSED)
+        assert repository.take([part("a")], refuse) == [Fate.DUPLICATE]
+        assert repository.status("a") is Status.RECEIVED
+        assert repository.status("c") is None
+        assert repository.counts() == {
+            Fate.WAITING: 1,
+            Fate.PROCESSED: 1,
+            Fate.INVALID: 0,
+            Fate.ERROR: 0,
+            Fate.DUPLICATE: 3,
+        }
+
+
+def test_what_is_refused_is_known_by_its_bytes_and_waits_for_its_channel() -> None:
+    with SqliteRepository(":memory:") as repository:
+        taken = repository.take([refused(b"{"), refused(b"{"), refused(b"[", "error")], refuse)
+        assert taken == [Fate.INVALID, Fate.DUPLICATE, Fate.ERROR]
+        [(number, first), (_, second)] = repository.unrouted(9)
+        assert (first.original, first.decorated, second.channel) == (b"{", b"decorated {", "error")
+        repository.routed(number)
+        assert [each.original for _, each in repository.unrouted(9)] == [b"["]
+        # A valid message with the id of a refused one is no duplicate of it: somebody has mended it.
+        assert repository.take([part("a")], refuse) == [Fate.WAITING]
+
+
+def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
+    with SqliteRepository(":memory:") as repository:
+        repository.take([part("two", 2, 3), part("alone"), part("one", 1, 3)], refuse)
+        assert names(repository.next_waiting()) == ["alone"]
+        repository.take([part("three", 3, 3)], refuse)
+        assert names(repository.next_waiting()) == ["one", "two", "three"]
+        assert repository.settle(["one", "two", "three"], Fate.PROCESSED)
+        assert names(repository.next_waiting()) == ["alone"]
+
+
+def test_a_part_that_contradicts_the_first_of_its_sequence_is_refused() -> None:
+    with SqliteRepository(":memory:") as repository:
+        parts = [part("one", 1, 2), part("other total", 2, 3), part("same place", 1, 2)]
+        assert repository.take(parts, refuse) == [Fate.WAITING, Fate.INVALID, Fate.INVALID]
+        assert [each.error_description for _, each in repository.unrouted(9)] == [
+            "messageSequence.total is 3; of part 1, one, it is 2.",
+            "messageSequence.position is 1, which one has already.",
+        ]
+        assert repository.take([part("two", 2, 2)], refuse) == [Fate.WAITING]
+        assert names(repository.next_waiting()) == ["one", "two"]
+
+
+def test_a_sequence_that_stays_incomplete_is_found_by_its_last_part() -> None:
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    times = iter([noon, noon + timedelta(hours=1), noon])
+    with SqliteRepository(":memory:", clock=lambda: next(times)) as repository:
+        repository.take([part("one", 1, 3), part("two", 2, 3), part("alone")], refuse)
+        assert repository.incomplete(noon + timedelta(minutes=30)) == []
+        assert names(repository.incomplete(noon + timedelta(hours=2))) == ["one", "two"]
+
+
+def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> None:
+    with SqliteRepository(":memory:") as repository:
+        repository._database.execute("CREATE TABLE done (name TEXT)")
+        repository.take([part("a"), part("b")], refuse)
+        row = Statement("INSERT INTO done VALUES (?)", ("a",))
+        assert repository.settle(["a"], Fate.PROCESSED, write=[row])
+        # Of two, one waits: neither is changed.
+        assert not repository.settle(["b", "a"], Fate.PROCESSED, write=[row])
+        assert names(repository.next_waiting()) == ["b"]
+        assert repository._database.execute("SELECT count(*) FROM done").fetchone() == (1,)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            repository.settle(["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
+        assert names(repository.next_waiting()) == ["b"]
+
+
+def test_a_response_is_found_by_the_message_that_it_answers() -> None:
+    with SqliteRepository(":memory:") as repository:
+        repository.take([part("a"), part("answer", answers="question")], refuse)
+        assert names(repository.response_to("question")) == ["answer"]
+        repository.settle(["answer"], Fate.PROCESSED)
+        assert repository.response_to("question") == []
+
+
+def test_a_position_is_kept_by_stream_and_shard() -> None:
+    with SqliteRepository(":memory:") as repository:
+        repository.keep_positions("in", {"shard-0": "10", "shard-1": "7"})
+        repository.keep_positions("in", {"shard-0": "11"})
+        found = [repository.position("in", "shard-0"), repository.position("in", "shard-1")]
+        assert found == ["11", "7"]
+        assert repository.position("out", "shard-0") is None
+
+
+def test_a_file_that_is_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    text, other = tmp_path / "text", tmp_path / "other.db"
+    text.write_text("no database, but long enough to be looked at" * 10)
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE somebody (s TEXT)")
+    database.close()
+    before = [text.read_bytes(), other.read_bytes()]
+    with pytest.raises(NoRepository, match="not a database"):
+        SqliteRepository(text)
+    with pytest.raises(NoRepository, match="1 tables"):
+        SqliteRepository(other)
+    assert [text.read_bytes(), other.read_bytes()] == before
+
+
+def test_a_repository_is_open_once(tmp_path: Path) -> None:
+    with SqliteRepository(tmp_path / "kept.db") as repository:
+        repository.take([part("a")], refuse)
+        with pytest.raises(RepositoryInUse, match="open elsewhere"):
+            SqliteRepository(tmp_path / "kept.db")
+    with SqliteRepository(tmp_path / "kept.db") as repository:
+        assert names(repository.next_waiting()) == ["a"]
+
+
+@seeds(1, soak=20)
+def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, seed: int) -> None:
+    """A real process, killed at three moments: what it printed stands, what it did stands once."""
+    chance, path, said = random.Random(seed), tmp_path / "kept.db", set[str]()
+    for turn in range(3):
+        said |= run_and_kill(path, turn * 1_000_000, chance.uniform(0.01, 0.15))
+    assert any(line.startswith("sent") for line in said)
+    with SqliteRepository(path) as repository:
+        counts = repository.counts()
+        done = [row[0] for row in repository._database.execute("SELECT number FROM done")]
+        unsent = {each.message_id for each in repository.unsent(10**9)}
+        for line in said:
+            word, number = line.split()
+            if word == "taken":
+                assert all(repository.status(f"in-{int(number) + each}") for each in range(5)), line
+            elif word == "settled":
+                assert int(number) in done, line
+            else:
+                assert repository.status(f"out-{number}") is Status.SENT, line
+        assert len(done) == len(set(done)) == counts[Fate.PROCESSED]
+        assert (counts[Fate.PROCESSED] + counts[Fate.WAITING]) % 5 == 0
+        assert counts[Fate.DUPLICATE] == 0
+        assert len(unsent) <= 3
+
+
+def run_and_kill(path: Path, first: int, seconds: float) -> set[str]:
+    """Let it work for so long after its first line, then kill -9; the lines that it printed whole."""
+    command = [sys.executable, str(PROGRAM), str(path), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = process.stdout.readline()
+        assert lines, "it ended before it did anything"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.read()
+    return set(lines.split("\n")[:-1])
