@@ -28,3 +28,25 @@ class NoRepository(CdcError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.path} is no repository of a gateway that can be read: {self.found}. Name another file."
+
+
+class ChannelUnreachable(CdcError, ConnectionError):
+    """A queue did not answer, or could not for now; the same call may do later."""
+
+    def __init__(self, channel: str, because: str) -> None:
+        self.channel, self.because = channel, because
+        super().__init__(channel, because)
+
+    def __str__(self) -> str:
+        return f"The channel {self.channel!r} cannot be reached: {self.because}."
+
+
+class NoChannel(CdcError, LookupError):
+    """A queue that does not exist, or that refuses this client; trying again does not help."""
+
+    def __init__(self, channel: str, because: str) -> None:
+        self.channel, self.because = channel, because
+        super().__init__(channel, because)
+
+    def __str__(self) -> str:
+        return f"The channel {self.channel!r} cannot be used: {self.because}. See its address and its rights."

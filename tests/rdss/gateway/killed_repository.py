@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import without_spark
+if __name__ == "__main__":
+    import without_spark
 
-without_spark.install()
+    without_spark.install()
 
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement  # noqa: E402
 from cdckit.rdss.gateway.sqlite import SqliteRepository  # noqa: E402
