@@ -9,8 +9,8 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement  # noqa: E402
-from cdckit.rdss.gateway.sqlite import SqliteRepository  # noqa: E402
+from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement
+from cdckit.rdss.gateway.sqlite import SqliteRepository
 
 BATCH = 5
 """Messages that are taken in one transaction."""
