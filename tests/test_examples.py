@@ -14,6 +14,7 @@ MODULES = (
     "cdckit.datahub",
     "cdckit.ledger",
     "cdckit.pictures",
+    "cdckit.rdss",
     "cdckit.replicate",
     "cdckit.store",
     "cdckit.widgets",

@@ -11,7 +11,7 @@ from histories import to_dataframe as changes_to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import any_table, as_of, datahub, merge, replicate
+from cdckit import any_table, as_of, datahub, merge, rdss, replicate
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 
@@ -102,3 +102,10 @@ def test_datahub(spark: SparkSession, tmp_path: Path) -> None:
     history = hub.history("product").collect()
     assert [(row["number"], row["name"], row["source_message"]) for row in history] == [(1, "kettle", "m1")]
     assert [(row["record"], row["error_code"]) for row in hub.rejects().collect()] == [("2", "KEY_MISSING")]
+
+
+@pytest.mark.smoke("rdss")
+def test_rdss() -> None:
+    """A message without a header, and bytes that are none."""
+    verdicts = [rdss.validate(value, now=AT) for value in (b'{"messageBody": {}}', b"?")]
+    assert [verdict.code for verdict in verdicts] == ["GENERR004", "GENERR007"]

@@ -19,12 +19,14 @@ def _refused(name: str) -> Any:
 _DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 
 
-def members(text: str) -> tuple[dict[str, Any], dict[str, slice]]:
+def members(
+    text: str, decoder: json.JSONDecoder = _DECODER, *, once: bool = False
+) -> tuple[dict[str, Any], dict[str, slice]]:
     """
     The properties of the one JSON object that *text* holds: their values, and where these stand in it.
 
     `json` alone gives the values, and written anew a number may lose digits: what is handed on must be
-    the text.  Of a name that comes twice the last counts, as for `json`.
+    the text.  Of a name that comes twice the last counts, as for `json`; with *once* it is an error.
 
     Raises:
         ValueError: It is no JSON object, or more than one.
@@ -46,9 +48,11 @@ def members(text: str) -> tuple[dict[str, Any], dict[str, slice]]:
             quote = _skipped(text, at)
             if text[quote : quote + 1] != '"':
                 raise ValueError(f"a name is missing at character {quote}")
-            name, at = _DECODER.raw_decode(text, quote)
+            name, at = decoder.raw_decode(text, quote)
+            if once and name in values:
+                raise ValueError(f"the name {name!r:.80} comes twice")
             start = _past(text, at, ":")
-            values[name], at = _DECODER.raw_decode(text, start)
+            values[name], at = decoder.raw_decode(text, start)
             places[name] = slice(start, at)
             at = _skipped(text, at)
             if text[at : at + 1] != ",":

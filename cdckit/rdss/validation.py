@@ -1,0 +1,164 @@
+"""
+Whether a message is valid, and which code it has if it is not.
+
+    validate(value: bytes, *, now: datetime, rules: Rules = RULES)
+        -> Verdict(code, description, path, header, body, body_text)
+
+`code` is None for a valid message, else a member of `cdckit.rdss.codes.RdssFault`, which is its text;
+`verdict.valid` says which, and `verdict.queue` where the message goes.
+The function is pure and total: any bytes get a verdict, within bounded time and memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cdckit.errors import InvalidArgument
+from cdckit.rdss.codes import Queue, RdssFault
+from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, most_specific, shown
+from cdckit.rdss.header_rules import breach, expired
+from cdckit.rdss.reading import DEEPEST, Unreadable, deepest, read
+from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.validators import BODIES, validators
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+_MOST_VALUES = 20_000
+_CHECKSUMS = {"md5": re.compile("[0-9A-Fa-f]{32}"), "sha256": re.compile("[0-9A-Fa-f]{64}")}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What became of the validation of one message.
+
+    Args:
+        code: The error code; None for a valid message.
+        description: The `errorDescription`, which names the path; None for a valid message.
+        path: Where in the message the fault is, as JSONPath writes it; None for a valid message.
+        header: The header as it came, if one could be read, whatever it holds; otherwise None.
+        body: The body as Python values, if the message could be read; a text in a part of a longer sequence.
+        body_text: The JSON text of the body as it came, with every digit.
+    """
+
+    code: RdssFault | None
+    description: str | None
+    path: str | None
+    header: Mapping[str, Any] | None
+    body: Any
+    body_text: str | None
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.code is None
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue that the message goes to; None for a valid one."""
+        return None if self.code is None else self.code.queue
+
+
+def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Verdict:
+    """
+    Whether the bytes are a valid message; if not, with the most specific code for what is wrong.
+
+    The order is: size, text, header, body, checksums, expiry; of what is wrong with a header, or with a body,
+    an invalid UUID goes before an unknown message type, and that before all else.  A message that is
+    one part of several has a text for its body, whose content is looked at when the parts are put together.
+
+    Args:
+        value: The serialised message; None, which a record may have for its value, is malformed.
+        now: The instant of delivery, aware: a message that expired before it is refused.
+        rules: The limits.
+
+    Raises:
+        InvalidArgument: *now* has no zone.
+
+    Cost: about 30 microseconds for 2 KB.  Of a message with more than 20,000 values the first fault decides,
+    not the most specific one.
+
+    Source:
+        RDSS, "Message Header", "Message Body", "Error Codes", "Error Queues".
+
+    >>> from datetime import UTC, datetime
+    >>> verdict = validate(b'{"messageHeader": {}, "messageBody": NaN}', now=datetime(2024, 1, 1, tzinfo=UTC))
+    >>> verdict.code.value, verdict.queue.value, verdict.path
+    ('GENERR007', 'invalid', '$')
+    >>> verdict.description
+    'The message is not well-formed JSON. At $: NaN is no number of JSON.'
+    """
+    if now.utcoffset() is None:
+        raise InvalidArgument("validate", "now", "an aware datetime (one with tzinfo)", now)
+    try:
+        message = read(value, rules)
+    except Unreadable as refused:
+        return _verdict(refused.finding, refused.header)
+    every = value is not None and value.count(b",") < _MOST_VALUES
+    finding = (
+        _of_header(message.header, rules, every=every)
+        or _of_body(message.header, message.body, rules, every=every)
+        or expired(message.header, now)
+    )
+    return _verdict(finding, message.header, message.body, message.body_text)
+
+
+def body_finding(
+    header: Mapping[str, Any], body: object, rules: Rules = RULES, *, every: bool = True
+) -> Finding | None:
+    """What is wrong with the whole body of a message whose header is valid; None if nothing is."""
+    kind = BODIES[header["messageType"], header["messageClass"]]
+    finding = _by_schema(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY, every=every)
+    if finding is None and kind == "object" and rules.checksum_form:
+        finding = next(_odd_checksums(body), None)
+    return finding
+
+
+def _of_header(header: Any, rules: Rules, *, every: bool) -> Finding | None:
+    finding = _by_schema(validators().header, header, HEADER, RdssFault.INVALID_HEADER, every=every)
+    return finding or breach(header, rules)
+
+
+def _of_body(header: Mapping[str, Any], body: object, rules: Rules, *, every: bool) -> Finding | None:
+    total = header["messageSequence"]["total"]
+    if total == 1:
+        return body_finding(header, body, rules, every=every)
+    if isinstance(body, str):
+        return None
+    return found(RdssFault.INVALID_BODY, BODY, f"the body of one of {shown(total)} parts is no text.")
+
+
+def _by_schema(
+    validator: Validator, value: object, path: Path, otherwise: RdssFault, *, every: bool
+) -> Finding | None:
+    try:
+        if validator.is_valid(value):
+            return None
+    except ValueError:
+        pass  # it is deeper than the validator goes, which is far deeper than DEEPEST
+    if deepest(value) > DEEPEST:
+        return found(RdssFault.MALFORMED, path, f"it is nested deeper than {DEEPEST} levels.")
+    return most_specific(validator, value, path, otherwise, every=every)
+
+
+def _odd_checksums(body: Any) -> Iterator[Finding]:
+    """Checksums of a valid object that no file can have."""
+    for place, file in enumerate(body.get("objectFile", ())):
+        for which, checksum in enumerate(file["fileChecksum"]):
+            kind, text = checksum["checksumType"], checksum["checksumValue"]
+            if not _CHECKSUMS[kind].fullmatch(text):
+                path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
+                sentence = f"{shown(text)} is no {kind} checksum, which has hexadecimal digits alone."
+                yield found(RdssFault.INVALID_CHECKSUM, path, sentence)
+
+
+def _verdict(finding: Finding | None, header: object, body: Any = None, text: str | None = None) -> Verdict:
+    known = header if isinstance(header, dict) else None
+    if finding is None:
+        return Verdict(None, None, None, known, body, text)
+    return Verdict(finding.code, finding.description, finding.path, known, body, text)

@@ -1,0 +1,119 @@
+"""The compiled schemas: one validator for headers, and one for each kind of body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+NAMES = ("values", "words", "header", "people", "details", "files", "objects", "bodies")
+"""The files of `cdckit/rdss/schemas`, each of which builds on those before it."""
+
+_BASE = "cdckit:/rdss/"
+
+BODIES: Mapping[tuple[str, str], str] = {
+    ("MetadataCreate", "Command"): "object",
+    ("MetadataUpdate", "Command"): "object",
+    ("MetadataDelete", "Command"): "reference",
+    ("MetadataRead", "Command"): "reference",
+    ("MetadataRead", "Document"): "object",
+    ("PreservationEvent", "Event"): "package",
+}
+"""What the body is of a message of that type and class: the pairs that there are."""
+
+
+@dataclass(frozen=True)
+class Validators:
+    """The compiled schemas of one process."""
+
+    header: Validator
+    bodies: Mapping[str, Validator]
+
+
+def schemas() -> dict[str, Any]:
+    """
+    The JSON Schemas by identifier, to be given to any validator of draft 2020-12.
+
+    Two formats are not those of JSON Schema: `semver` and `addr-spec`.
+
+    >>> sorted(schemas())[:2]
+    ['cdckit:/rdss/bodies.json', 'cdckit:/rdss/details.json']
+    """
+    folder = files("cdckit.rdss") / "schemas"
+    found = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES]
+    return {schema["$id"]: schema for schema in found}
+
+
+@cache
+def validators() -> Validators:
+    """The schemas, compiled when the first message of this process needs them: some milliseconds."""
+    import jsonschema_rs  # here, so that what never validates never loads it
+
+    registry = jsonschema_rs.Registry(list(schemas().items()))
+
+    def compiled(reference: str) -> Validator:
+        return jsonschema_rs.validator_for(
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": _BASE + reference},
+            formats={"semver": is_semver, "addr-spec": is_address},
+            validate_formats=True,
+            ignore_unknown_formats=False,
+            registry=registry,
+            offline=True,
+        )
+
+    kinds = sorted(set(BODIES.values()))
+    return Validators(
+        compiled("header.json"), {kind: compiled(f"bodies.json#/$defs/{kind}") for kind in kinds}
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def major_of(version: str) -> int | None:
+    """The major version that a text of Semantic Versioning names; None for any other text."""
+    from semver import Version
+
+    # The library counts letters of other scripts among digits.
+    return Version.parse(version).major if version.isascii() and Version.is_valid(version) else None
+
+
+def is_semver(text: str) -> bool:
+    """
+    Whether a text is a version of Semantic Versioning 2.0.0.
+
+    >>> is_semver("4.0.0-rc.1+build"), is_semver("4.0"), is_semver("4.0.0-01")
+    (True, False, False)
+    """
+    return major_of(text) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def is_address(text: str) -> bool:
+    """
+    Whether a text is an e-mail address as RFC 5322, section 3.4.1, has it; no name server is asked.
+
+    The domain is a host name or an address in brackets, as that section says that it is; comments, white
+    space and the obsolete forms are refused.
+
+    >>> is_address('"a b"@net'), is_address("a@[192.0.2.1]"), is_address("a..b@net"), is_address("A <a@net>")
+    (True, True, False, False)
+    """
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        validate_email(
+            text,
+            allow_smtputf8=False,
+            allow_quoted_local=True,
+            allow_domain_literal=True,
+            check_deliverability=False,
+            globally_deliverable=False,
+        )
+    except EmailNotValidError:
+        return False
+    return text.isascii()
