@@ -121,13 +121,16 @@ def _whole_number(text: str) -> int | float:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole_number)
-_ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=float)
+_ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant, parse_int=float)
 
 
 def _malformed(value: bytes, error: Exception) -> Finding:
     path: Path = ()
     if isinstance(error, _Twice):
-        path, name = _first_twice(value.decode())
+        try:
+            path, name = _first_twice(value.decode())
+        except (ValueError, RecursionError) as another:
+            return _malformed(value, another)
         sentence = f"the name {shown(name)} comes twice."
     elif isinstance(error, UnicodeDecodeError):
         sentence = f"byte {error.start} is not UTF-8."

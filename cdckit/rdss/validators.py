@@ -73,13 +73,19 @@ def validators() -> Validators:
     )
 
 
+_LONGEST_VERSION = 256
+_LONGEST_LINE = 998  # RFC 5322, section 2.1.1
+
+
 @lru_cache(maxsize=1 << 10)
 def major_of(version: str) -> int | None:
-    """The major version that a text of Semantic Versioning names; None for any other text."""
+    """The major version that a text of Semantic Versioning names; None for any other, and for a long one."""
     from semver import Version
 
-    # The library counts letters of other scripts among digits.
-    return Version.parse(version).major if version.isascii() and Version.is_valid(version) else None
+    # The library counts digits of other scripts as digits.
+    if not version.isascii() or len(version) > _LONGEST_VERSION or not Version.is_valid(version):
+        return None
+    return Version.parse(version).major
 
 
 def is_semver(text: str) -> bool:
@@ -105,6 +111,8 @@ def is_address(text: str) -> bool:
     """
     from email_validator import EmailNotValidError, validate_email
 
+    if not text.isascii() or len(text) > _LONGEST_LINE:
+        return False
     try:
         validate_email(
             text,
@@ -116,4 +124,4 @@ def is_address(text: str) -> bool:
         )
     except EmailNotValidError:
         return False
-    return text.isascii()
+    return True
