@@ -13,7 +13,19 @@ from cdckit.datahub.statements import DELETE, UPSERT
 
 
 class Sink(Protocol):
-    """Takes the exported records of one target, as `export_rows` gives them, to where they belong."""
+    """
+    Takes the exported records of one target, as `export_rows` gives them, to where they belong.
+
+    >>> from cdckit.datahub import bulk_lines
+    >>> def to_index(rows):
+    ...     print(bulk_lines(rows, "products").first()["value"])
+    >>> gone = "'delete' AS operation, '1' AS id, 0L AS version, 0 AS arrival, struct(1 AS n) AS document"
+    >>> sink: Sink = to_index
+    >>> sink(session().sql(f"SELECT {gone}"))
+    {"delete":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
+
+    A hub hands it what there is: `hub.export("products", to_index, after=position)`.
+    """
 
     def __call__(self, rows: DataFrame, /) -> None: ...
 

@@ -7,7 +7,14 @@ from cdckit.parts.schemas import text_literal
 
 
 class HubFault(Fault):
-    """Why a message or a record was not applied: the `error_code` of logs and rejects."""
+    """
+    Why a message or a record was not applied: the `error_code` of logs and rejects.
+
+    >>> HubFault.KEY_MISSING.describe("number")
+    'The record needs values in the fields of a key: number'
+    >>> [str(fault) for fault in HubFault if fault.heals]
+    ['KEY_AMBIGUOUS', 'LINK_AMBIGUOUS', 'LINK_MISSING']
+    """
 
     MESSAGE_INVALID = "MESSAGE_INVALID", "The record holds no message."
     SYSTEM_NOT_FOUND = "SYSTEM_NOT_FOUND", "The schema has no such source system."

@@ -26,6 +26,12 @@ class Context:
         config: `messageReaderConfig` of the mapping, or the `config` of the filter.
         options: The `options` of the message.
         files: The folder to which readers of files are confined; None if the hub has none.
+
+    >>> def in_kilograms(record, context):
+    ...     return record | {"weight": record["weight"] / context.config["of_one"]}
+    >>> context = Context("m1", "*", "parcel", config={"of_one": 1000}, options={})
+    >>> in_kilograms({"number": 1, "weight": 500}, context)
+    {'number': 1, 'weight': 0.5}
     """
 
     message_identifier: str
@@ -43,6 +49,16 @@ class Reader(Protocol):
     It is given the message's `data` as JSON text (null if there is none) and returns records, in their
     order: dictionaries of texts, numbers, booleans and nulls (and lists of such for children).  What it
     raises makes the message an error, and none of its records is applied.  It runs in Spark's workers.
+
+    >>> import json
+    >>> def pairs(data, context):
+    ...     for each in json.loads(data).split(";"):
+    ...         number, name = each.split("=")
+    ...         yield {"number": number, "name": name}
+    >>> list(pairs('"1=kettle;2=mug"', Context("m1", "*", "product", config={}, options={})))
+    [{'number': '1', 'name': 'kettle'}, {'number': '2', 'name': 'mug'}]
+
+    A hub is given it by the name that its mappings call it: `Hub(…, readers={"pairs": pairs})`.
     """
 
     def __call__(self, data: str | None, context: Context) -> Iterable[Any]: ...

@@ -82,6 +82,14 @@ def read_schema(folder: str | Path) -> Schema:
     Raises:
         InvalidSchema: A document cannot be followed, or is no JSON.
         InvalidArgument: The folder holds none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}]
+    >>> shop = {"reference": "shop", "mappings": {"item": [{"reference": "product", "fields": fields}]}}
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "shop.json").write_text(json.dumps(shop))
+    ...     list(read_schema(folder).targets)
+    ['product']
     """
     files = sorted(Path(folder).glob("*.json"))
     if not files:

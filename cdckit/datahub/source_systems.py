@@ -34,6 +34,12 @@ class Schema:
 
     Raises:
         InvalidSchema: They contradict each other, or name what is not there.
+
+    >>> from cdckit.datahub import schema
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
+    >>> shop = schema({"reference": "*", "mappings": {"item": [{"reference": "product", "fields": fields}]}})
+    >>> list(shop.systems), list(shop.targets), shop.targets["product"].keys
+    (['*'], ['product'], ('number',))
     """
 
     def __init__(self, systems: Iterable[SourceSystem]) -> None:

@@ -41,6 +41,9 @@ class Status(IntEnum):
     Source:
         Data hub: 1 and 5 stand in the text.  The others are those of the product's status page, but for
         BEING_PROCESSED: its number there is 1, which the text has given away (decision: 4).
+
+    >>> Status(26).name, Status.SUCCESS == 10
+    ('REPROCESS_TIMEOUT', True)
     """
 
     NOT_PROCESSED = 0
@@ -58,7 +61,12 @@ class Status(IntEnum):
 
 
 class Outcome(StrEnum):
-    """What a record came to."""
+    """
+    What a record came to.
+
+    >>> [str(each) for each in Outcome]
+    ['upsert', 'delete', 'dropped', 'waiting', 'error']
+    """
 
     UPSERT = "upsert"
     DELETE = "delete"

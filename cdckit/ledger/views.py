@@ -35,6 +35,21 @@ class View:
         kind: What the ledger is about.
         version: The number of the commit; None if nothing was ever applied.
         timestamp: When the commit was made.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit import Ledger
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     monday = ledger.apply(changes.where("message_id = 'm1'"), "monday").version
+    ...     _ = ledger.apply(changes, "tuesday")
+    ...     ledger.at(monday).history().select("number", "name").orderBy("number").show()
+    +------+------+
+    |number|  name|
+    +------+------+
+    |     1|kettle|
+    |     2|   mug|
+    +------+------+
+    <BLANKLINE>
     """
 
     def __init__(self, snapshot: Snapshot, kind: Kind) -> None:

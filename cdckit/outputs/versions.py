@@ -116,6 +116,10 @@ class ScdType4(NamedTuple):
     Args:
         current: The version of each entity that is there now: one row per entity.
         history: The versions that have ended.
+
+    >>> now, before = scd_type_4(history)
+    >>> now.count(), before.count()
+    (1, 2)
     """
 
     current: DataFrame

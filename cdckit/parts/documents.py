@@ -94,6 +94,17 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
         read again is the same message, and one that was changed is another.
 
     Cost: a file is read whole.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "monday.json").write_text('{"entity": "product"}')
+    ...     files(session(), folder).select("topic", F.decode("value", "utf-8").alias("text")).show()
+    +-----------------+--------------------+
+    |            topic|                text|
+    +-----------------+--------------------+
+    |files/monday.json|{"entity": "produ...|
+    +-----------------+--------------------+
+    <BLANKLINE>
     """
     found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
     name = F.element_at(F.split("path", "/"), -1)

@@ -35,6 +35,12 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
         InvalidArgument: *index* is empty.
 
     Cost: a projection, and one sort by id within what one task writes.
+
+    >>> row = "'insert' AS operation, '1' AS id, 0L AS version, 0 AS arrival"
+    >>> document = "named_struct('number', 1, 'name', 'kettle') AS document"
+    >>> print(bulk_lines(session().sql(f"SELECT {row}, {document}"), "products").first()["value"])
+    {"index":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
+    {"number":1,"name":"kettle"}
     """
     require_columns(rows, ["operation", "id", "version", "arrival", "document"], function="bulk_lines")
     if not index:

@@ -21,6 +21,15 @@ class Retry:
     Source:
         Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
         product's.
+
+    >>> next_time = Retry(growth=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
+    >>> session().sql(f"SELECT {next_time} AS after_the_third_attempt").show()
+    +-----------------------+
+    |after_the_third_attempt|
+    +-----------------------+
+    |    2024-01-01 10:04:00|
+    +-----------------------+
+    <BLANKLINE>
     """
 
     first: timedelta = timedelta(seconds=60)

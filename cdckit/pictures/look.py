@@ -19,7 +19,12 @@ from cdckit.pictures.words import one_line
 
 
 class Look(NamedTuple):
-    """How one thing is drawn in every picture: for those who see colours, and for those who do not."""
+    """
+    How one thing is drawn in every picture: for those who see colours, and for those who do not.
+
+    >>> PALETTE["delete"]
+    Look(colour='#b2182b', marker='X')
+    """
 
     colour: str
     marker: str

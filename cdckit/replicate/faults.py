@@ -6,7 +6,14 @@ from cdckit.parts.faults import Fault
 
 
 class ReplicateFault(Fault):
-    """The codes of the door's rejects, in the order in which a message is looked at."""
+    """
+    The codes of the door's rejects, in the order in which a message is looked at.
+
+    >>> ReplicateFault.SCHEMA_ID_LENGTH.describe("It is 'de99'.")
+    "A schema id is 32 bytes long. It is 'de99'."
+    >>> [str(fault) for fault in ReplicateFault if fault.heals]
+    ['METADATA_MISSING']
+    """
 
     NO_VALUE = "NO_VALUE", "The record has no value (a tombstone of the topic, not a Replicate message)."
     WRONG_MAGIC = "WRONG_MAGIC", "A Replicate envelope begins with the bytes atMSG, or with { in JSON form."

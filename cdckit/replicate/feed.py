@@ -60,6 +60,10 @@ class Received:
         version: The commit by which it is seen.
         records: How many records came.
         repeated: Whether nothing was done, because the batch had been received before.
+
+    >>> said = Received(version=7, records=1000, repeated=True)
+    >>> "received before" if said.repeated else f"{said.records} records, seen from commit {said.version} on"
+    'received before'
     """
 
     version: int

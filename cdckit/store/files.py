@@ -36,6 +36,16 @@ class File:
         nulls: How many values are null, of columns for which this is known.
 
     All by the columns' stored names.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     with Store(None, folder).begin() as transaction:
+    ...         _ = transaction.append("products", pa.table({"number": [1, 7], "name": ["kettle", None]}))
+    ...         [file] = transaction.files("products")
+    >>> file.rows, file.low["number"], file.high["number"], file.nulls["name"]
+    (2, 1, 7, 1)
     """
 
     path: str

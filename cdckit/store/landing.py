@@ -55,6 +55,17 @@ class Committed:
     Args:
         version: The commit by which everything is seen.
         repeated: Whether nothing was committed, because the batch was committed before.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     for _ in range(2):
+    ...         with Store(None, folder).begin() as transaction:
+    ...             _ = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...             transaction.commit(batch="monday")
+    Committed(version=1, repeated=False)
+    Committed(version=1, repeated=True)
     """
 
     version: int

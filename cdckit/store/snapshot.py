@@ -31,6 +31,18 @@ class Snapshot:
         version: The number of the commit; None for a store in which nothing was ever committed.
         timestamp: When that commit was made.
         notes: What was noted, by key.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     shop = Store(None, folder)
+    ...     before = shop.snapshot()
+    ...     with shop.begin() as transaction:
+    ...         _ = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...         _ = transaction.commit()
+    ...     before.names(), shop.snapshot().names()
+    ([], ['products'])
     """
 
     def __init__(self, spark: SparkSession | None, location: Location, commit: Commit | None) -> None:

@@ -54,6 +54,15 @@ class Written:
     Args:
         files: The files; none for no rows.
         digest: Of the rows, whatever their order and their files; None if it was not asked for.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder, Store(None, folder).begin() as transaction:
+    ...     first = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...     second = transaction.append("products", pa.table({"number": [3]}))
+    >>> (first + second).rows, len((first + second).files)
+    (3, 2)
     """
 
     files: tuple[File, ...]
