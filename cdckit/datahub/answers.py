@@ -67,7 +67,7 @@ class Answers:
         place = locate(location, storage_options, None)
         folder = Path(place.root) if place.local else None
         if folder is not None and (folder / "current.json").exists():
-            raise OtherKind(place.root, HUB, "the tables of a hub of an earlier form (current.json)")
+            raise OtherKind(place.root, f"a {HUB}", "the tables of a hub of an earlier form (current.json)")
         self._under_way = UnderWay(folder)
         self._tables()
 

@@ -7,7 +7,6 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 from __future__ import annotations
 
 from cdckit.ledger.keeping import Applied, Ledger
-from cdckit.ledger.kinds import OtherLedger
 from cdckit.ledger.views import View
 
-__all__ = ["Applied", "Ledger", "OtherLedger", "View"]
+__all__ = ["Applied", "Ledger", "View"]

@@ -62,7 +62,7 @@ class Ledger:
         storage_options: What deltalake calls so, for a URI.
 
     Raises:
-        OtherLedger: The location holds something else: another entity, other keys, or no ledger.
+        OtherKind: The location holds something else: another entity, other keys, or no ledger.
         InvalidArgument: An argument is not of its form.
         NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
 
@@ -124,7 +124,7 @@ class Ledger:
 
         Raises:
             InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
-            OtherLedger: The store is not this ledger's.
+            OtherKind: The store is not this ledger's.
         """
         snapshot = self.store.snapshot(version, timestamp)
         return View(snapshot, self._kind.noted(snapshot, self.location, self._buckets))

@@ -9,27 +9,13 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdckit.errors import CdcError, InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
-from cdckit.store import Snapshot, Transaction
+from cdckit.store import OtherKind, Snapshot, Transaction
 
 FORMAT = 1
 BUCKETS = 64
 _NOTE = "cdckit.ledger"
-
-
-class OtherLedger(CdcError, ValueError):
-    """A location holds something else than the ledger that was asked for."""
-
-    def __init__(self, location: str, needed: str, found: str) -> None:
-        self.location, self.needed, self.found = location, needed, found
-        super().__init__(location, needed, found)
-
-    def __str__(self) -> str:
-        return (
-            f"Ledger() needs {self.location} to be empty or to hold {self.needed}; it holds {self.found}: "
-            "open it as what it is, or choose another location."
-        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ class Kind:
 
     def noted(self, snapshot: Snapshot, location: str, buckets: int | None) -> Kind:
         """
-        The same as the store knows it; raises `OtherLedger` if that is about something else.
+        The same as the store knows it; raises `OtherKind` if that is about something else.
 
         Args:
             snapshot: The store.
@@ -103,17 +89,17 @@ class Kind:
             own = {self.changes, self.history, self.unborn} & set(snapshot.names())
             strange = sorted(own if self.name else snapshot.names())
             if strange:
-                raise OtherLedger(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
+                raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
         told = json.loads(text)
         if told["format"] != FORMAT:
             found = f"a ledger of format {told['format']}, which this version of cdckit does not know"
-            raise OtherLedger(location, f"one of format {FORMAT}", found)
+            raise OtherKind(location, f"one of format {FORMAT}", found)
         found_kind = Kind(told["entity"], tuple(told["keys"]), told["buckets"], told["by_guid"], self.name)
         if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
-            raise OtherLedger(location, str(self), str(found_kind))
+            raise OtherKind(location, str(self), str(found_kind))
         if buckets is not None and buckets != found_kind.buckets:
-            raise OtherLedger(location, f"{self} in {buckets} buckets", f"one in {found_kind.buckets}")
+            raise OtherKind(location, f"{self} in {buckets} buckets", f"one in {found_kind.buckets}")
         return found_kind
 
     def of_changes(self, by_guid: bool) -> Kind:

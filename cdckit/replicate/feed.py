@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import Ledger, View
+from cdckit.ledger import View
 from cdckit.parts.arguments import require_batch_id, require_instant, require_name
 from cdckit.parts.steps import doing
 from cdckit.records import RECORD_COLUMNS, require_records
@@ -35,7 +35,7 @@ from cdckit.replicate.row_changes import find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.store import Snapshot, Store, Transaction
+from cdckit.store import OtherKind, Snapshot, Store, Transaction
 
 _Answer = TypeVar("_Answer")
 
@@ -91,8 +91,8 @@ class Feed:
         storage_options: What deltalake calls so, for a URI.
 
     Raises:
-        InvalidArgument: The location holds something else than a feed; or *tables* is no mapping of names to
-            settings.
+        InvalidArgument: *tables* is no mapping of names to settings.
+        OtherKind: The location holds something else than a feed.
         NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
 
     Source:
@@ -140,7 +140,7 @@ class Feed:
                 raise InvalidArgument(
                     "Feed", "tables", "a mapping of TableName to TableSettings", (name, settings)
                 )
-        self.location, self._options, self._buckets = str(location), storage_options, buckets
+        self.location, self._buckets = str(location), buckets
         self._spark, self.store = spark, Store(spark, location, storage_options)
         self._snapshot()
 
@@ -182,10 +182,17 @@ class Feed:
             timestamp: An instant, instead: the last commit until then.
 
         Raises:
-            InvalidArgument: There is no such table with a key, or there are several.
+            InvalidArgument: There was no such table with a key, or there were several; or there is no such
+                commit, or *timestamp* is naive.
+            OtherKind: Its ledger was made by another key than its settings say (`rebuild` makes it anew).
         """
-        found = self._one(self._snapshot(), table, task, server, schema, function="table")
-        return self._ledger(found).at(version, timestamp)
+        snapshot = self.store.snapshot(version, timestamp)
+        # By the metadata of that commit: the table may have had another key then.
+        found = self._one(snapshot, table, task, server, schema, function="table")
+        if not found.keys:
+            needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
+            raise InvalidArgument("table", "table", needed, str(found))
+        return View(snapshot, found.kind(self._buckets).noted(snapshot, self.location, None))
 
     def without_key(
         self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None
@@ -255,9 +262,10 @@ class Feed:
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
         Cost: two small jobs, in which the records are kept, and one in every sixteenth batch or so, which
-            writes small files of earlier ones together; some six more if metadata came, and three
-            if data waits or has waited, which write the batch's data once more.  Then, for each table
-            of which rows came, its rows are written once more, and two jobs of its ledger.  A table whose
+            writes small files of earlier ones together; some six more if metadata came; two if some of
+            the batch's data has to wait, which is written once more; one as long as data waits, which reads
+            three columns of it, and two more when some waits no longer.  Then, for each table of which
+            rows came, its rows are written once more, and two jobs of its ledger.  A table whose
             older rows read otherwise by new metadata, as after a change of its key or of a type, is made anew
             from its records.
         """
@@ -347,10 +355,7 @@ class Feed:
         found = self.store.snapshot()
         strange = [] if RECORDS in found.names() else found.names()
         if strange:
-            needed = "empty, or a feed's"
-            raise InvalidArgument(
-                "Feed", "location", needed, f"a store with the tables {', '.join(strange[:9])}"
-            )
+            raise OtherKind(found.root, "a feed", f"a store of the tables {', '.join(strange[:9])}")
         return found
 
     def _read(self, snapshot: Snapshot, name: str, columns: T.StructType) -> DataFrame:
@@ -381,20 +386,6 @@ class Feed:
             names = ", ".join(str(each) for each in list(known.values())[:20]) or "no table yet"
             raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {asked}")
         return found[0]
-
-    def _ledger(self, table: FeedTable) -> Ledger:
-        if not table.keys:
-            needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
-            raise InvalidArgument("table", "table", needed, str(table))
-        kind = table.kind(self._buckets)
-        return Ledger(
-            self._spark,
-            self.location,
-            entity=kind.entity,
-            keys=kind.keys,
-            name=kind.name,
-            storage_options=self._options,
-        )
 
 
 _WAITING_SCHEMA = T.StructType([*RECEIVED_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])

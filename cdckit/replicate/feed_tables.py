@@ -82,6 +82,10 @@ class FeedTable:
         in_topic = self.settings.topics is None or topic in self.settings.topics
         return form == "avro" and in_topic and schema_id in {one.schema_id for one in self.table.versions}
 
+    def is_among(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
+        """Whether data with one of these addresses can be of this table."""
+        return any(self.is_meant(*address) for address in addresses)
+
     def goes_on_from(self, before: FeedTable) -> bool:
         """Whether rows that were read as of *before* would read the same now, but for columns that came."""
         return (

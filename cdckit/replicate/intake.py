@@ -93,7 +93,7 @@ class Intake:
             earlier = before.get(name)
             if earlier is not None and self._is_begun(table) and not table.goes_on_from(earlier):
                 self._make_anew(table)
-            elif any(table.is_meant(*address) for address in ready.addresses):
+            elif table.is_among(ready.addresses):
                 self._add(table, table.of(ready.data))
         for grown in (RECORDS, REJECTS):
             if self._transaction.has(grown):
@@ -102,10 +102,16 @@ class Intake:
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
         known = self._tables()
-        for name in known if names is None else names:
-            if name not in known:
-                raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
-            self._make_anew(known[name])
+        chosen = set(known if names is None else names)
+        for name in chosen - set(known):
+            raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
+        # By other settings than before, messages in JSON form may have a table that they waited for.
+        healed = self._healed(known)
+        for name, table in known.items():
+            if name in chosen:
+                self._make_anew(table)
+            elif healed is not None and table.is_among(healed.addresses):
+                self._add(table, table.of(healed.data))
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -124,23 +130,39 @@ class Intake:
     def _sort_out(
         self, came: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
     ) -> _Ready:
-        """Let what has no schema wait, and return what has one now."""
+        """Let what has no schema wait, and return what has one now, what waited for it among it."""
+        healed = self._healed(tables)
+        data = came.where(is_data())
+        if all(any(each.is_meant(*address) for each in tables.values()) for address in addresses):
+            return _together(_Ready(data, addresses), healed)
+        sorted_out = self._transaction.scratch(self._with_waits(data, tables))
+        found = _by_waiting(sorted_out)
+        if found[True]:
+            waits = sorted_out.where("waits").drop("waits")
+            in_time = waits.withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+            self._transaction.append(WAITING, in_time, compact_at=MANY_FILES)
+        ready = sorted_out.where("not waits").drop("waits")
+        return _together(_Ready(ready, found[False]), healed)
+
+    def _healed(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
+        """What waited and waits no longer: it is taken out of what waits."""
         waited = self._read(WAITING)
-        known = all(any(each.is_meant(*address) for each in tables.values()) for address in addresses)
-        if known and waited is None:
-            return _Ready(came.where(is_data()), addresses)
-        data = came.where(is_data()).withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
-        everything = data if waited is None else data.unionByName(waited)
+        if waited is None:
+            return None
+        sorted_out = self._with_waits(waited, tables)
+        # Each batch reads three columns of what waits; rows are written only where some wait no longer.
+        healed = _by_waiting(sorted_out)[False]
+        if not healed:
+            return None
+        kept = self._transaction.scratch(sorted_out)
+        self._transaction.replace(WAITING, kept.where("waits").drop("waits"))
+        return _Ready(kept.where("not waits").drop("waits", GIVEN_UP), healed)
+
+    def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
         zone = self._read(ZONE)
         if zone is None:
             zone = self._transaction.spark.createDataFrame([], ZONE_SCHEMA)
-        sorted_out = self._transaction.scratch(with_waits(everything, zone, json_topics(tables.values())))
-        waits = sorted_out.where("waits").drop("waits")
-        ready = sorted_out.where("not waits").drop("waits", GIVEN_UP)
-        found = sorted_out.select("waits", *ADDRESS).distinct().collect()
-        if waited is not None or any(row["waits"] for row in found):
-            self._transaction.replace(WAITING, waits)
-        return _Ready(ready, {_address(row) for row in found if not row["waits"]})
+        return with_waits(data, zone, json_topics(tables.values()))
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
@@ -193,6 +215,20 @@ class Intake:
 
     def _note(self, table: FeedTable) -> str:
         return f"{_NOTE}:{table}"
+
+
+def _together(came: _Ready, healed: _Ready | None) -> _Ready:
+    if healed is None:
+        return came
+    return _Ready(came.data.unionByName(healed.data), came.addresses | healed.addresses)
+
+
+def _by_waiting(sorted_out: DataFrame) -> dict[bool, set[_Address]]:
+    """The addresses of the data that waits, and of the data that does not."""
+    found: dict[bool, set[_Address]] = {True: set(), False: set()}
+    for row in sorted_out.select("waits", *ADDRESS).distinct().collect():
+        found[row["waits"]].add(_address(row))
+    return found
 
 
 def _address(row: Row) -> _Address:

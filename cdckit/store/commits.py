@@ -155,16 +155,15 @@ class Commits:
         return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
 
     def _rows(self, one: File, version: int | None = None) -> list[Commit]:
+        path = f"{FOLDER}/{one.path}"
         try:
-            with self._location.file_system().open_input_file(
-                self._location.path(f"{FOLDER}/{one.path}")
-            ) as file:
+            with self._location.file_system().open_input_file(self._location.path(path)) as file:
                 table = pq.read_table(file, schema=_ARROW)
         except (OSError, pa.ArrowException) as error:
             raise DamagedTable(
                 FOLDER,
-                f"{FOLDER}/{one.path}",
-                f"it cannot be read ({error})",
+                path,
+                self._location.fault_of(path, error),
                 "Bring the file back from a copy of the store: without it nobody knows which files count.",
             ) from error
         return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]

@@ -88,7 +88,7 @@ class NoSuchTable(CdcError, LookupError):
 
 
 class OtherKind(CdcError, ValueError):
-    """A place in which tables of another kind are kept than the one that is needed."""
+    """A location holds something else than what was asked for: a hub, a feed, the ledger of an entity."""
 
     def __init__(self, location: str, needed: str, found: str) -> None:
         self.location, self.needed, self.found = location, needed, found
@@ -96,8 +96,8 @@ class OtherKind(CdcError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"{self.location} should hold a {self.needed}; it holds {self.found}. Nothing was changed there: "
-            "use another place."
+            f"{self.location} should be empty or hold {self.needed}; it holds {self.found}. "
+            "Nothing was changed there: open it as what it is, or choose another location."
         )
 
 

@@ -21,4 +21,5 @@ def require_kind(tables: Snapshot, kind: str) -> None:
     if found is None and not tables.names():
         return
     if found != kind:
-        raise OtherKind(tables.root, kind, found or f"a store of the tables {', '.join(tables.names())}")
+        others = f"a store of the tables {', '.join(tables.names())}"
+        raise OtherKind(tables.root, f"a {kind}", found or others)

@@ -100,6 +100,21 @@ class Location:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
+    def fault_of(self, path: str, error: Exception) -> str:
+        """
+        What is wrong with a file that could not be read; raises what its storage says, where that is why.
+
+        PyArrow raises errors of one kind for a broken page and for a storage that does not answer, so the
+        bytes are asked for once more: where they all come, it is the file.
+        """
+        try:
+            with self.file_system().open_input_file(self.path(path)) as file:
+                while file.read(1 << 20):
+                    pass
+        except FileNotFoundError:
+            return "the file is not there"
+        return f"the file cannot be read ({error})"
+
     def delete(self, path: str) -> None:
         """Delete one file."""
         self.file_system().delete_file(self.path(path))

@@ -104,10 +104,10 @@ class Followed:
 
 @contextmanager
 def undamaged(name: str, folder: str, version: int | None) -> Iterator[None]:
-    """Within it, what goes wrong with a log is a `DamagedTable`."""
+    """Within it, what is wrong with a log is a `DamagedTable`; what its storage says stays an OSError."""
     try:
         yield
-    except (DeltaError, OSError, ValueError) as error:
+    except (DeltaError, FileNotFoundError, ValueError) as error:
         raise damaged_log(name, folder, version, error) from error
 
 

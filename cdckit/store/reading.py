@@ -114,7 +114,7 @@ def batches_of(
             for batch in found.iter_batches(rows, columns=columns):
                 yield shape.of(batch)
     except (OSError, pa.ArrowException) as error:
-        raise DamagedTable(target.folder, at, f"the file cannot be read ({error})", _REMEDY) from error
+        raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
 
 
 def read_arrow(location: Location, table: Table, files: Sequence[File], where: Where | None) -> pa.Table:
@@ -133,10 +133,8 @@ def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[
     try:
         with location.file_system().open_input_file(location.path(path)) as file:
             found = pq.ParquetFile(file).read()
-    except FileNotFoundError as error:
-        raise DamagedTable(table.name, path, "the file is not there", _REMEDY) from error
     except (OSError, pa.ArrowException) as error:
-        raise DamagedTable(table.name, path, f"the file cannot be read ({error})", _REMEDY) from error
+        raise DamagedTable(table.name, path, location.fault_of(path, error), _REMEDY) from error
     return [shape.of(batch) for batch in found.to_batches()]
 
 

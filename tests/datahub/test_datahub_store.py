@@ -400,7 +400,7 @@ def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(spark: SparkSessi
         tables.append("numbers", pa.table({"n": [1]}))
         tables.commit()
     before = files(tmp_path)
-    with pytest.raises(OtherKind, match=r"should hold a data hub .*; it holds a store of the tables numbers"):
+    with pytest.raises(OtherKind, match=r"or hold a data hub .*; it holds a store of the tables numbers"):
         Hub(spark, SHOP, tmp_path)
     assert files(tmp_path) == before
 

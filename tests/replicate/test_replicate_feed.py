@@ -24,7 +24,7 @@ from replicate_messages import (
 
 from cdckit import InvalidArgument, merge, replicate
 from cdckit.replicate import Feed, TableName, TableSettings, intake
-from cdckit.store import BatchIdReused, Store
+from cdckit.store import BatchIdReused, OtherKind, Store
 
 TEXT = ["null", "string"]
 V1 = Version({"id": "int", "name": TEXT})
@@ -139,6 +139,26 @@ def test_data_before_its_metadata_waits_and_is_used_when_it_comes(
     assert short(feed.table("ITEMS").history(), "id", "name") == [(1, False, 1, "a")]
 
 
+def test_what_waits_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Batches that bring nothing for it leave its files as they are, also where more comes that waits."""
+    early = said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1)
+    feed = fed(spark, tmp_path, [[early], [record(OTHER.md(), 2)]])
+
+    def files() -> set[str]:
+        return {each.path for each in feed.store.snapshot().files("waiting")}
+
+    before = files()
+    feed.receive(to_dataframe(spark, [said(OTHER, "INSERT", {"code": 7, "name": "s"}, 2, 3)]))
+    assert files() == before
+    feed.receive(to_dataframe(spark, [said(V2, "INSERT", {"id": 2, "name": "b", "colour": "red"}, 3, 4)]))
+    assert files() > before
+    assert {row["offset"] for row in feed.waiting().collect()} == {1, 4}
+    feed.receive(to_dataframe(spark, [record(V1.md(), 5)]))
+    assert {row["offset"] for row in feed.waiting().collect()} == {4}
+    assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1)]
+    assert short(feed.table("SHOPS").history(), "code") == [(2, False, 7)]
+
+
 def test_only_tables_of_which_rows_came_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,10 +194,12 @@ def test_another_key_in_the_metadata_makes_the_ledger_anew(spark: SparkSession, 
     feed = fed(spark, tmp_path, [[record(V1.md(), 0), *rows]])
     assert len({row["guid"] for row in feed.table("ITEMS").history().collect()}) == 2
     renamed = Version(V1.columns, keys=("name",))
+    before = feed.store.snapshot().version
     feed.receive(to_dataframe(spark, [record(renamed.md(), 9, timestamp=NOON + MINUTE)]))
     assert feed.tables().select("keys").collect() == [(["name"],)]
     assert short(feed.table("ITEMS").history(), "id", "name") == [(1, False, 1, "a"), (2, False, 2, "a")]
     assert len({row["guid"] for row in feed.table("ITEMS").history().collect()}) == 1
+    assert len({row["guid"] for row in feed.table("ITEMS", version=before).history().collect()}) == 2
 
 
 def test_tables_without_a_key_have_no_ledger_until_they_are_given_one(
@@ -221,6 +243,20 @@ def test_messages_in_json_form_belong_to_the_table_of_their_topic(
     feed = fed(spark, tmp_path, batches, tables={name: TableSettings(json_topics=["items"])})
     assert short(feed.table("ITEMS").history(), "id", "name") == [(0, False, 1, "j")]
     assert feed.waiting().collect() == []
+
+
+def test_a_rebuild_of_one_table_uses_what_waited_for_the_settings_of_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    message = json_envelope("DT", {"data": {"id": "1", "name": "j"}, "headers": header_values("INSERT")})
+    metadata = [record(V1.md(), 0), record(OTHER.md(), 1)]
+    untold = fed(spark, tmp_path, [[record(message, 2, topic="items"), *metadata]])
+    assert [row["offset"] for row in untold.waiting().collect()] == [2]
+    items, shops = (TableName("db1", "shop_task", "SHOP", name) for name in ("ITEMS", "SHOPS"))
+    told = Feed(spark, tmp_path, tables={items: TableSettings(json_topics=["items"])})
+    told.rebuild(shops)
+    assert told.waiting().collect() == []
+    assert short(told.table("ITEMS").history(), "id", "name") == [(0, False, 1, "j")]
 
 
 def test_a_stream_gives_what_one_batch_gives_also_when_it_begins_again(
@@ -294,9 +330,7 @@ def test_a_store_of_something_else_is_refused_and_asking_writes_nothing(
     with Store(spark, tmp_path / "else").begin() as transaction:
         transaction.append("mine", spark.range(1))
         transaction.commit()
-    with pytest.raises(
-        InvalidArgument, match=r"Feed\(\) needs location to be empty, or a feed's; it is .*mine"
-    ):
+    with pytest.raises(OtherKind, match=r"or hold a feed; it holds a store of the tables mine"):
         Feed(spark, tmp_path / "else")
     with pytest.raises(InvalidArgument, match=r"one of no table yet"):
         feed.table("ITEMS")

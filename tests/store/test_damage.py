@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from store_numbers import add, held, listing
 
 from cdckit.store import DamagedTable, Store
+from cdckit.store.locations import Location
 
 
 def data_file(place: Path) -> Path:
@@ -70,7 +71,7 @@ def be_of_the_future(place: Path) -> None:
         (lose_a_table, "log", "log/_delta_log", "log cannot be read at version 0"),
         (cut_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
-        (lose_a_file_of_commits, "commits", "commits/cdc-", "cannot be read"),
+        (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),
         (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
         (be_of_the_future, "commits", "commits/_delta_log", "its format is 2"),
     ],
@@ -105,6 +106,19 @@ def test_spark_is_not_given_a_file_that_is_gone(spark: SparkSession, store: Stor
     lose_a_file(place)
     with pytest.raises(DamagedTable, match=r"log.*cdc-.*the file is not there"):
         Store(spark, place).snapshot().read("log")
+
+
+def test_a_storage_that_does_not_answer_is_no_damage(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent:
+        def open_input_file(self, path: str) -> None:
+            raise TimeoutError("no answer")
+
+    add(store, "log", 1)
+    monkeypatch.setattr(Location, "file_system", lambda _: Silent())
+    with pytest.raises(TimeoutError, match="no answer"):
+        held(Store(None, place), "log")
 
 
 def test_a_store_that_cannot_be_written_stays_as_it_was(store: Store, place: Path) -> None:
