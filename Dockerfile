@@ -21,7 +21,7 @@ RUN python3 -m venv .venv \
  && .venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check -r requirements.txt
 
 COPY --chown=reader . .
-RUN make .venv/ready
+RUN make .venv/ready .venv/classes.jsa
 
 # On all interfaces of the container, since Docker does not reach its loopback; `-p 127.0.0.1:…` keeps it
 # on this machine, and the address has a token.

@@ -54,7 +54,7 @@ lint: $(READY) ## Style and types only
 compat: $(READY) ## A plain install of the wheel, with the oldest and with the newest versions allowed
 	$(BIN)/python -m tools.compat
 
-lab: $(READY) ## Open JupyterLab on the notebooks, at the tour
+lab: $(READY) $(CLASSES) ## Open JupyterLab on the notebooks, at the tour
 	$(ARCHIVED) $(BIN)/jupyter lab --ip=$(IP) --notebook-dir=notebooks \
 	  --LabApp.default_url=/lab/tree/00_tour.ipynb $(AS_ROOT) $(LAB)
 
