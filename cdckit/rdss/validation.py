@@ -45,6 +45,11 @@ class Verdict:
         header: The header as it came, if one could be read, whatever it holds; otherwise None.
         body: The body as Python values, if the message could be read; a text in a part of a longer sequence.
         body_text: The JSON text of the body as it came, with every digit.
+
+    >>> from datetime import UTC, datetime
+    >>> verdict = validate(b'{"messageHeader": {}, "messageBody": 7}', now=datetime(2024, 1, 1, tzinfo=UTC))
+    >>> verdict.valid, verdict.header, verdict.body
+    (False, {}, 7)
     """
 
     code: RdssFault | None
