@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cdckit.rdss.codes import RdssFault
+
 from cdckit.errors import CdcError
 
 
@@ -50,3 +52,70 @@ class NoChannel(CdcError, LookupError):
 
     def __str__(self) -> str:
         return f"The channel {self.channel!r} cannot be used: {self.because}. See its address and its rights."
+
+
+class SendFailed(CdcError, ConnectionError):
+    """A message was not acknowledged, though it was tried again as often as it may be; it stays TO_SEND."""
+
+    code = "GENERR005"
+
+    def __init__(self, channel: str, message_id: str | None, retries: int) -> None:
+        self.channel, self.message_id, self.retries = channel, message_id, retries
+        super().__init__(channel, message_id, retries)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.code}: the message {self.message_id or 'without an id'} was not sent to "
+            f"{self.channel!r}, which could not be reached in {self.retries} retries. It stays TO_SEND: "
+            "call resume() later."
+        )
+
+
+class UnfitMessage(CdcError, ValueError):
+    """A message of one's own that a receiver would refuse; nothing was sent."""
+
+    def __init__(self, message_id: str, code: str, description: str) -> None:
+        self.message_id, self.code, self.description = message_id, code, description
+        super().__init__(message_id, code, description)
+
+    def __str__(self) -> str:
+        return f"The message {self.message_id} is not sent, since it is {self.code}: {self.description}"
+
+
+class NoResponse(CdcError, TimeoutError):
+    """No response to a request came in time; one that comes later is handled like any other message."""
+
+    def __init__(self, message_id: str, seconds: float) -> None:
+        self.message_id, self.seconds = message_id, seconds
+        super().__init__(message_id, seconds)
+
+    def __str__(self) -> str:
+        return f"No response to {self.message_id}, which is sent, came within {self.seconds:g} s."
+
+
+class Rejection(CdcError):
+    """
+    Raised by a handler: the message cannot be processed, for a reason that has a code of its own.
+
+    Args:
+        code: One of the catalogue, such as `RdssFault.UPDATE_OF_UNKNOWN`; it says the queue.
+        finding: What was found, after the sentence of the code.
+    """
+
+    def __init__(self, code: RdssFault, finding: str = "") -> None:
+        self.code, self.finding = code, finding
+        super().__init__(code, finding)
+
+    def __str__(self) -> str:
+        return f"{self.code.value}: {self.code.describe(self.finding)}"
+
+
+class FailedStatement(CdcError, RuntimeError):
+    """A row that a handler wanted to write cannot be written; nothing of its turn was."""
+
+    def __init__(self, sql: str, because: str) -> None:
+        self.sql, self.because = sql, because
+        super().__init__(sql, because)
+
+    def __str__(self) -> str:
+        return f"{self.sql!r} failed: {self.because}. Nothing of this turn was written."

@@ -131,8 +131,8 @@ class Repository(Protocol):
     def sent(self, message_id: str) -> None:
         """Note that a message was acknowledged: TO_SEND becomes SENT."""
 
-    def unsent(self, limit: int) -> list[Outgoing]:
-        """The messages that are TO_SEND, the oldest first."""
+    def unsent(self, limit: int, destination: str | None = None) -> list[Outgoing]:
+        """The messages that are TO_SEND, to one destination or to all, the oldest first."""
 
     def take(
         self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
@@ -153,7 +153,7 @@ class Repository(Protocol):
         *,
         send: Sequence[Outgoing] = (),
         write: Sequence[Statement] = (),
-        refused: Refused | None = None,
+        refused: Sequence[Refused] = (),
     ) -> bool:
         """Note the fate of messages and all that follows; False, and nothing noted, if one waits no more."""
 

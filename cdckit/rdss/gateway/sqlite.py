@@ -10,43 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from cdckit.rdss.gateway.errors import NoRepository, RepositoryInUse
+from cdckit.rdss.gateway.errors import FailedStatement
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement, Status
+from cdckit.rdss.gateway.sqlite_file import locked, opened
 
-_VERSION = 1
-_APPLICATION = 0x52445353
-"""What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
-
-_TABLES = """
-CREATE TABLE messages (
-  number INTEGER PRIMARY KEY,
-  message_id TEXT NOT NULL UNIQUE,
-  message_class TEXT NOT NULL,
-  message_type TEXT NOT NULL,
-  sequence TEXT NOT NULL,
-  position INTEGER NOT NULL,
-  status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
-  total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL,
-  destination TEXT,
-  value BLOB
-);
-CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
-CREATE INDEX waiting ON messages (number) WHERE fate = 'waiting' AND whole;
-CREATE INDEX responses ON messages (correlation_id) WHERE fate = 'waiting' AND correlation_id IS NOT NULL;
-CREATE INDEX parts ON messages (sequence, position) WHERE total > 1;
-CREATE TABLE refused (
-  number INTEGER PRIMARY KEY,
-  digest BLOB NOT NULL UNIQUE,
-  taken INTEGER NOT NULL,
-  status TEXT NOT NULL CHECK (status IN ('TO_SEND', 'SENT')),
-  channel TEXT NOT NULL, error_code TEXT NOT NULL, error_description TEXT NOT NULL, message_id TEXT,
-  original BLOB NOT NULL, decorated BLOB
-);
-CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
-CREATE TABLE duplicates (one INTEGER PRIMARY KEY CHECK (one = 1), found INTEGER NOT NULL);
-INSERT INTO duplicates VALUES (1, 0);
-CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));
-"""
 _INCOMING = "message_id, message_class, message_type, sequence, position, total, correlation_id, value"
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
@@ -79,9 +46,9 @@ class SqliteRepository:
         self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self.path, self._clock = str(path), clock
-        self._lock = None if self.path == ":memory:" else _locked(self.path)
+        self._lock = None if self.path == ":memory:" else locked(self.path)
         try:
-            self._database = _opened(self.path)
+            self._database = opened(self.path)
         except BaseException:
             self._unlock()
             raise
@@ -100,9 +67,10 @@ class SqliteRepository:
             noted = "UPDATE messages SET status = 'SENT', value = NULL"
             self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
 
-    def unsent(self, limit: int) -> list[Outgoing]:
-        asked = f"SELECT {_OUTGOING} FROM messages WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
-        return [Outgoing(*row) for row in self._run(asked, limit)]
+    def unsent(self, limit: int, destination: str | None = None) -> list[Outgoing]:
+        wanted = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
+        asked = f"SELECT {_OUTGOING} FROM messages WHERE {wanted} ORDER BY number LIMIT ?"
+        return [Outgoing(*row) for row in self._run(asked, destination, limit)]
 
     def take(
         self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
@@ -125,7 +93,7 @@ class SqliteRepository:
         *,
         send: Sequence[Outgoing] = (),
         write: Sequence[Statement] = (),
-        refused: Refused | None = None,
+        refused: Sequence[Refused] = (),
     ) -> bool:
         named = list(message_ids)
         with self._transaction():
@@ -134,10 +102,10 @@ class SqliteRepository:
             for each in named:
                 self._run("UPDATE messages SET fate = ?, value = NULL WHERE message_id = ?", fate, each)
             for statement in write:
-                self._run(statement.sql, *statement.parameters)
+                self._write(statement)
             self._note_to_send(send)
-            if refused is not None:
-                self._note_refused(refused, taken=False)
+            for one in refused:
+                self._note_refused(one, taken=False)
             return True
 
     def incomplete(self, before: datetime) -> list[Incoming]:
@@ -228,6 +196,12 @@ class SqliteRepository:
         asked = "SELECT 1 FROM messages WHERE message_id = ? AND fate = 'waiting'"
         return self._run(asked, message_id).fetchone() is not None
 
+    def _write(self, statement: Statement) -> None:
+        try:
+            self._run(statement.sql, *statement.parameters)
+        except sqlite3.Error as error:
+            raise FailedStatement(statement.sql, str(error)) from error
+
     def _note_to_send(self, messages: Sequence[Outgoing]) -> None:
         for each in messages:
             self._run(
@@ -274,38 +248,3 @@ class SqliteRepository:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _opened(path: str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None, timeout=30)
-    try:
-        [[application]] = database.execute("PRAGMA application_id")
-        [[version]] = database.execute("PRAGMA user_version")
-        [[tables]] = database.execute("SELECT count(*) FROM sqlite_master")
-        if (application, version) != (_APPLICATION, _VERSION) and (application or version or tables):
-            raise NoRepository(path, f"application_id {application:#x}, version {version}, {tables} tables")
-        # What follows is written only into a file that is empty or ours.
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        if not tables:
-            made = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
-            database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {made} COMMIT;")
-    except sqlite3.DatabaseError as error:
-        database.close()
-        raise NoRepository(path, str(error)) from error
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _locked(path: str) -> sqlite3.Connection:
-    """A lock that ends with the process, however it ends, on every system that has SQLite."""
-    lock = sqlite3.connect(f"{path}.lock", isolation_level=None, timeout=0)
-    try:
-        lock.execute("PRAGMA locking_mode = EXCLUSIVE")
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        lock.close()
-        raise RepositoryInUse(path) from error
-    return lock

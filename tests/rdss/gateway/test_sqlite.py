@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cdckit.rdss.gateway import (
+    FailedStatement,
     Fate,
     Incoming,
     NoRepository,
@@ -134,7 +135,7 @@ def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> Non
         assert not repository.settle(["b", "a"], Fate.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
         assert repository._database.execute("SELECT count(*) FROM done").fetchone() == (1,)
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        with pytest.raises(FailedStatement, match="no such table"):
             repository.settle(["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
         assert names(repository.next_waiting()) == ["b"]
 

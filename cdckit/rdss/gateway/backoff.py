@@ -1,0 +1,64 @@
+"""When a call that failed is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """
+    A first try, and up to *retries* more, each after a delay that is *factor* times the one before.
+
+    The specification has ten retries with delays of 2^retry * 100 ms: 0.2 s before the first of them, 102.4 s
+    before the tenth.  Its sample computes the delay and never waits; we wait.
+
+    Source:
+        RDSS, "Network Failure Behaviour".
+
+    >>> Backoff().delays()
+    [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4]
+    >>> slept = []
+    >>> Backoff(retries=2).retry(lambda: 1 / 0, on=ZeroDivisionError, sleep=slept.append)
+    Traceback (most recent call last):
+    ...
+    ZeroDivisionError: division by zero
+    >>> slept
+    [0.2, 0.4]
+    """
+
+    retries: int = 10
+    first: float = 0.2
+    factor: float = 2
+    longest: float = 3600
+
+    def delays(self) -> list[float]:
+        """The seconds before each retry."""
+        return [min(self.longest, round(self.first * self.factor**retry, 9)) for retry in range(self.retries)]
+
+    def retry(
+        self,
+        call: Callable[[], _Result],
+        *,
+        on: type[BaseException] | tuple[type[BaseException], ...],
+        sleep: Callable[[float], None],
+    ) -> _Result:
+        """What *call* returns; after the last retry the error of the kind *on* that it raised."""
+        tries = Retrying(
+            retry=retry_if_exception_type(on),
+            wait=wait_exponential(multiplier=self.first, exp_base=self.factor, max=self.longest),
+            stop=stop_after_attempt(self.retries + 1),
+            sleep=sleep,
+            reraise=True,
+        )
+        return tries(call)
+
+
+BACKOFF = Backoff()
+"""As the specification has it."""

@@ -1,0 +1,268 @@
+"""The message gateway: an application's synchronous way to send, receive and ask."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.rules import RULES, Rules
+
+from cdckit.rdss.gateway.audit import Audited
+from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
+from cdckit.rdss.gateway.channel import Delivery
+from cdckit.rdss.gateway.channels import Channels
+from cdckit.rdss.gateway.errors import (
+    ChannelUnreachable,
+    FailedStatement,
+    NoResponse,
+    Rejection,
+    UnfitMessage,
+)
+from cdckit.rdss.gateway.judging import judged, refusal, whole
+from cdckit.rdss.gateway.messages import Machine, Message, Producer
+from cdckit.rdss.gateway.outbox import Outbox
+from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Repository
+from cdckit.rdss.gateway.turns import Turn
+
+logger = logging.getLogger("cdckit.rdss.gateway")
+
+Handler = Callable[[Turn], None]
+"""What an application does with a message; it returns, or raises, `Rejection` for what has a code."""
+
+
+class Gateway:
+    """
+    Sends, receives and asks; every call returns when it is done, and belongs to one thread.
+
+    A message is noted in the *repository* before it is sent, and before it is acknowledged to the queue it
+    came from: a crash at any moment loses nothing, and what was processed is not processed again.  Messages
+    of the input are taken (`receive`) and then handled (`process`); what is refused is routed to the
+    invalid or the error queue, decorated with its code.
+
+    Args:
+        repository: What remembers the messages; closed by whoever made it.
+        channels: The queues.
+        producer: In whose name responses are made.
+        backoff: When to try again where a queue cannot be reached.
+        interval: Seconds between two looks at the input while waiting for a response.
+        machine: Named in the messageHistory of what is sent, if it is given.
+        audit: Told of every message, such as `AuditLog(folder).write`.
+        rules: The limits that messages are validated against.
+        clock: The present instant, aware.
+        sleep: Waits so many seconds.
+
+    Source:
+        RDSS, "Transactional Behaviour", "Network Failure Behaviour", "Message Gateway".
+
+    >>> from cdckit.rdss.gateway import MemoryChannel, Producer, SqliteRepository
+    >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     gateway = Gateway(repository, Channels(**queues), Producer("repository", 7))
+    ...     question = gateway.producer.message("MetadataRead", {"objectUUID": 36 * "?"})
+    ...     try:
+    ...         gateway.send(question)
+    ...     except UnfitMessage as error:
+    ...         print(error.code)
+    ...     queues["input"].send(b"{}", key="")
+    ...     print(gateway.receive(), len(queues["invalid"]))
+    GENERR010
+    [<Fate.INVALID: 'invalid'>] 1
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        channels: Channels,
+        producer: Producer,
+        *,
+        backoff: Backoff = BACKOFF,
+        interval: float = 1.0,
+        machine: Machine | None = None,
+        audit: Callable[[Iterable[Audited]], None] = lambda happened: None,
+        rules: Rules = RULES,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.repository, self.channels, self.producer = repository, channels, producer
+        self._interval, self._machine, self._rules = interval, machine, rules
+        self._clock, self._sleep, self._tell = clock, sleep, audit
+        self._outbox = Outbox(repository, channels, backoff, sleep, clock, audit)
+
+    def send(self, message: Message) -> None:
+        """
+        Return when the output has acknowledged the message, and all that was still to be sent before it.
+
+        Raises:
+            UnfitMessage: A receiver would refuse it; nothing was sent.
+            SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
+        """
+        self.repository.to_send([self._outgoing(message, "output")])
+        self._outbox.send_all("output")
+
+    def resume(self) -> None:
+        """Send what is TO_SEND, and route what was refused, as after a crash; raises `SendFailed`."""
+        for destination in self.channels.destinations():
+            self._outbox.send_all(destination)
+        self._outbox.route()
+
+    def receive(self, limit: int = 100) -> list[Fate]:
+        """
+        Take at most *limit* messages of the input and note what is to become of each; its fate so far.
+
+        Raises:
+            ChannelUnreachable: The input could not be reached, in all retries.
+            SendFailed: A refused message is noted, and its queue could not be reached.
+        """
+        deliveries = self._outbox.retried(partial(self.channels.input.receive, limit))
+        fates = self._take(deliveries)
+        if deliveries:
+            self._acknowledge(deliveries)
+        self._outbox.route()
+        return fates
+
+    def process(self, handler: Handler, limit: int | None = None) -> int:
+        """
+        Hand the messages that wait, and are whole, to *handler*, the oldest first, at most *limit*; how many.
+
+        A handler that raises sends the message to a queue: `Rejection` says which code, any other
+        exception is GENERR006.  One that is interrupted is called again with the same message later.
+        """
+        done = 0
+        while (limit is None or done < limit) and (parts := self.repository.next_waiting()):
+            self._process(parts, handler)
+            done += 1
+        return done
+
+    def request(self, message: Message, *, timeout: float = 60) -> Message:
+        """
+        Send *message* and return the response, the message whose correlationId is its messageId.
+
+        What else comes meanwhile waits for `process`.
+
+        Raises:
+            NoResponse: None came within *timeout* seconds.
+        """
+        self.send(message)
+        until = time.monotonic() + timeout
+        while True:
+            self.receive()
+            if parts := self.repository.response_to(message.message_id):
+                response = self._opened(parts)
+                if response is not None:
+                    self.repository.settle([each.message_id for each in parts], Fate.PROCESSED)
+                    return response
+            if time.monotonic() >= until:
+                raise NoResponse(message.message_id, timeout)
+            self._sleep(self._interval)
+
+    def give_up(self, older_than: timedelta) -> int:
+        """Refuse the parts of sequences to which nothing was added for so long; how many parts."""
+        now = self._clock()
+        parts = self.repository.incomplete(now - older_than)
+        there: dict[str, list[int]] = {}
+        for each in parts:
+            there.setdefault(each.sequence, []).append(each.position)
+        for each in parts:
+            listed = ", ".join(map(str, there[each.sequence][:20]))
+            finding = (
+                f"The sequence {each.sequence} of {each.total} parts stays incomplete: part {listed} came."
+            )
+            self._refuse([each], RdssFault.INVALID_BODY, finding)
+        self._outbox.route()
+        return len(parts)
+
+    def _take(self, deliveries: Sequence[Delivery]) -> list[Fate]:
+        now = self._clock()
+        messages = [judged(each.value, now, self._rules) for each in deliveries]
+        fates = self.repository.take(messages, self._contradicts)
+        for message, fate in zip(messages, fates, strict=True):
+            if isinstance(message, Refused) and fate is not Fate.DUPLICATE:
+                logger.warning("%s %s", message.error_code, message.error_description)
+        name = self.channels.input.name
+        received = zip(deliveries, fates, strict=True)
+        self._tell([Audited(now, "received", name, each.value, fate.value) for each, fate in received])
+        return fates
+
+    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        try:
+            self.channels.input.acknowledge(deliveries)
+        except ChannelUnreachable as error:
+            # They are noted: those that come again are recognised.
+            logger.warning("%s", error)
+
+    def _process(self, parts: list[Incoming], handler: Handler) -> None:
+        message = self._opened(parts)
+        if message is None:
+            return
+        turn = Turn(message, self.producer, self._clock)
+        try:
+            handler(turn)
+            send = self._follows(turn)
+        except Rejection as rejection:
+            self._refuse(parts, rejection.code, rejection.finding)
+        except Exception as error:
+            self._failed(parts, error)
+        else:
+            self._settle(parts, turn, send)
+        self._outbox.route()
+
+    def _follows(self, turn: Turn) -> list[Outgoing]:
+        back = self.channels.return_to(turn.message.return_address)
+        replies = [self._outgoing(each, back) for each in turn.replies]
+        return replies + [self._outgoing(each, "output") for each in turn.sends]
+
+    def _settle(self, parts: list[Incoming], turn: Turn, send: list[Outgoing]) -> None:
+        ids = [each.message_id for each in parts]
+        try:
+            self.repository.settle(ids, Fate.PROCESSED, send=send, write=turn.statements)
+        except FailedStatement as error:
+            self._failed(parts, error)
+            return
+        for destination in {each.destination for each in send}:
+            self._outbox.send_all(destination)
+
+    def _failed(self, parts: list[Incoming], error: Exception) -> None:
+        logger.debug("the handler failed", exc_info=error)
+        said = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
+        self._refuse(parts, RdssFault.SYSTEM_FAILED, said)
+
+    def _opened(self, parts: list[Incoming]) -> Message | None:
+        """The message of all parts; None if it is refused, since together they are no valid message."""
+        opened = whole(parts, self._clock(), self._rules)
+        if isinstance(opened, Message):
+            return opened
+        self._refuse(parts, opened[0], opened[1])
+        self._outbox.route()
+        return None
+
+    def _refuse(self, parts: Sequence[Incoming], code: RdssFault, finding: str) -> None:
+        now = self._clock()
+        refused = [refusal(each.value, code, finding, now, self._rules) for each in parts]
+        for each in refused:
+            logger.error("%s %s", each.error_code, each.error_description)
+        self.repository.settle([each.message_id for each in parts], Fate(code.queue.value), refused=refused)
+
+    def _contradicts(self, part: Incoming, reason: str) -> Refused:
+        return refusal(part.value, RdssFault.INVALID_HEADER, reason, self._clock(), self._rules)
+
+    def _outgoing(self, message: Message, destination: str) -> Outgoing:
+        now = self._clock()
+        sent = message if self._machine is None else message.with_history(self._machine, now)
+        checked = judged(sent.to_bytes(), now, self._rules)
+        if isinstance(checked, Refused):
+            raise UnfitMessage(
+                str(message.header.get("messageId")), checked.error_code, checked.error_description
+            )
+        return Outgoing(
+            checked.message_id,
+            checked.message_class,
+            checked.message_type,
+            checked.sequence,
+            checked.position,
+            checked.value,
+            destination,
+        )

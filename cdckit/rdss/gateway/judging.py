@@ -1,0 +1,82 @@
+"""What a gateway makes of bytes from a queue, of parts of a sequence, and of messages that failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.decorating import decorated_value
+from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.validation import Verdict, body_finding, validate
+
+from cdckit.rdss.gateway.messages import Message
+from cdckit.rdss.gateway.repository import Incoming, Refused
+
+
+def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refused:
+    """
+    A message as the repository takes it: to be processed, or refused with its code.
+
+    >>> from datetime import UTC
+    >>> judged(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
+    'GENERR007'
+    """
+    verdict = validate(value, now=now, rules=rules)
+    if verdict.code is not None:
+        return _refused(value, verdict, rules)
+    header = verdict.header
+    assert header is not None  # a valid message has one
+    sequence = header["messageSequence"]
+    return Incoming(
+        header["messageId"],
+        header["messageClass"],
+        header["messageType"],
+        sequence["sequence"],
+        int(sequence["position"]),
+        int(sequence["total"]),
+        header.get("correlationId"),
+        value,
+    )
+
+
+def refusal(value: bytes, code: RdssFault, finding: str, now: datetime, rules: Rules = RULES) -> Refused:
+    """A message that was valid when it came, as the queue of *code* takes it."""
+    verdict = validate(value, now=now, rules=rules)
+    return _refused(value, replace(verdict, code=code, description=code.describe(finding)), rules)
+
+
+def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Message | tuple[RdssFault, str]:
+    """
+    The message of all the parts of its sequence, by position; or what is wrong with its body.
+
+    The header is that of the first part.
+    """
+    verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
+    header, body = verdicts[0].header, verdicts[0].body
+    assert header is not None  # it was valid when it came
+    if len(parts) == 1:
+        return Message(header, body)
+    try:
+        body = json.loads("".join(each.body for each in verdicts))
+    except (ValueError, RecursionError) as error:
+        return RdssFault.MALFORMED, f"The {len(parts)} parts together: {str(error)[:200]}."
+    finding = body_finding(header, body, rules)
+    return Message(header, body) if finding is None else (finding.code, finding.description)
+
+
+def _refused(value: bytes, verdict: Verdict, rules: Rules) -> Refused:
+    code, description = verdict.code, verdict.description
+    assert code is not None  # it is refused
+    assert description is not None
+    named = (verdict.header or {}).get("messageId")
+    return Refused(
+        value,
+        decorated_value(value, verdict, rules),
+        code.queue.value,
+        code.value,
+        description,
+        named if isinstance(named, str) else None,
+    )

@@ -1,0 +1,297 @@
+"""Sending, receiving and asking: what is sent when, what is refused how, and that nothing vanishes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cdckit.rdss.codes import RdssFault
+from rdss_exchange import NOON, OBJECT, exchange, expired, gateway, kept, message, part, put, uuid
+
+from cdckit.rdss.gateway import (
+    ChannelUnreachable,
+    Delivery,
+    Fate,
+    Machine,
+    MemoryChannel,
+    Message,
+    NoResponse,
+    Rejection,
+    SendFailed,
+    SqliteRepository,
+    Status,
+    Turn,
+    UnfitMessage,
+)
+
+
+class Failing(MemoryChannel):
+    """A queue that cannot be reached for the next *fails* calls that send."""
+
+    def __init__(self, name: str, fails: int) -> None:
+        super().__init__(name)
+        self.fails = fails
+
+    def send(self, value: bytes, *, key: str) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise ChannelUnreachable(self.name, "the cable is cut")
+        super().send(value, key=key)
+
+
+def errors(channel: Any) -> list[tuple[str, str]]:
+    """Of what an error queue has: the code, and the beginning of the description."""
+    headers = [each["messageHeader"] for each in kept(channel)]
+    return [(each["errorCode"], each["errorDescription"]) for each in headers]
+
+
+def test_a_message_is_sent_with_its_history_and_is_sent_only_then() -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        sender = gateway(repository, channels, machine=Machine("g", "gateway.example"))
+        sender.send(message(1))
+        assert repository.status(uuid(1)) is Status.SENT
+    [sent] = kept(channels.output)
+    assert sent["messageHeader"]["messageId"] == uuid(1)
+    assert sent["messageHeader"]["messageHistory"] == [
+        {"machineId": "g", "machineAddress": "gateway.example", "timestamp": "2024-02-01T12:00:00.000Z"}
+    ]
+
+
+def test_a_queue_that_fails_twice_is_tried_three_times_with_growing_delays() -> None:
+    channels, slept = exchange(output=Failing("output", 2)), list[float]()
+    with SqliteRepository(":memory:") as repository:
+        gateway(repository, channels, sleep=slept.append).send(message(1))
+    assert slept == [0.2, 0.4]
+    assert len(kept(channels.output)) == 1
+
+
+def test_what_was_not_acknowledged_stays_to_be_sent_and_goes_first_the_next_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Three tries are allowed here; the log says the code that the specification asks for."""
+    channels = exchange(output=Failing("output", 3))
+    with SqliteRepository(":memory:") as repository:
+        sender = gateway(repository, channels)
+        with pytest.raises(SendFailed, match=r"GENERR005: the message .* was not sent to 'output'"):
+            sender.send(message(1))
+        assert repository.status(uuid(1)) is Status.TO_SEND
+        assert "GENERR005" in caplog.text
+        sender.send(message(2))
+        assert [each["messageHeader"]["messageId"] for each in kept(channels.output)] == [uuid(1), uuid(2)]
+
+
+def test_what_a_receiver_would_refuse_is_not_sent() -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        sender = gateway(repository, channels)
+        with pytest.raises(UnfitMessage, match="GENERR001"):
+            sender.send(Message(message(1).header, {"objectUUID": uuid(1), "colour": "red"}))
+        with pytest.raises(UnfitMessage, match="GENERR003"):
+            sender.send(expired(2))
+        assert repository.unsent(9) == []
+    assert kept(channels.output) == []
+
+
+def test_every_message_has_one_fate_in_the_order_of_the_checks() -> None:
+    """Parse, header, version, body, expiry, duplicate, handler."""
+    channels = exchange()
+    other_version = Message({**message(3).header, "version": "5.0.0"}, message(3).body)
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        receiver.send(message(9))
+        put(channels, b"\xff{", b"{}", other_version, Message(message(4).header, {"objectUUID": "?"}))
+        put(channels, expired(5), message(6), message(6), message(7), message(8), message(9))
+
+        def handler(turn: Turn) -> None:
+            if turn.message.message_id == uuid(7):
+                raise KeyError("shelf")
+            if turn.message.message_id == uuid(8):
+                raise Rejection(RdssFault.DELETE_OF_UNKNOWN, "It is not on the shelf.")
+
+        fates = receiver.receive()
+        assert [fate.value for fate in fates] == [
+            *("invalid", "invalid", "invalid", "invalid", "invalid"),
+            *("waiting", "duplicate", "waiting", "waiting", "duplicate"),
+        ]
+        assert receiver.process(handler) == 3
+        assert {fate.value: number for fate, number in repository.counts().items()} == {
+            "waiting": 0,
+            "processed": 1,
+            "invalid": 6,
+            "error": 1,
+            "duplicate": 2,
+        }
+    codes = [code for code, _ in errors(channels.invalid)]
+    assert codes == ["GENERR007", "GENERR004", "GENERR004", "GENERR010", "GENERR003", "APPERRMET002"]
+    [(code, description)] = errors(channels.error)
+    assert code == "GENERR006"
+    assert description.endswith("KeyError: 'shelf'")
+    assert len(channels.input) == 0  # type: ignore[arg-type]
+
+
+def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> None:
+    """A response goes to the returnAddress that is known; a row that cannot be written undoes all of it."""
+    channels = exchange(returns={"desk": MemoryChannel("desk")})
+    with SqliteRepository(":memory:") as repository:
+        repository._database.execute("CREATE TABLE shelf (object TEXT UNIQUE)")
+        receiver = gateway(repository, channels)
+        put(channels, message(1, "MetadataRead", return_address="desk"))
+        put(channels, message(2, "MetadataRead", return_address="somewhere else"), message(3))
+
+        def handler(turn: Turn) -> None:
+            turn.send(
+                receiver.producer.message("MetadataDelete", turn.message.body, message_id=uuid(70), now=NOON)
+            )
+            turn.write(
+                "INSERT INTO shelf VALUES (?)", "first" if turn.message.message_id == uuid(1) else "same"
+            )
+
+        receiver.receive()
+        receiver.process(handler)
+        rows = repository._database.execute("SELECT object FROM shelf")
+        assert sorted(row[0] for row in rows) == ["first", "same"]
+        assert repository.counts()[Fate.PROCESSED] == 2
+    assert [code for code, _ in errors(channels.error)] == ["GENERR006"]
+
+
+def test_a_response_goes_where_the_request_says() -> None:
+    desk = MemoryChannel("desk")
+    channels = exchange(returns={"desk": desk})
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1, "MetadataRead", return_address="desk"), message(2, "MetadataRead"))
+        receiver.receive()
+
+        def handler(turn: Turn) -> None:
+            turn.reply(OBJECT)
+
+        receiver.process(handler)
+        assert repository.counts()[Fate.PROCESSED] == 2
+    for channel, asked in ((desk, uuid(1)), (channels.output, uuid(2))):
+        [response] = kept(channel)
+        assert response["messageHeader"]["messageClass"] == "Document"
+        assert response["messageHeader"]["correlationId"] == asked
+
+
+def test_a_request_returns_its_response_and_leaves_the_rest_for_the_handler() -> None:
+    channels = exchange()
+    question = message(1, "MetadataRead")
+    answers = [
+        message(2, "MetadataDelete"),
+        Message(
+            {**message(3, "MetadataRead").header, "correlationId": uuid(1), "messageClass": "Document"},
+            OBJECT,
+        ),
+    ]
+    with SqliteRepository(":memory:") as repository:
+
+        def sleep(seconds: float) -> None:
+            put(channels, answers.pop(0))
+
+        asking = gateway(repository, channels, sleep=sleep, interval=0.25)
+        response = asking.request(question)
+        assert (response.message_id, response.body["objectTitle"]) == (uuid(3), OBJECT["objectTitle"])
+        handled = list[str]()
+        asking.process(lambda turn: handled.append(turn.message.message_id))
+        assert handled == [uuid(2)]
+
+
+def test_a_request_without_a_response_ends_and_a_late_response_is_handled() -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        asking = gateway(repository, channels)
+        with pytest.raises(NoResponse, match=r"No response to .* within 0.01 s"):
+            asking.request(message(1, "MetadataRead"), timeout=0.01)
+        assert repository.status(uuid(1)) is Status.SENT
+
+
+def test_parts_are_put_together_and_only_then_looked_into() -> None:
+    whole = json.dumps({"objectUUID": uuid(5)})
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        bodies = list[Any]()
+        put(channels, part(3, 3, 3, whole[20:]), part(1, 1, 3, whole[:9]), part(2, 2, 3, whole[9:20]))
+        receiver.receive(2)
+        assert receiver.process(lambda turn: bodies.append(turn.message.body)) == 0
+        receiver.receive(2)
+        assert receiver.process(lambda turn: bodies.append(turn.message.body)) == 1
+        assert bodies == [{"objectUUID": uuid(5)}]
+        assert repository.counts()[Fate.PROCESSED] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [('{"objectUUID": ', "GENERR007"), ('{"objectUUID": "not one"}', "GENERR010")]
+)
+def test_parts_that_make_no_valid_body_are_refused_each(text: str, code: str) -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, part(1, 1, 2, text[:8]), part(2, 2, 2, text[8:]))
+        receiver.receive()
+        receiver.process(lambda turn: pytest.fail("it was handled"))
+        assert repository.counts()[Fate.INVALID] == 2
+    assert [each for each, _ in errors(channels.invalid)] == [code, code]
+
+
+def test_a_sequence_that_stays_incomplete_is_given_up_with_what_was_there() -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:", clock=lambda: NOON - timedelta(days=2)) as repository:
+        receiver = gateway(repository, channels)
+        put(channels, part(1, 1, 3, "{"), part(3, 3, 3, "}"))
+        receiver.receive()
+        assert receiver.give_up(timedelta(days=3)) == 0
+        assert receiver.give_up(timedelta(days=1)) == 2
+        assert repository.counts()[Fate.INVALID] == 2
+    described = errors(channels.invalid)
+    assert [code for code, _ in described] == ["GENERR001", "GENERR001"]
+    assert described[0][1].endswith("of 3 parts stays incomplete: part 1, 3 came.")
+
+
+def test_an_interrupted_handler_is_called_again_with_the_same_message() -> None:
+    channels, calls = exchange(), list[str]()
+
+    def handler(turn: Turn) -> None:
+        calls.append(turn.message.message_id)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1))
+        receiver.receive()
+        with pytest.raises(KeyboardInterrupt):
+            receiver.process(handler)
+        assert repository.counts()[Fate.WAITING] == 1
+        receiver.process(handler)
+    assert calls == [uuid(1), uuid(1)]
+
+
+def test_a_refused_message_whose_queue_cannot_be_reached_is_routed_later() -> None:
+    channels = exchange(invalid=Failing("invalid", 3))
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, b"{", message(1))
+        with pytest.raises(SendFailed, match="'invalid'"):
+            receiver.receive()
+        assert repository.counts()[Fate.WAITING] == 1
+        receiver.resume()
+        assert len(kept(channels.invalid)) == 1
+
+
+def test_deliveries_that_could_not_be_acknowledged_come_again_and_are_known() -> None:
+    class Deaf(MemoryChannel):
+        def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+            raise ChannelUnreachable(self.name, "gone")
+
+    channels = exchange(input=Deaf("input"))
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1))
+        assert receiver.receive() == [Fate.WAITING]
+        channels.input.close()
+        assert receiver.receive() == [Fate.DUPLICATE]
