@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from cdckit.rdss.codes import RdssFault
 from rdss_exchange import OBJECT, expired, message, uuid
 
+from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import Message, Rejection, Turn
 
 DONE = "CREATE TABLE IF NOT EXISTS done (message TEXT, time INTEGER PRIMARY KEY)"

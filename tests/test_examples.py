@@ -15,6 +15,7 @@ MODULES = (
     "cdckit.ledger",
     "cdckit.pictures",
     "cdckit.rdss",
+    "cdckit.rdss.gateway",
     "cdckit.replicate",
     "cdckit.store",
     "cdckit.widgets",

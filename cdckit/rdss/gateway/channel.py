@@ -27,6 +27,11 @@ class Channel(Protocol):
     A delivery comes at least once: again, after a crash, until it is acknowledged.
 
     Every method raises `ChannelUnreachable` where the network or the service fails in a way that may pass.
+
+    >>> from cdckit.rdss.gateway.memory import MemoryChannel
+    >>> channel: Channel = MemoryChannel("input")
+    >>> channel.receive(10)
+    []
     """
 
     name: str

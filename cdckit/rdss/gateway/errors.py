@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cdckit.rdss.codes import RdssFault
-
 from cdckit.errors import CdcError
+from cdckit.rdss.codes import RdssFault
 
 
 class RepositoryInUse(CdcError, RuntimeError):

@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.rules import RULES, Rules
-
 from cdckit.rdss.gateway.audit import Audited
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
 from cdckit.rdss.gateway.channel import Delivery
@@ -27,6 +25,7 @@ from cdckit.rdss.gateway.messages import Machine, Message, Producer
 from cdckit.rdss.gateway.outbox import Outbox
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Repository
 from cdckit.rdss.gateway.turns import Turn
+from cdckit.rdss.rules import RULES, Rules
 
 logger = logging.getLogger("cdckit.rdss.gateway")
 

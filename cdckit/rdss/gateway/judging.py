@@ -9,11 +9,10 @@ from datetime import datetime
 
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.decorating import decorated_value
-from cdckit.rdss.rules import RULES, Rules
-from cdckit.rdss.validation import Verdict, body_finding, validate
-
 from cdckit.rdss.gateway.messages import Message
 from cdckit.rdss.gateway.repository import Incoming, Refused
+from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.validation import Verdict, body_finding, validate
 
 
 def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refused:

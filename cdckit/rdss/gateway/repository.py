@@ -123,6 +123,11 @@ class Repository(Protocol):
     The small interface that a gateway needs; `SqliteRepository` is the one that comes with it.
 
     Every method is one transaction: when it returns, what it was told survives the end of the process.
+
+    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
+    >>> repository: Repository = SqliteRepository(":memory:")
+    >>> print(repository.status("6d1c…"))
+    None
     """
 
     def to_send(self, messages: Sequence[Outgoing]) -> None:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from cdckit.rdss.codes import RdssFault
 from rdss_exchange import NOON, OBJECT, exchange, expired, gateway, kept, message, part, put, uuid
 
+from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
     Delivery,

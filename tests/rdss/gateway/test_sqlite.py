@@ -202,6 +202,8 @@ def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, see
         assert len(done) == len(set(done)) == counts[Fate.PROCESSED]
         assert (counts[Fate.PROCESSED] + counts[Fate.WAITING]) % 5 == 0
         assert counts[Fate.DUPLICATE] == 0
+        # What follows from a message is there with it, whether its end was said or not.
+        assert all(repository.status(f"out-{number}") for number in done)
         assert len(unsent) <= 3
 
 
