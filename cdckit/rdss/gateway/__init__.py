@@ -20,6 +20,13 @@ from cdckit.rdss.gateway.audit import Audited, AuditLog  # noqa: E402  what is m
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff  # noqa: E402
 from cdckit.rdss.gateway.channel import Channel, Delivery  # noqa: E402
 from cdckit.rdss.gateway.channels import Channels  # noqa: E402
+from cdckit.rdss.gateway.checksums import WrongChecksum  # noqa: E402
+from cdckit.rdss.gateway.downloads import (  # noqa: E402
+    Downloaded,
+    DownloadFailed,
+    RefusedFile,
+    download,
+)
 from cdckit.rdss.gateway.errors import (  # noqa: E402
     ChannelUnreachable,
     FailedStatement,
@@ -59,6 +66,8 @@ __all__ = [
     "ChannelUnreachable",
     "Channels",
     "Delivery",
+    "DownloadFailed",
+    "Downloaded",
     "FailedStatement",
     "Fate",
     "Gateway",
@@ -76,6 +85,7 @@ __all__ = [
     "Producer",
     "RabbitChannel",
     "Refused",
+    "RefusedFile",
     "Rejection",
     "Repository",
     "RepositoryInUse",
@@ -85,5 +95,7 @@ __all__ = [
     "Status",
     "Turn",
     "UnfitMessage",
+    "WrongChecksum",
+    "download",
     "open_channels",
 ]

@@ -1,0 +1,269 @@
+"""Files that messages refer to: fetched over HTTPS, resumed, checked, and never from a local address."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpcore
+
+from cdckit.errors import CdcError, InvalidArgument
+from cdckit.rdss.gateway.addresses import Address, CheckedBackend, ForbiddenAddress, is_public, resolved
+from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
+from cdckit.rdss.gateway.checksums import needed_checksums
+from cdckit.rdss.gateway.partial_files import NoRoom, PartialFile
+
+_MOST_REDIRECTS = 5
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+"""Answers after which the same request may do."""
+
+_PROGRESS = 1 << 20
+"""After so many bytes of one connection retries are counted anew: large files need many connections."""
+
+_SLOWEST = 1024
+"""Bytes in a second below which a server only keeps us waiting."""
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class RefusedFile(CdcError, ValueError):
+    """A file that is not fetched, since its address or what is there must not be trusted."""
+
+    def __init__(self, url: str, because: str) -> None:
+        self.url, self.because = shown(url), because
+        super().__init__(self.url, because)
+
+    def __str__(self) -> str:
+        return f"{self.url} is refused: {self.because}."
+
+
+class DownloadFailed(CdcError, ConnectionError):
+    """A file could not be fetched whole; what came of it is kept, and gone on with the next time."""
+
+    def __init__(self, url: str, because: str) -> None:
+        self.url, self.because = shown(url), because
+        super().__init__(self.url, because)
+
+    def __str__(self) -> str:
+        return f"{self.url} could not be fetched: {self.because}."
+
+
+class _Interrupted(Exception):
+    """A try failed in a way that may pass."""
+
+
+class _Progressed(Exception):
+    """A try failed, after much of the file had come."""
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """
+    A file that is there, whole, with its checksums by kind.
+
+    >>> Downloaded(Path("prices.csv"), 3, {"md5": "900150983cd24fb0d6963f7d28e17f72"}).size
+    3
+    """
+
+    path: Path
+    size: int
+    checksums: Mapping[str, str]
+
+
+def download(
+    url: str,
+    target: str | Path,
+    *,
+    max_bytes: int,
+    checksums: Mapping[str, str] | Iterable[Mapping[str, str]] = (),
+    certificates: ssl.SSLContext | None = None,
+    backoff: Backoff = BACKOFF,
+    timeout: float = 30,
+    allow: Callable[[Address], bool] = is_public,
+    resolve: Callable[[str, int], list[str]] = resolved,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Downloaded:
+    """
+    Fetch *url* into the file *target*, which appears whole or not at all.
+
+    A connection that breaks is resumed where it broke, also by the next call and the next process: by a
+    Range, as long as its ETag or the time of its last change says that the file is the same, else anew.
+
+    Args:
+        url: An https address.
+        target: The file; what came so far lies beside it in `<target>.part`.
+        max_bytes: The most that the file may have, and so the most of the disk that is used.
+        checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.
+        certificates: A context with other authorities than those that everybody trusts; it must verify.
+        backoff: When to try again; counted anew after each MiB that came.
+        timeout: Seconds without a byte, or with less than 1 KiB/s, after which a connection counts as broken.
+        allow: Which addresses may be connected to; a test allows loopback.
+        resolve: The addresses of a name.
+        sleep: Waits so many seconds.
+
+    Raises:
+        WrongChecksum: It is another file; it is not kept.
+        RefusedFile: No https; an address, by itself or by redirection, that is not allowed; too many
+            redirections; a certificate that is not of this host or not trusted; too large.
+        DownloadFailed: It is not there, or the connection broke again and again.
+
+    Source:
+        RDSS, "File Download Behaviour".
+
+    >>> download("https://127.0.0.1/etc/passwd", "file", max_bytes=1)
+    Traceback (most recent call last):
+    ...
+    cdckit.rdss.gateway.downloads.RefusedFile: https://127.0.0.1/etc/passwd is refused: '127.0.0.1' leads ...
+    """
+    needed = needed_checksums(checksums)
+    part = PartialFile(Path(target), max_bytes)
+    with httpcore.ConnectionPool(
+        ssl_context=_verifying(certificates), network_backend=CheckedBackend(allow, resolve)
+    ) as pool:
+        fetching = _Fetching(pool, url, part, timeout)
+        try:
+            _until_whole(fetching.attempt, backoff, sleep)
+        except _Interrupted as error:
+            raise DownloadFailed(url, f"{error}, also in {backoff.retries} retries") from error
+    try:
+        part.sums.require(needed)
+    except BaseException:
+        part.discard()
+        raise
+    part.finish()
+    return Downloaded(part.target, part.size, part.sums.values())
+
+
+def _until_whole(attempt: Callable[[], None], backoff: Backoff, sleep: Callable[[float], None]) -> None:
+    while True:
+        try:
+            return backoff.retry(attempt, on=_Interrupted, sleep=sleep)
+        except _Progressed:
+            sleep(backoff.first)
+
+
+class _Fetching:
+    """One download: each attempt goes on with what is there."""
+
+    def __init__(self, pool: httpcore.ConnectionPool, url: str, part: PartialFile, timeout: float) -> None:
+        self._pool, self._url, self._part, self._timeout = pool, url, part, timeout
+        self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
+
+    def attempt(self) -> None:
+        """Fetch what is missing, over as many redirections as are allowed."""
+        before, url = self._part.size, self._url
+        try:
+            for _ in range(_MOST_REDIRECTS + 1):
+                moved = self._request(url)
+                if moved is None:
+                    return
+                url = urljoin(url, moved)
+        except (NoRoom, ForbiddenAddress) as error:
+            if isinstance(error, NoRoom):
+                self._part.discard()
+            raise RefusedFile(url, str(error).rstrip(".")) from error
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            if (untrusted := _certificate_fault(error)) is not None:
+                raise RefusedFile(url, untrusted) from error
+            if self._part.size - before >= _PROGRESS:
+                raise _Progressed from error
+            raise _Interrupted(str(error) or type(error).__name__) from error
+        raise RefusedFile(self._url, f"it redirects more than {_MOST_REDIRECTS} times")
+
+    def _request(self, url: str) -> str | None:
+        """One request; the address that it redirects to, or None when the file is whole."""
+        _require_https(url)
+        part, headers = self._part, [("Accept-Encoding", "identity"), ("Accept", "*/*")]
+        if part.size and part.version:
+            headers += [("Range", f"bytes={part.size}-"), ("If-Range", part.version)]
+        with self._pool.stream("GET", url, headers=headers, extensions=self._extensions) as answer:
+            told = {name.decode().lower(): value.decode("latin-1") for name, value in answer.headers}
+            if answer.status in (301, 302, 303, 307, 308) and "location" in told:
+                return told["location"]
+            if answer.status == 416 and part.size:
+                if told.get("content-range") == f"bytes */{part.size}":
+                    return None  # all of it was there already
+                part.discard()
+                raise _Interrupted("the file has changed")
+            if answer.status in _AGAIN:
+                raise _Interrupted(f"the answer was {answer.status}")
+            if answer.status not in (200, 206):
+                raise DownloadFailed(url, f"the answer was {answer.status}")
+            if told.get("content-encoding", "identity") != "identity":
+                raise RefusedFile(url, f"it comes as {told['content-encoding']}, which was not asked for")
+            self._place(answer.status, told)
+            self._read(answer)
+        return None
+
+    def _read(self, answer: httpcore.Response) -> None:
+        since, size = time.monotonic(), self._part.size
+        for content in answer.iter_stream():
+            self._part.add(content)
+            seconds = time.monotonic() - since
+            if seconds > self._timeout:
+                if self._part.size - size < _SLOWEST * seconds:
+                    raise _Interrupted(f"less than {_SLOWEST} bytes came in a second")
+                since, size = time.monotonic(), self._part.size
+
+    def _place(self, status: int, told: Mapping[str, str]) -> None:
+        """Whether the answer goes on with what is there, or begins anew."""
+        part = self._part
+        said = _CONTENT_RANGE.fullmatch(told.get("content-range", ""))
+        if status == 206 and (said is None or int(said[1]) != part.size):
+            part.discard()
+            raise _Interrupted("the answer was another part than the one asked for")
+        if status == 200:
+            part.begin(_version(told))
+        length = told.get("content-length", "")
+        part.expect(int(length) if length.isdecimal() else 0)
+
+
+def _version(told: Mapping[str, str]) -> str | None:
+    """What tells this file from a later one at the same address; a weak ETag does not."""
+    etag = told.get("etag", "")
+    return etag if etag and not etag.startswith("W/") else told.get("last-modified")
+
+
+def _require_https(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        fits = (
+            parts.scheme == "https" and bool(parts.hostname) and not parts.username and (parts.port or 1) > 0
+        )
+    except ValueError:
+        fits = False
+    if not fits or not url.isascii() or not url.isprintable() or " " in url:
+        raise RefusedFile(url, "it is no https address of a host, without a user")
+
+
+def _certificate_fault(error: BaseException | None) -> str | None:
+    """What is wrong with a certificate, if that is the reason of *error* or a reason of its reasons."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return str(error.verify_message).rstrip(".")
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _verifying(given: ssl.SSLContext | None) -> ssl.SSLContext:
+    context = given or ssl.create_default_context()
+    if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+        raise InvalidArgument(
+            "download", "certificates", "a context that verifies hosts", context.verify_mode
+        )
+    return context
+
+
+def shown(url: str) -> str:
+    """
+    An address as an error says it: without what may be a secret.
+
+    >>> shown("https://me:secret@files.example/a/b.csv?signature=secret")
+    'https://files.example/a/b.csv'
+    """
+    return re.sub(r"(?<=://)[^/@]*@", "", re.split(r"[?#]", url, maxsplit=1)[0])[:300]

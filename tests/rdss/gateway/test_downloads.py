@@ -1,0 +1,262 @@
+"""Files over HTTPS: resumed, checked, bounded, and never from where they must not come from."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from file_server import FileServer, endless, status, whole
+
+from cdckit.errors import InvalidArgument
+from cdckit.rdss.gateway import Backoff, DownloadFailed, RefusedFile, WrongChecksum, download
+from cdckit.rdss.gateway.addresses import Address, is_public, resolved
+
+CONTENT = bytes(range(256)) * 40
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def server(authority: trustme.CA) -> Iterator[FileServer]:
+    with FileServer(authority) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def trust(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.fixture
+def fetch(trust: ssl.SSLContext, server: FileServer, tmp_path: Path) -> Callable[..., Any]:
+    """`download` as a test calls it: loopback is allowed, the authority is trusted, nothing waits."""
+    server.asked.clear()
+
+    def call(url: str, **told: Any) -> Any:
+        usual = {
+            "max_bytes": 100_000,
+            "certificates": trust,
+            "backoff": Backoff(retries=3),
+            "timeout": 5,
+            "allow": is_loopback,
+            "resolve": lambda host, port: ["127.0.0.1"],
+            "sleep": lambda seconds: None,
+        }
+        return download(url, tmp_path / "file", **{**usual, **told})
+
+    return call
+
+
+def is_loopback(address: Address) -> bool:
+    return address.is_loopback
+
+
+def left(tmp_path: Path) -> set[str]:
+    return {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_file_is_there_whole_with_its_checksums(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    server.answers["/a"] = [whole(CONTENT)]
+    checksum = {"checksumUUID": "…", "checksumType": "md5", "checksumValue": MD5.upper()}
+    done = fetch(server.url("/a"), checksums=[checksum])
+    assert (done.path.read_bytes(), done.size, done.checksums) == (
+        CONTENT,
+        10240,
+        {"md5": MD5, "sha256": SHA256},
+    )
+    assert left(tmp_path) == {"file"}
+
+
+def test_a_connection_that_breaks_is_resumed_where_it_broke(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    slept = list[float]()
+    server.answers["/b"] = [
+        whole(CONTENT, breaks_after=4000),
+        status(503),
+        whole(CONTENT, breaks_after=1),
+        whole(CONTENT),
+    ]
+    done = fetch(server.url("/b"), checksums={"sha256": SHA256}, sleep=slept.append)
+    assert done.path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-", "bytes=4000-", "bytes=4001-"]
+    assert slept == [0.2, 0.4, 0.8]
+
+
+def test_the_next_process_goes_on_with_what_came(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    server.answers["/c"] = [whole(CONTENT, breaks_after=5000), status(500)]
+    with pytest.raises(DownloadFailed, match="the answer was 500, also in 3 retries"):
+        fetch(server.url("/c"))
+    assert left(tmp_path) == {"file.part", "file.part.json"}
+    server.answers["/c"], server.asked = [whole(CONTENT)], []
+    assert fetch(server.url("/c"), checksums={"md5": MD5}).size == 10240
+    assert server.asked == [("/c", "bytes=5000-")]
+
+
+def test_a_file_that_has_changed_meanwhile_comes_anew(fetch: Callable[..., Any], server: FileServer) -> None:
+    other = b"other" * 1000
+    server.answers["/d"] = [whole(CONTENT, breaks_after=6000), whole(other, etag='"2"')]
+    assert fetch(server.url("/d")).path.read_bytes() == other
+
+
+def test_what_was_whole_before_the_process_died_is_not_fetched_again(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    server.answers["/e"] = [whole(CONTENT)]
+    (tmp_path / "file.part").write_bytes(CONTENT)
+    (tmp_path / "file.part.json").write_text('{"version": "\\"1\\""}')
+    assert fetch(server.url("/e"), checksums={"sha256": SHA256}).size == 10240
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{", None])
+def test_a_part_that_nobody_knows_the_version_of_is_begun_anew(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, note: str | None
+) -> None:
+    server.answers["/f"] = [whole(CONTENT)]
+    (tmp_path / "file.part").write_bytes(b"of another file")
+    if note is not None:
+        (tmp_path / "file.part.json").write_text(note)
+    assert fetch(server.url("/f"), checksums={"sha256": SHA256}).size == 10240
+
+
+def test_another_file_than_the_message_describes_is_not_kept(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    server.answers["/g"] = [whole(CONTENT)]
+    with pytest.raises(WrongChecksum, match=f"APPERRMET004.*sha256 is {SHA256}; the message says 00"):
+        fetch(server.url("/g"), checksums={"md5": MD5, "sha256": "00"})
+    assert left(tmp_path) == set()
+    with pytest.raises(InvalidArgument, match="of md5 or sha256"):
+        fetch(server.url("/g"), checksums={"crc32": "0"})
+
+
+@pytest.mark.parametrize("answer", [endless, whole(bytes(200_000))])
+def test_a_file_that_is_too_large_fills_no_disk(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, answer: Callable[[Any], None]
+) -> None:
+    server.answers["/h"] = [answer]
+    with pytest.raises(RefusedFile, match="are allowed"):
+        fetch(server.url("/h"))
+    assert left(tmp_path) == set()
+    assert len(server.asked) == 1
+
+
+def test_redirections_are_followed_but_not_in_a_circle_nor_out_of_https(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    server.answers["/i"] = [status(302, Location="/there/"), whole(b"")]
+    server.answers["/there/"] = [status(307, Location="../end")]
+    server.answers["/end"] = [whole(CONTENT)]
+    assert fetch(server.url("/i")).size == 10240
+    server.answers["/circle"] = [status(301, Location="/circle")]
+    with pytest.raises(RefusedFile, match="redirects more than 5 times"):
+        fetch(server.url("/circle"))
+    server.answers["/out"] = [status(302, Location="http://files.example/")]
+    with pytest.raises(RefusedFile, match=r"http://files\.example/ is refused: it is no https address"):
+        fetch(server.url("/out"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://files.example/a",
+        "file:///etc/passwd",
+        "https://me:pw@files.example/",
+        "https:///",
+        "https://[/",
+    ],
+)
+def test_only_https_addresses_are_asked(fetch: Callable[..., Any], server: FileServer, url: str) -> None:
+    with pytest.raises(RefusedFile) as raised:
+        fetch(url)
+    assert "pw" not in str(raised.value)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "[::1]", "2130706433", "0x7f.1", "0.0.0.0"),
+        *("169.254.169.254", "10.0.0.1", "[::ffff:192.168.0.1]", "[fe80::1]"),
+    ],
+)
+def test_an_address_in_whatever_form_that_leads_here_is_refused(fetch: Callable[..., Any], host: str) -> None:
+    with pytest.raises(RefusedFile, match="which is no public address"):
+        fetch(f"https://{host}/", allow=is_public, resolve=resolved)
+
+
+def test_what_was_checked_is_what_is_connected_to(fetch: Callable[..., Any], server: FileServer) -> None:
+    """A name that leads to a public address when it is asked first, and here when it is asked again."""
+    answers = [["127.0.0.1"], ["192.168.0.1"]]
+    server.answers["/j"] = [whole(CONTENT, breaks_after=10), whole(CONTENT)]
+    with pytest.raises(RefusedFile, match=r"'files.example' leads to 192.168.0.1"):
+        fetch(server.url("/j"), resolve=lambda host, port: answers.pop(0))
+    with pytest.raises(RefusedFile, match=r"leads to 10.0.0.1"):
+        fetch(server.url("/j"), resolve=lambda host, port: ["127.0.0.1", "10.0.0.1"])
+
+
+def test_no_name_is_looked_up_but_by_the_resolver(
+    fetch: Callable[..., Any], server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is to the address, so that nobody asks for the name a second time."""
+    asked, look_up = list[Any](), socket.getaddrinfo
+
+    def noted(host: Any, *told: Any, **named: Any) -> Any:
+        asked.append(host)
+        return look_up(host, *told, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    server.answers["/k"] = [whole(CONTENT)]
+    fetch(server.url("/k"))
+    assert set(asked) == {"127.0.0.1"}
+
+
+def test_a_certificate_of_another_host_or_of_nobody_known_is_refused(
+    fetch: Callable[..., Any], server: FileServer, authority: trustme.CA
+) -> None:
+    with FileServer(authority, host="other.example") as other:
+        other.answers["/"] = [whole(CONTENT)]
+        with pytest.raises(RefusedFile, match="Hostname mismatch"):
+            fetch(other.url("/"))
+        assert other.asked == []
+    with pytest.raises(RefusedFile, match=r"unable to get local issuer certificate|self.signed"):
+        fetch(server.url("/a"), certificates=ssl.create_default_context())
+
+
+def test_a_context_that_verifies_nothing_is_refused(fetch: Callable[..., Any], server: FileServer) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    with pytest.raises(InvalidArgument, match="a context that verifies hosts"):
+        fetch(server.url("/a"), certificates=context)
+
+
+def test_a_file_that_is_not_there_is_not_asked_for_again(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    server.answers["/l"] = [status(404)]
+    with pytest.raises(DownloadFailed, match="the answer was 404"):
+        fetch(server.url("/l"))
+    assert len(server.asked) == 1
+
+
+def test_retries_are_counted_anew_after_each_mebibyte(fetch: Callable[..., Any], server: FileServer) -> None:
+    large = bytes(6 << 20)
+    server.answers["/m"] = [*[whole(large, breaks_after=(1 << 20) + 1)] * 5, whole(large)]
+    assert fetch(server.url("/m"), max_bytes=10 << 20).size == 6 << 20
