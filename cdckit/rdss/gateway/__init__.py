@@ -16,7 +16,8 @@ from cdckit.parts.installed import require_package
 
 require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
-from cdckit.rdss.gateway.audit import Audited, AuditLog  # noqa: E402  what is missing is said first
+from cdckit.rdss.gateway.adaptor import ChannelAdaptor, Polled  # noqa: E402  what is missing is said first
+from cdckit.rdss.gateway.audit import Audited, AuditLog  # noqa: E402
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff  # noqa: E402
 from cdckit.rdss.gateway.channel import Channel, Delivery  # noqa: E402
 from cdckit.rdss.gateway.channels import Channels  # noqa: E402
@@ -43,6 +44,7 @@ from cdckit.rdss.gateway.kinesis import KinesisChannel  # noqa: E402
 from cdckit.rdss.gateway.log_lines import LogLines  # noqa: E402
 from cdckit.rdss.gateway.memory import MemoryChannel  # noqa: E402
 from cdckit.rdss.gateway.messages import Machine, Message, Producer  # noqa: E402
+from cdckit.rdss.gateway.polling import Found, HttpSource, Source  # noqa: E402
 from cdckit.rdss.gateway.rabbitmq import RabbitChannel  # noqa: E402
 from cdckit.rdss.gateway.repository import (  # noqa: E402
     Fate,
@@ -63,6 +65,7 @@ __all__ = [
     "Audited",
     "Backoff",
     "Channel",
+    "ChannelAdaptor",
     "ChannelUnreachable",
     "Channels",
     "Delivery",
@@ -70,8 +73,10 @@ __all__ = [
     "Downloaded",
     "FailedStatement",
     "Fate",
+    "Found",
     "Gateway",
     "Handler",
+    "HttpSource",
     "Incoming",
     "KinesisChannel",
     "LogLines",
@@ -82,6 +87,7 @@ __all__ = [
     "NoRepository",
     "NoResponse",
     "Outgoing",
+    "Polled",
     "Producer",
     "RabbitChannel",
     "Refused",
@@ -90,6 +96,7 @@ __all__ = [
     "Repository",
     "RepositoryInUse",
     "SendFailed",
+    "Source",
     "SqliteRepository",
     "Statement",
     "Status",

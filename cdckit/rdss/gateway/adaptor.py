@@ -1,0 +1,147 @@
+"""The channel adaptor: tells the exchange what changes in an application that knows nothing of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
+from cdckit.rdss.gateway.errors import ChannelUnreachable, UnfitMessage
+from cdckit.rdss.gateway.gateway import Gateway
+from cdckit.rdss.gateway.polling import Convert, Found, Source
+
+logger = logging.getLogger("cdckit.rdss.gateway")
+_NAMESPACE = UUID("6c1e2f0a-6f5e-4b8e-9d58-0d6f2f0c8a11")
+_GONE = "gone"
+_MARK = ""
+"""The name under which the time of the last round is kept, beside the objects; none has an empty id."""
+
+
+@dataclass(frozen=True)
+class Polled:
+    """
+    What one round has found: how many objects were sent, were known already, or could not be sent.
+
+    >>> Polled(sent=2, known=1, unfit=("42",)).unfit
+    ('42',)
+    """
+
+    sent: int = 0
+    known: int = 0
+    unfit: tuple[str, ...] = ()
+
+
+class ChannelAdaptor:
+    """
+    Polls *source*, converts what is new or changed, and sends it through *gateway*.
+
+    The first time an object is visible it is a MetadataCreate, also if it was confidential before; then a
+    MetadataUpdate; a MetadataDelete when *convert* no longer shows it.  What was sent of each object is kept
+    in the gateway's repository: a round that is cut short is done again, and sends what is missing, once.
+
+    Args:
+        gateway: Sends; its repository keeps where the adaptor is.
+        source: What is polled.
+        convert: An object as a body of the exchange, with an objectUUID; None if others are not to see it.
+        name: Tells this adaptor from others in the same repository.
+        backoff: When to try again where the application does not answer.
+        sleep: Waits so many seconds.
+
+    Source:
+        RDSS, "Channel Adaptor", "Message Triggers".
+
+    >>> from cdckit.rdss.gateway import Channels, MemoryChannel, Producer, SqliteRepository
+    >>> class Shelf:
+    ...     name = "shelf"
+    ...     def changed(self, since):
+    ...         yield Found("42", "2024-02-01T09:00:00Z", {"hidden": True})
+    >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     gateway = Gateway(repository, Channels(**queues), Producer("repository", 7))
+    ...     ChannelAdaptor(gateway, Shelf(), lambda content: None).poll()
+    Polled(sent=0, known=1, unfit=())
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        source: Source,
+        convert: Convert,
+        *,
+        name: str = "adaptor",
+        backoff: Backoff = BACKOFF,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._gateway, self._source, self._convert = gateway, source, convert
+        self._name, self._backoff, self._sleep = f"adaptor {name}", backoff, sleep
+
+    def poll(self) -> Polled:
+        """
+        One round: everything that changed since the round before.
+
+        An object that cannot be converted, or would be refused, is left out and logged with its code; it is
+        tried again when it changes.
+
+        Raises:
+            ChannelUnreachable: The application does not answer, in all retries.
+            NoChannel: It answers something else.
+            SendFailed: The output could not be reached.
+        """
+        return self._backoff.retry(self._round, on=ChannelUnreachable, sleep=self._sleep)
+
+    def run(self, interval: float, until: Callable[[], bool]) -> None:
+        """Poll every *interval* seconds until *until* says so."""
+        while not until():
+            self.poll()
+            self._sleep(interval)
+
+    def _round(self) -> Polled:
+        mark = self._kept(_MARK)
+        latest, counted, unfit = mark, {True: 0, False: 0}, list[str]()
+        for found in self._source.changed(mark):
+            try:
+                counted[self._tell(found)] += 1
+            except (UnfitMessage, LookupError, TypeError, ValueError) as error:
+                logger.error("GENERR001 the object %s is not sent: %s", found.id, error)
+                unfit.append(found.id)
+            latest = found.modified if latest is None else max(latest, found.modified)
+        if latest is not None and latest != mark:
+            # Only now: pages need not be in the order of time.
+            self._keep(_MARK, latest)
+        return Polled(counted[True], counted[False], tuple(unfit))
+
+    def _tell(self, found: Found) -> bool:
+        """Send what an object has become; False if that was sent already."""
+        before, body = self._kept(f"object {found.id}"), self._convert(found.content)
+        now = _GONE if body is None else _digest(body)
+        visible = before is not None and before.split()[-1] != _GONE
+        if (before is not None and before.split()[-1] == now) or (body is None and not visible):
+            return False
+        kind = "MetadataDelete" if body is None else "MetadataUpdate" if visible else "MetadataCreate"
+        # The same step of the same object has the same messageId, however often it is tried.
+        identity = str(uuid5(_NAMESPACE, "\n".join((self._name, found.id, before or "", now))))
+        told = {"objectUUID": self._uuid(before)} if body is None else body
+        message = self._gateway.producer.message(kind, dict(told), message_id=identity)
+        self._gateway.send(message)
+        self._keep(f"object {found.id}", f"{identity} {told['objectUUID']} {now}")
+        return True
+
+    def _uuid(self, before: str | None) -> str:
+        assert before is not None  # it was visible
+        return before.split()[1]
+
+    def _kept(self, name: str) -> str | None:
+        return self._gateway.repository.position(self._name, name)
+
+    def _keep(self, name: str, position: str) -> None:
+        self._gateway.repository.keep_positions(self._name, {name: position})
+
+
+def _digest(body: object) -> str:
+    text = json.dumps(body, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,236 @@
+"""The channel adaptor: what an application changes is told once, in the right words, also after a crash."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from rdss_exchange import OBJECT, exchange, gateway, kept, uuid
+
+from cdckit.rdss.gateway import (
+    Backoff,
+    ChannelAdaptor,
+    Channels,
+    ChannelUnreachable,
+    HttpSource,
+    NoChannel,
+    Polled,
+    SqliteRepository,
+)
+
+
+class Application:
+    """Objects by id, listed by pages of two over HTTP; *fails* answers from now on are no answers."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.fails, self.next = 0, ""
+        application = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, page = application.answer(self.path)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/objects"
+
+    def change(self, name: int, minute: int, **content: Any) -> None:
+        modified = f"2024-02-01T09:{minute:02}:00Z"
+        self.objects[str(name)] = {"id": name, "modified": modified, **content}
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        self.asked.append(path)
+        if self.fails:
+            self.fails -= 1
+            return 503, b""
+        asked = parse_qs(urlsplit(path).query)
+        since, place = asked.get("since", [""])[0], int(asked.get("place", ["0"])[0])
+        # The newest first, as many applications list.
+        listed = sorted(self.objects.values(), key=lambda each: each["modified"], reverse=True)
+        listed = [each for each in listed if each["modified"] >= since]
+        following = self.next or f"?since={since}&place={place + 2}"
+        page = {"items": listed[place : place + 2], "next": following if len(listed) > place + 2 else None}
+        return 200, json.dumps(page).encode()
+
+    def __enter__(self) -> Application:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def application() -> Iterator[Application]:
+    with Application() as running:
+        yield running
+
+
+def convert(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if content.get("confidential") or content.get("deleted"):
+        return None
+    return {**OBJECT, "objectUUID": uuid(content["id"]), "objectTitle": content["title"]}
+
+
+def adaptor(
+    repository: SqliteRepository, channels: Channels, application: Application, **told: Any
+) -> ChannelAdaptor:
+    source = HttpSource(application.url, **told)
+    return ChannelAdaptor(
+        gateway(repository, channels), source, convert, backoff=Backoff(retries=2), sleep=lambda _: None
+    )
+
+
+def told(channels: Channels) -> list[tuple[str, str, str | None]]:
+    """Of each message that was sent: its type, object, and title."""
+    sent = kept(channels.output)
+    return [
+        (
+            each["messageHeader"]["messageType"],
+            each["messageBody"]["objectUUID"],
+            each["messageBody"].get("objectTitle"),
+        )
+        for each in sent
+    ]
+
+
+def test_new_changed_and_hidden_objects_are_told_in_their_own_words(application: Application) -> None:
+    channels = exchange()
+    application.change(1, 1, title="one")
+    application.change(2, 2, title="two", confidential=True)
+    application.change(3, 3, title="three")
+    with SqliteRepository(":memory:") as repository:
+        polling = adaptor(repository, channels, application)
+        assert polling.poll() == Polled(sent=2, known=1)
+        application.change(1, 5, title="one, mended")
+        application.change(2, 6, title="two")
+        application.change(3, 7, title="three", deleted=True)
+        assert polling.poll() == Polled(sent=3, known=0)
+        assert polling.poll() == Polled(sent=0, known=1)
+        application.change(3, 8, title="three")
+        assert polling.poll().sent == 1
+    assert told(channels) == [
+        ("MetadataCreate", uuid(3), "three"),
+        ("MetadataCreate", uuid(1), "one"),
+        ("MetadataDelete", uuid(3), None),
+        ("MetadataCreate", uuid(2), "two"),
+        ("MetadataUpdate", uuid(1), "one, mended"),
+        ("MetadataCreate", uuid(3), "three"),
+    ]
+
+
+def test_it_asks_from_where_it_was_and_misses_none_of_the_same_instant(application: Application) -> None:
+    channels = exchange()
+    application.change(1, 1, title="one")
+    with SqliteRepository(":memory:") as repository:
+        adaptor(repository, channels, application).poll()
+        application.change(2, 1, title="two, in the same minute")
+        assert adaptor(repository, channels, application).poll() == Polled(sent=1, known=1)
+        assert application.asked == ["/objects", "/objects?since=2024-02-01T09%3A01%3A00Z"]
+        adaptor(repository, channels, application, overlap=timedelta(minutes=10)).poll()
+        assert application.asked[-1] == "/objects?since=2024-02-01T08%3A51%3A00Z"
+
+
+def test_a_change_that_is_undone_is_told_too(application: Application) -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        for minute, title in enumerate(["one", "other", "one", "other"]):
+            application.change(1, minute, title=title)
+            assert adaptor(repository, channels, application).poll().sent == 1
+    assert [title for _, _, title in told(channels)] == ["one", "other", "one", "other"]
+
+
+def test_a_round_that_is_cut_short_is_done_again_and_sends_each_change_once(application: Application) -> None:
+    """The process dies after each of its commits in turn."""
+    channels = exchange()
+    for number in range(1, 6):
+        application.change(number, number, title=f"number {number}")
+
+    class Dies(SqliteRepository):
+        commits = 0
+
+        def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+            self.commits -= 1
+            if self.commits < 0:
+                raise KeyboardInterrupt
+            super().keep_positions(stream, positions)
+
+    with Dies(":memory:") as repository:
+        for commits in (0, 0, 1, 2):
+            repository.commits = commits
+            with pytest.raises(KeyboardInterrupt):
+                adaptor(repository, channels, application).poll()
+        repository.commits = 99
+        assert adaptor(repository, channels, application).poll() == Polled(sent=2, known=3)
+    assert len(told(channels)) == 5
+
+
+def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_changes(
+    application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    channels = exchange()
+    application.change(1, 1, title="")
+    application.change(2, 2)
+    application.change(3, 3, title="three")
+    with SqliteRepository(":memory:") as repository:
+        polling = adaptor(repository, channels, application)
+        assert polling.poll() == Polled(sent=1, known=0, unfit=("2", "1"))
+        assert "GENERR001 the object 2 is not sent: 'title'" in caplog.text
+        application.change(1, 4, title="one")
+        assert polling.poll().sent == 1
+
+
+def test_an_application_that_does_not_answer_is_asked_again(application: Application) -> None:
+    application.change(1, 1, title="one")
+    with SqliteRepository(":memory:") as repository:
+        polling = adaptor(repository, exchange(), application)
+        application.fails = 2
+        assert polling.poll().sent == 1
+        application.fails = 3
+        with pytest.raises(ChannelUnreachable, match="the answer was 503"):
+            polling.poll()
+
+
+@pytest.mark.parametrize(
+    ("following", "said"),
+    [
+        ("http://127.0.0.1:1/elsewhere", "the next page is said to be http://127.0.0.1:1"),
+        ("/objects", "next page"),
+    ],
+)
+def test_a_next_page_elsewhere_or_in_a_circle_is_not_asked(
+    application: Application, following: str, said: str
+) -> None:
+    for number in range(3):
+        application.change(number, number, title="title")
+    application.next = following
+    with SqliteRepository(":memory:") as repository, pytest.raises(NoChannel, match=said):
+        adaptor(repository, exchange(), application).poll()
+
+
+@pytest.mark.parametrize("page", [b"[]", b"{}", b"no JSON", b'{"items": [1]}', b'{"items": [{"id": 1}]}'])
+def test_an_answer_that_is_no_list_of_objects_is_said_to_be_none(
+    application: Application, monkeypatch: pytest.MonkeyPatch, page: bytes
+) -> None:
+    monkeypatch.setattr(application, "answer", lambda path: (200, page))
+    with (
+        SqliteRepository(":memory:") as repository,
+        pytest.raises(NoChannel, match="objects' cannot be used"),
+    ):
+        adaptor(repository, exchange(), application).poll()
