@@ -47,7 +47,7 @@ class Source(Protocol):
 
 class HttpSource:
     """
-    An interface that answers `GET <url>?since=<modified>` with pages of JSON: `{"items": [...], "next": <url>}`.
+    An interface that answers `GET <url>?since=<modified>` with pages, `{"items": [...], "next": <url>}`.
 
     Args:
         url: The address of the list; its origin is the only one that is asked.
