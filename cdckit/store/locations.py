@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
@@ -28,10 +28,6 @@ _MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 _FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a", "az": "abfss"}
-
-
-class _Opener(Protocol):
-    def __call__(self, path: str) -> Any: ...
 
 
 @dataclass(frozen=True)
