@@ -101,8 +101,7 @@ class _Program:
         while not (found := self._parts(what)) and self.ends(0.05) is None and time.monotonic() < until:
             pass
         for each in found[-1:] if what == "worker" else found:
-            with suppress(psutil.NoSuchProcess):
-                each.send_signal(signal.SIGKILL)
+            _kill(each)
         return bool(found)
 
     def goes_on_or_ends(self, pace: float) -> None:
@@ -134,7 +133,7 @@ class _Program:
 
     def __exit__(self, *_: object) -> None:
         for each in self._parts("driver"):
-            each.send_signal(signal.SIGKILL)
+            _kill(each)
         # What has lost its parent is still of the session that the program began.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -142,6 +141,11 @@ class _Program:
         self._reader.join(5)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        process.send_signal(signal.SIGKILL)
 
 
 def _command(process: psutil.Process) -> str:
