@@ -51,10 +51,10 @@ WORKER_FIELDS = [
 """The columns of a record on the way through Python."""
 
 
-def for_workers(records: DataFrame) -> DataFrame:
-    """The columns of *records* as they travel to the workers (`WORKER_FIELDS`)."""
+def for_workers(records: DataFrame, *others: str) -> DataFrame:
+    """The columns of *records* as they travel to the workers (`WORKER_FIELDS`), and *others* behind them."""
     text = F.when(F.col("headers").isNotNull(), F.to_json("headers"))
-    return records.select(*RECORD_COLUMNS[:-1], text.alias("headers"))
+    return records.select(*RECORD_COLUMNS[:-1], text.alias("headers"), *others)
 
 
 def headers_from_workers() -> Column:

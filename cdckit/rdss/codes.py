@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -90,3 +91,7 @@ class RdssFault(Fault):
         Queue.INVALID,
         "body, file",
     )
+
+
+CODES: Mapping[str, RdssFault] = {each.value: each for each in RdssFault}
+"""The catalogue by the text of each code."""
