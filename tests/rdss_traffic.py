@@ -7,13 +7,17 @@ handler writes, in the responses.
 
 from __future__ import annotations
 
+import json
 import random
+from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from rdss_exchange import OBJECT, expired, message, uuid
 
 from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.gateway import Message, Rejection, Turn
+from cdckit.rdss.gateway import Fate, Message, Rejection, SqliteRepository, Turn
 
 DONE = "CREATE TABLE IF NOT EXISTS done (message TEXT, time INTEGER PRIMARY KEY)"
 """The handler's own table, in the repository's file: a row for each message that it was done with."""
@@ -77,3 +81,30 @@ def handler(turn: Turn) -> None:
         raise Rejection(RdssFault.DELETE_OF_UNKNOWN)
     if turn.message.message_type == "MetadataRead":
         turn.reply(OBJECT)
+
+
+def check(made: Traffic, repository: SqliteRepository, values: Callable[[str], list[bytes]]) -> None:
+    """
+    Every message has the fate that it must have, once; the queues have what follows, at least once.
+
+    *values* are the messages of a queue.
+    """
+    done = [row[0] for row in repository._database.execute("SELECT message FROM done")]
+    assert sorted(done) == sorted(made.processed)
+    counts = repository.counts()
+    assert counts[Fate.WAITING] == 0
+    assert counts[Fate.PROCESSED] == len(made.processed)
+    assert counts[Fate.INVALID] == len(made.expired | made.unknown) + len(made.malformed)
+    assert counts[Fate.ERROR] == len(made.failed)
+    assert counts[Fate.DUPLICATE] >= len(made.sent) - made.distinct
+
+    def read(name: str) -> list[dict[str, Any]]:
+        return [json.loads(each) for each in values(name)]
+
+    invalid = read("invalid")
+    named = {each["messageHeader"].get("messageId") for each in invalid} - {None}
+    assert named == made.expired | made.unknown
+    nameless = [each["messageBody"] for each in invalid if "messageId" not in each["messageHeader"]]
+    assert {b64decode(each["base64"]) for each in nameless} == made.malformed
+    assert {each["messageHeader"]["messageId"] for each in read("error")} == made.failed
+    assert {each["messageHeader"]["correlationId"] for each in read("output")} == made.asked

@@ -19,11 +19,17 @@ def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refu
     """
     A message as the repository takes it: to be processed, or refused with its code.
 
+    Bytes on which the validation itself fails are refused as GENERR009: one message must not stop a queue.
+
     >>> from datetime import UTC
     >>> judged(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
     'GENERR007'
     """
-    verdict = validate(value, now=now, rules=rules)
+    try:
+        verdict = validate(value, now=now, rules=rules)
+    except Exception as error:
+        found = RdssFault.UNEXPECTED.describe(f"The validation failed: {type(error).__name__}.")
+        return _refused(value, Verdict(RdssFault.UNEXPECTED, found, "$", None, None, None), rules)
     if verdict.code is not None:
         return _refused(value, verdict, rules)
     header = verdict.header

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement, Status
 from cdckit.rdss.gateway.sqlite_file import locked, opened
+
+logger = logging.getLogger("cdckit.rdss.gateway")
 
 _INCOMING = "message_id, message_class, message_type, sequence, position, total, correlation_id, value"
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
@@ -233,9 +237,16 @@ class SqliteRepository:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.OperationalError):  # a full disk has rolled it back already
-                self._database.execute("ROLLBACK")
+            self._roll_back()
             raise
+
+    def _roll_back(self) -> None:
+        try:
+            self._database.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:  # otherwise SQLite did it already, as when the disk is full
+                fault = RdssFault.ROLLBACK_FAILED
+                logger.error("%s %s", fault.value, fault.describe(f"{self.path}: {error}."))
 
     def _unlock(self) -> None:
         if self._lock is not None:

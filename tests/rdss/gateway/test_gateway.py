@@ -25,6 +25,7 @@ from cdckit.rdss.gateway import (
     Status,
     Turn,
     UnfitMessage,
+    judging,
 )
 
 
@@ -281,6 +282,21 @@ def test_a_refused_message_whose_queue_cannot_be_reached_is_routed_later() -> No
         assert repository.counts()[Fate.WAITING] == 1
         receiver.resume()
         assert len(kept(channels.invalid)) == 1
+
+
+def test_a_message_on_which_the_validation_itself_fails_stops_no_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(value: bytes, **_: object) -> Any:
+        raise MemoryError if value == b"large" else AssertionError
+
+    channels = exchange()
+    monkeypatch.setattr(judging, "validate", fails)
+    with SqliteRepository(":memory:") as repository:
+        put(channels, b"odd", b"large")
+        assert gateway(repository, channels).receive() == [Fate.ERROR, Fate.ERROR]
+    codes = [code for code, _ in errors(channels.error)]
+    assert codes == ["GENERR009", "GENERR009"]
 
 
 def test_deliveries_that_could_not_be_acknowledged_come_again_and_are_known() -> None:

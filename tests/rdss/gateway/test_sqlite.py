@@ -140,6 +140,26 @@ def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> Non
         assert names(repository.next_waiting()) == ["b"]
 
 
+def test_a_transaction_that_cannot_be_rolled_back_is_logged_with_its_code(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stuck:
+        """A connection to a disk that has gone."""
+
+        in_transaction = True
+
+        def execute(self, sql: str, parameters: object = ()) -> None:
+            if sql != "BEGIN IMMEDIATE":
+                raise sqlite3.OperationalError("disk I/O error")
+
+    with SqliteRepository(":memory:") as repository:
+        whole, repository._database = repository._database, Stuck()  # type: ignore[assignment]
+        with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+            repository.sent("a")
+        repository._database = whole
+    assert "GENERR008 A transaction could not be rolled back. :memory:: disk I/O error." in caplog.text
+
+
 def test_a_response_is_found_by_the_message_that_it_answers() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.take([part("a"), part("answer", answers="question")], refuse)
