@@ -89,7 +89,7 @@ def check(made: Traffic, repository: SqliteRepository, values: Callable[[str], l
 
     *values* are the messages of a queue.
     """
-    done = [row[0] for row in repository._database.execute("SELECT message FROM done")]
+    done = [row[0] for row in repository.rows("SELECT message FROM done")]
     assert sorted(done) == sorted(made.processed)
     counts = repository.counts()
     assert counts[Fate.WAITING] == 0

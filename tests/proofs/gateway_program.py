@@ -70,7 +70,7 @@ def receive(gateway: Gateway, all_sent: Path) -> None:
 def main(what: str, folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())[what]
     with SqliteRepository(folder / f"{what}.db") as repository:
-        repository._database.execute(DONE)
+        repository.rows(DONE)
         channels = open_channels(settings, repository)
         producer = Producer("repository", 7)
         gateway = Gateway(repository, channels, producer, backoff=PATIENT, clock=lambda: NOON)

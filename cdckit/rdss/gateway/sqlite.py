@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement
@@ -61,6 +62,18 @@ class SqliteRepository:
         """Close the file; what was noted stays."""
         self._database.close()
         self._unlock()
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """
+        What a statement about tables of the application's own answers: to make them, and to read them.
+
+        >>> with SqliteRepository(":memory:") as repository:
+        ...     repository.rows("CREATE TABLE shelf (title TEXT)")
+        ...     repository.rows("SELECT count(*) FROM shelf")
+        []
+        [(0,)]
+        """
+        return self._run(sql, *parameters).fetchall()
 
     def to_send(self, messages: Sequence[Outgoing]) -> None:
         with self._transaction():

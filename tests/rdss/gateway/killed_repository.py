@@ -29,7 +29,7 @@ def never(message: Incoming, reason: str) -> Refused:
 def main(path: str, first: int) -> None:
     """Batch by batch: taken, then each settled with a row of its own and a message to send, then sent."""
     with SqliteRepository(path) as repository:
-        repository._database.execute("CREATE TABLE IF NOT EXISTS done (number INTEGER)")
+        repository.rows("CREATE TABLE IF NOT EXISTS done (number INTEGER)")
         for number in range(first, first + 100_000, BATCH):
             repository.take([incoming(each) for each in range(number, number + BATCH)], never)
             print(f"taken {number}", flush=True)

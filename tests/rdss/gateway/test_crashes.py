@@ -54,8 +54,8 @@ def run(made: Traffic, path: Path, seed: int, rate: float) -> tuple[SqliteReposi
         object.__setattr__(queues, name, Shaky(getattr(queues, name), chance, rate))
     while True:
         repository = SqliteRepository(path)
-        repository._database.execute("PRAGMA synchronous = OFF")  # what is crashed here is not the machine
-        repository._database.execute(DONE)
+        repository.rows("PRAGMA synchronous = OFF")  # what is crashed here is not the machine
+        repository.rows(DONE)
         try:
             working = gateway(Shaky(repository, chance, rate), queues)  # type: ignore[arg-type]
             with suppress(SendFailed, ChannelUnreachable):

@@ -138,7 +138,7 @@ def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> No
     """A response goes to the returnAddress that is known; a row that cannot be written undoes all of it."""
     channels = exchange(returns={"desk": MemoryChannel("desk")})
     with SqliteRepository(":memory:") as repository:
-        repository._database.execute("CREATE TABLE shelf (object TEXT UNIQUE)")
+        repository.rows("CREATE TABLE shelf (object TEXT UNIQUE)")
         receiver = gateway(repository, channels)
         put(channels, message(1, "MetadataRead", return_address="desk"))
         put(channels, message(2, "MetadataRead", return_address="somewhere else"), message(3))
@@ -153,7 +153,7 @@ def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> No
 
         receiver.receive()
         receiver.process(handler)
-        rows = repository._database.execute("SELECT object FROM shelf")
+        rows = repository.rows("SELECT object FROM shelf")
         assert sorted(row[0] for row in rows) == ["first", "same"]
         assert repository.counts()[Fate.PROCESSED] == 2
     assert [code for code, _ in errors(channels.error)] == ["GENERR006"]

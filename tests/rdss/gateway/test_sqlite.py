@@ -127,14 +127,14 @@ def test_a_sequence_that_stays_incomplete_is_found_by_its_last_part() -> None:
 
 def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> None:
     with SqliteRepository(":memory:") as repository:
-        repository._database.execute("CREATE TABLE done (name TEXT)")
+        repository.rows("CREATE TABLE done (name TEXT)")
         repository.take([part("a"), part("b")], refuse)
         row = Statement("INSERT INTO done VALUES (?)", ("a",))
         assert repository.settle(["a"], Fate.PROCESSED, write=[row])
         # Of two, one waits: neither is changed.
         assert not repository.settle(["b", "a"], Fate.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
-        assert repository._database.execute("SELECT count(*) FROM done").fetchone() == (1,)
+        assert repository.rows("SELECT count(*) FROM done") == [(1,)]
         with pytest.raises(FailedStatement, match="no such table"):
             repository.settle(["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
         assert names(repository.next_waiting()) == ["b"]
@@ -209,7 +209,7 @@ def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, see
     assert any(line.startswith("sent") for line in said)
     with SqliteRepository(path) as repository:
         counts = repository.counts()
-        done = [row[0] for row in repository._database.execute("SELECT number FROM done")]
+        done = [row[0] for row in repository.rows("SELECT number FROM done")]
         unsent = {each.message_id for each in repository.unsent(10**9)}
         for line in said:
             word, number = line.split()
