@@ -65,6 +65,11 @@ def joined(parts: Iterable[bytes]) -> dict[str, Any]:
 
     Raises:
         InvalidArgument: They are not all the parts of one message.
+
+    >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
+    >>> alone = json.dumps({"messageHeader": header, "messageBody": {"title": "Prices"}}).encode()
+    >>> joined([alone])["messageBody"]
+    {'title': 'Prices'}
     """
     messages = [json.loads(part) for part in parts]
     messages.sort(key=lambda each: each["messageHeader"]["messageSequence"]["position"])
