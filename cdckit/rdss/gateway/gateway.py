@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -26,6 +27,7 @@ from cdckit.rdss.gateway.outbox import Outbox
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Repository
 from cdckit.rdss.gateway.turns import Turn
 from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.splitting import split
 
 logger = logging.getLogger("cdckit.rdss.gateway")
 
@@ -95,11 +97,13 @@ class Gateway:
         """
         Return when the output has acknowledged the message, and all that was still to be sent before it.
 
+        One that is larger than a message may be is sent in parts, as a sequence.
+
         Raises:
             UnfitMessage: A receiver would refuse it; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
-        self.repository.to_send([self._outgoing(message, "output")])
+        self.repository.to_send(self._outgoing(message, "output"))
         self._outbox.send_all("output")
 
     def resume(self) -> None:
@@ -211,8 +215,8 @@ class Gateway:
 
     def _follows(self, turn: Turn) -> list[Outgoing]:
         back = self.channels.return_to(turn.message.return_address)
-        replies = [self._outgoing(each, back) for each in turn.replies]
-        return replies + [self._outgoing(each, "output") for each in turn.sends]
+        told = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
+        return [part for each, destination in told for part in self._outgoing(each, destination)]
 
     def _settle(self, parts: list[Incoming], turn: Turn, send: list[Outgoing]) -> None:
         ids = [each.message_id for each in parts]
@@ -248,20 +252,25 @@ class Gateway:
     def _contradicts(self, part: Incoming, reason: str) -> Refused:
         return refusal(part.value, RdssFault.INVALID_HEADER, reason, self._clock(), self._rules)
 
-    def _outgoing(self, message: Message, destination: str) -> Outgoing:
+    def _outgoing(self, message: Message, destination: str) -> list[Outgoing]:
         now = self._clock()
         sent = message if self._machine is None else message.with_history(self._machine, now)
-        checked = judged(sent.to_bytes(), now, self._rules)
+        value = sent.to_bytes()
+        checked = judged(value, now, replace(self._rules, max_bytes=max(len(value), self._rules.max_bytes)))
         if isinstance(checked, Refused):
-            raise UnfitMessage(
-                str(message.header.get("messageId")), checked.error_code, checked.error_description
-            )
-        return Outgoing(
-            checked.message_id,
-            checked.message_class,
-            checked.message_type,
-            checked.sequence,
-            checked.position,
-            checked.value,
-            destination,
-        )
+            identity = str(message.header.get("messageId"))
+            raise UnfitMessage(identity, checked.error_code, checked.error_description)
+        parts = [judged(each, now, self._rules) for each in split(value, rules=self._rules)]
+        return [_sent(each, destination) for each in parts if isinstance(each, Incoming)]
+
+
+def _sent(message: Incoming, destination: str) -> Outgoing:
+    return Outgoing(
+        message.message_id,
+        message.message_class,
+        message.message_type,
+        message.sequence,
+        message.position,
+        message.value,
+        destination,
+    )

@@ -12,6 +12,7 @@ from cdckit.rdss.decorating import decorated_value
 from cdckit.rdss.gateway.messages import Message
 from cdckit.rdss.gateway.repository import Incoming, Refused
 from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.splitting import whole_header
 from cdckit.rdss.validation import Verdict, body_finding, validate
 
 
@@ -57,13 +58,14 @@ def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Mes
     """
     The message of all the parts of its sequence, by position; or what is wrong with its body.
 
-    The header is that of the first part.
+    The header is that of the first part, as the message has it alone.
     """
     verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
     header, body = verdicts[0].header, verdicts[0].body
     assert header is not None  # it was valid when it came
     if len(parts) == 1:
         return Message(header, body)
+    header = whole_header(header)
     try:
         body = json.loads("".join(each.body for each in verdicts))
     except (ValueError, RecursionError) as error:

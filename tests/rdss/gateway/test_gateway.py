@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from rdss_exchange import NOON, OBJECT, exchange, expired, gateway, kept, message, part, put, uuid
+from rdss_exchange import NOON, OBJECT, OTHERS, exchange, expired, gateway, kept, message, part, put, uuid
 
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import (
@@ -223,6 +223,38 @@ def test_parts_are_put_together_and_only_then_looked_into() -> None:
         assert receiver.process(lambda turn: bodies.append(turn.message.body)) == 1
         assert bodies == [{"objectUUID": uuid(5)}]
         assert repository.counts()[Fate.PROCESSED] == 3
+
+
+def test_a_message_that_is_too_large_goes_in_parts_and_arrives_whole() -> None:
+    """Sent by one gateway, taken by another: two parts, one message for the handler, and one response."""
+    there, back = MemoryChannel("there"), MemoryChannel("back")
+    large = {
+        **OBJECT,
+        "objectDescription": [{"descriptionValue": "é" * 600_000, "descriptionType": "abstract"}],
+    }
+    handled = list[Message]()
+
+    def handler(turn: Turn) -> None:
+        handled.append(turn.message)
+
+    with SqliteRepository(":memory:") as here, SqliteRepository(":memory:") as elsewhere:
+        sender = gateway(here, exchange(input=back, output=there))
+        receiver = gateway(elsewhere, exchange(input=there, output=back))
+        sent = OTHERS.message("MetadataCreate", large, message_id=uuid(1), now=NOON)
+        sender.send(sent)
+        assert len(there) == 2
+        assert receiver.receive() == [Fate.WAITING, Fate.WAITING]
+        assert receiver.process(handler) == 1
+        assert handled == [sent]
+
+        question = message(2, "MetadataRead")
+        answering = gateway(here, exchange(input=back, output=there), sleep=lambda _: works())
+
+        def works() -> None:
+            receiver.receive()
+            receiver.process(lambda turn: turn.reply(large) and None)
+
+        assert answering.request(question).body == large
 
 
 @pytest.mark.parametrize(
