@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from cdckit.datahub.absences import cascade_events, list_events, mentions, refresh_events
 from cdckit.datahub.existence import with_statement, without
-from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution
+from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.stated_changes import absence_changes, record_changes
 from cdckit.parts.complete_lists import absences
@@ -49,6 +49,11 @@ class Derived:
     def resolution(self) -> Resolution:
         """The statements of all targets, with what can be looked up."""
         return Resolution(self.schema, self.statements, self.looked_up, self.entities)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a statement of the targets that are looked at may need another one."""
+        return any(needed_links(self.schema, entity) is not None for entity in self.entities)
 
     def resolved(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -39,9 +39,7 @@ UNAPPLIED_COLUMNS = (
 
 _NAMED = "array<struct<need:string,text:string>>"
 
-# As texts: made of columns, each condition would be a dozen calls into the JVM, for each target.
-_APPLIED = f"error_code IS NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
-_MAKES = f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes"
+_APPLIED = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
 
 
 def with_statement(statements: DataFrame, entity: str) -> DataFrame:
@@ -49,12 +47,34 @@ def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_REST}) AS statement")
 
 
+def facts(schema: Schema, resolution: Resolution, entities: Iterable[str]) -> DataFrame | None:
+    """
+    What the statements of all targets mean to each other, or what is wrong with them; None for no targets.
+
+    One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
+    `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
+    """
+    found = []
+    for entity in entities:
+        links = map(quoted, schema.targets[entity].links)
+        named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
+        rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {_APPLIED}")
+        # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
+        found.append(
+            with_statement(rows, entity).selectExpr(
+                "statement",
+                f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes",
+                f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
+                f"CAST(array({named}) AS {_NAMED}) AS named",
+                "error_code",
+                "concat_ws(': ', error_code, error_description) AS error",
+            )
+        )
+    return reduce(DataFrame.unionByName, found) if found else None
+
+
 def waiting_statements(
-    schema: Schema,
-    resolution: Resolution,
-    entities: Sequence[str],
-    held: DataFrame | None,
-    keep: Keep,
+    stated: DataFrame, answers: DataFrame | None, held: DataFrame | None, keep: Keep
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -65,9 +85,8 @@ def waiting_statements(
     are applied.
 
     Args:
-        schema: The schema.
-        resolution: The statements of all targets.
-        entities: The targets of which there are any.
+        stated: The `facts` without those in error.
+        answers: What links have found (`Resolution.answers`).
         held: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
             not due, or were given up.
         keep: By which rows are computed that are looked at again.
@@ -81,15 +100,6 @@ def waiting_statements(
     of longer chains is found in one task (see `falling`).  It is given the statements that need what only
     statements with needs of their own make.
     """
-    stated, answers = _stated(schema, resolution, entities), resolution.answers()
-    if stated is None:
-        return None
-    if answers is not None:
-        # What was looked up is looked at several times.
-        looked_up = keep(stated)
-        if looked_up is None:
-            return held
-        stated = looked_up
     needing = stated.select("statement", F.explode("needs").alias("need"))
     makers = stated.where("makes IS NOT NULL")
     waiting, count, rounds = held, held.count() if held is not None else 0, 0
@@ -116,15 +126,14 @@ def waiting_statements(
             count = waiting.count()
 
 
-def waiting_at_once(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame | None:
+def waiting_at_once(stated: DataFrame, answers: DataFrame | None) -> DataFrame:
     """
     The same statements (`statement`) without a job: for none that are held.
 
     Cost: one task is given all statements that need what only statements with needs of their own make, or
     what nobody makes: about a kilobyte each.
     """
-    stated = _stated(schema, resolution, entities)
-    return None if stated is None else falling(_standing(stated, resolution.answers()))
+    return falling(_standing(stated, answers))
 
 
 def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
@@ -143,31 +152,6 @@ def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     named = texts.join(missing, "need", "left_semi").groupBy("need").agg(F.min("text").alias("text"))
     joined = waiting.withColumnRenamed("missing", "need").join(named, "need", "left")
     return joined.selectExpr("statement", "coalesce(text, need) AS missing")
-
-
-def _stated(schema: Schema, resolution: Resolution, entities: Sequence[str]) -> DataFrame | None:
-    """
-    What can be applied: `statement`, what it `makes`, what it `needs`, and how that is `named`.
-
-    None if nothing ever needs anything.
-    """
-    needs_of = {entity: needed_links(schema, entity) for entity in entities}
-    if not any(each is not None for each in needs_of.values()):
-        return None
-    found = []
-    for entity, needs in needs_of.items():
-        links = map(quoted, schema.targets[entity].links)
-        named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
-        rows = with_statement(resolution.resolved(entity).where(_APPLIED), entity)
-        found.append(
-            rows.selectExpr(
-                "statement",
-                _MAKES,
-                f"{needs or 'CAST(array() AS array<string>)'} AS needs",
-                f"CAST(array({named}) AS {_NAMED}) AS named",
-            )
-        )
-    return reduce(DataFrame.unionByName, found)
 
 
 def _standing(

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.derived import Derived
-from cdckit.datahub.existence import waiting_at_once
+from cdckit.datahub.existence import facts, waiting_at_once
 from cdckit.datahub.intake import Work, statements_about
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
 from cdckit.datahub.readers import Filter, Reader
@@ -119,8 +119,10 @@ class FromMessages(Derived):
         return self._leading
 
     def _find_waiting(self) -> DataFrame | None:
-        found = waiting_at_once(self.schema, self.resolution, self.entities)
-        return None if found is None else self._held(found)
+        found = facts(self.schema, self.resolution, self.entities) if self.may_wait else None
+        if found is None:
+            return None
+        return self._held(waiting_at_once(found.where("error_code IS NULL"), self.resolution.answers()))
 
     def _merged(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -11,6 +10,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.existence import with_statement
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
+from cdckit.datahub.resolution import UNPROCESSED
 from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Status
 from cdckit.parts.schemas import text_literal
@@ -65,26 +65,20 @@ def waiting_records(unapplied: DataFrame, known: DataFrame, retry: Retry) -> Dat
     )
 
 
-def problems(statements: Iterable[DataFrame], waiting: DataFrame | None) -> DataFrame | None:
+def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | None:
     """
     Per message, the worst that befell its records: `message_id`, `status`, `error_message`.
 
     Messages whose records were all applied or dropped have no row; None if nothing was ever stated.
     """
-    found = [
-        rows.where("error_code IS NOT NULL").selectExpr(
-            "message_id",
-            "arrival.record_number AS number",
-            f"if(operation = '{UNREADABLE}', 0, 2) AS rank",
-            "record",
-            "concat_ws(': ', error_code, error_description) AS error",
-        )
-        for rows in statements
-    ]
+    found = []
+    if facts is not None:
+        rank = f"if(statement.operation = '{UNREADABLE}', 0, 2) AS rank"
+        wrong = facts.where(f"error_code <> '{UNPROCESSED}'")
+        found.append(wrong.selectExpr("statement.*", rank, "error"))
     if waiting is not None:
-        waits = waiting.select("statement.*", "missing").where(_IS_RECORD)
         error = f"{HubFault.LINK_MISSING.error('missing')} AS error"
-        found.append(waits.selectExpr("message_id", "number", "1 AS rank", "record", error))
+        found.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(_IS_RECORD))
     if not found:
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")

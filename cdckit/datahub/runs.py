@@ -8,7 +8,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import waiting_statements, with_statement
+from cdckit.datahub.existence import facts, waiting_statements
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, Work, take
@@ -164,6 +164,13 @@ class Run(State):
                     note(self._writes, _LAST_POSITION, position)
 
     @cached_property
+    def _facts(self) -> DataFrame | None:
+        found = facts(self.schema, self.resolution, self.entities)
+        # If they are few, or were looked up, they are computed once: all that follows looks at them.
+        once = found is not None and (self._is_small or self.resolution.answers() is not None)
+        return self._computed(found) if found is not None and once else found
+
+    @cached_property
     def _held(self) -> DataFrame | None:
         """The statements that are not tried in this run: their messages are not due, or were given up."""
         waiting = self.waiting()
@@ -182,13 +189,16 @@ class Run(State):
 
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
-        waiting = waiting_statements(self.schema, self.resolution, self.entities, self._held, self._computed)
-        found = [] if waiting is None else [waiting]
-        # Other messages may bring statements into this, and out of it again.
-        for entity in self.entities if self._looked_up else []:
-            rows = self.resolution.resolved(entity).where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
-            known = with_statement(rows, entity)
-            found.append(known.selectExpr("statement", "CAST(NULL AS string) AS missing"))
+        if self._facts is None:
+            return self._held
+        found, stated = [], self._facts.where("error_code IS NULL")
+        if self.may_wait:
+            waiting = waiting_statements(stated, self.resolution.answers(), self._held, self._computed)
+            found += [] if waiting is None else [waiting]
+        if self._looked_up:
+            # Other messages may bring statements into this, and out of it again.
+            wrong = self._facts.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
+            found.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
         return self._computed(reduce(DataFrame.unionByName, found)) if found else None
 
     def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
@@ -273,7 +283,7 @@ class Run(State):
             columns = {"refused": F.lit(None).cast("int"), "refusal": F.lit(None).cast("string")}
             retried = known.join(ids, "message_identifier", "left_semi").withColumns(columns)
             processed = processed.unionByName(retried.select(*processed.columns))
-        found = problems(map(self.resolved, self.entities), self.waiting())
+        found = problems(self._facts, self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if begun and self._anew:
             self._writes.replace(STATUSES, self._in_few_jobs(now))
