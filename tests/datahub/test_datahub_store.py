@@ -318,7 +318,7 @@ def test_what_is_received_during_a_run_is_for_the_next_one(
         other.receive([product("2")], at=AT)
         seen.append(statuses(other))
 
-    called = between(monkeypatch, cdckit.datahub.runs, "waiting_statements", meanwhile)
+    called = between(monkeypatch, cdckit.datahub.runs, "facts", meanwhile)
     one.process(now=AT)
     assert (len(called), seen) == (1, [{"1": 4, "2": 0}])
     assert statuses(other) == {"1": 10, "2": 0}
@@ -334,7 +334,7 @@ def test_of_two_runs_at_once_the_later_one_finds_nothing_left_to_do(
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     one._under_way = other._under_way = UnderWay(None)
     one.receive([product("1")], at=AT)
-    between(monkeypatch, cdckit.datahub.runs, "waiting_statements", lambda: other.process(now=AT))
+    between(monkeypatch, cdckit.datahub.runs, "facts", lambda: other.process(now=AT))
     one.process(now=AT)
     assert names(one) == [("1", "kettle")]
     assert [row["attempts"] for row in rows_of(one.messages())] == [1]
