@@ -20,7 +20,8 @@ def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
 
     Args:
         rows: The rows.
-        few: Whether they are known to be few: then this program takes them at once.
+        few: Whether they are known to be few: then this program takes them at once, and hands them on as one
+            partition, so that nothing that follows need be shuffled.
 
     Cost: a job; without *few* another one, which looks whether there are more than a few.
     """
@@ -28,7 +29,10 @@ def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     some = here(kept if few else kept.limit(_FEW + 1))
     if not some.num_rows:
         return None
-    return kept if some.num_rows > _FEW and not few else rows.sparkSession.createDataFrame(some, rows.schema)
+    if some.num_rows > _FEW and not few:
+        return kept
+    found = rows.sparkSession.createDataFrame(some, rows.schema)
+    return found.coalesce(1) if few else found
 
 
 def here(rows: DataFrame) -> pa.Table:
