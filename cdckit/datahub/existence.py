@@ -148,10 +148,12 @@ def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     """Those that wait, with the key of what is `missing` in the place of its guid or marked text."""
     texts = stated.select(F.inline("named")).where("text IS NOT NULL")
-    missing = waiting.select(F.col("missing").alias("need")).distinct()
-    named = texts.join(missing, "need", "left_semi").groupBy("need").agg(F.min("text").alias("text"))
-    joined = waiting.withColumnRenamed("missing", "need").join(named, "need", "left")
-    return joined.selectExpr("statement", "coalesce(text, need) AS missing")
+    missing = waiting.select(F.col("missing").alias("need"))
+    named = texts.join(missing.distinct(), "need", "left_semi").withColumn("statement", F.lit(None))
+    # Not by a join, of which Spark would take the size for the product of both.
+    both = waiting.selectExpr("missing AS need", "CAST(NULL AS string) AS text", "statement")
+    said = both.unionByName(named).selectExpr("*", "min(text) OVER (PARTITION BY need) AS name")
+    return said.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
 
 
 def _standing(
