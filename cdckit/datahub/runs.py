@@ -166,8 +166,8 @@ class Run(State):
     @cached_property
     def _facts(self) -> DataFrame | None:
         found = facts(self.schema, self.resolution, self.entities)
-        # If they are few, or were looked up, they are computed once: all that follows looks at them.
-        once = found is not None and (self._is_small or self.resolution.answers() is not None)
+        # What was looked up is looked at several times.
+        once = found is not None and self.resolution.answers() is not None
         return self._computed(found) if found is not None and once else found
 
     @cached_property
