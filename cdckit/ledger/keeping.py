@@ -18,6 +18,7 @@ from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_batch_id, require_name
+from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
 from cdckit.store import Committed, Store, Transaction
 
@@ -218,12 +219,7 @@ class Ledger:
                 name, so that the batches of two streams are not taken for each other.  A stream that begins
                 anew, with another checkpoint, needs another name.
         """
-        require_name(name, "name", function="sink")
-
-        def applied(changes: DataFrame, batch: int | str) -> Applied:
-            return self.apply(changes, f"{name}:{batch}")
-
-        return applied
+        return sink_of(self.apply, name)
 
     @doing("ledger: make the history anew")
     def rebuild(self) -> int:

@@ -21,6 +21,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File
 from cdckit.store.columns import as_columns
+from cdckit.store.digests import digest_of, signed
 from cdckit.store.names import true_names
 from cdckit.store.writing import OpenFiles, Target, reported
 
@@ -50,17 +51,12 @@ def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
     found = [json.loads(row["report"]) for row in made.rows().collect()]
     files = reported([each for one in found for each in one["files"]], target).files
     total = sum(one["content"] for one in found)
-    return Taken(list(files), _signed(total))
+    return Taken(list(files), signed(total))
 
 
 def digest(rows: DataFrame) -> int:
     """What `take` would say of the rows, without writing them; one job."""
-    found = rows.agg(F.sum(F.col(CONTENT).cast("decimal(38,0)"))).first()
-    return _signed(int(found[0] or 0) if found else 0)
-
-
-def _signed(total: int) -> int:
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63)
+    return digest_of(rows, F.col(CONTENT))
 
 
 def _has_types(rows: T.StructType, columns: T.StructType) -> bool:

@@ -14,7 +14,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
-from cdckit.parts.arguments import require_batch_id, require_instant, require_name
+from cdckit.parts.arguments import require_batch_id, require_instant
+from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
 from cdckit.records import RECORD_COLUMNS, require_records
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
@@ -36,6 +37,7 @@ from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
+from cdckit.store.keeping import rows_of
 
 _Answer = TypeVar("_Answer")
 
@@ -148,7 +150,7 @@ class Feed:
 
     def schema_zone(self) -> DataFrame:
         """What each schema id stands for (see `schema_zone`)."""
-        return self._read(self._snapshot(), ZONE, ZONE_SCHEMA)
+        return rows_of(self._snapshot(), ZONE, ZONE_SCHEMA)
 
     def tables(self) -> DataFrame:
         """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
@@ -204,7 +206,7 @@ class Feed:
         """
         snapshot = self._snapshot()
         found = self._one(snapshot, table, task, server, schema, function="without_key")
-        records = found.of(self._read(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
+        records = found.of(rows_of(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
         rows = rows_of_table(records, found.table, function="without_key", **found.reading)
         return (
             find_without_key(rows, keys=found.keys) if found.keys else rows.where(F.col(ERROR_CODE).isNull())
@@ -218,7 +220,7 @@ class Feed:
             One row per record: its columns, `form`, `schema_id`.  It becomes part of its table's ledger with
             the batch that brings the metadata.
         """
-        found = self._read(self._snapshot(), WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        found = rows_of(self._snapshot(), WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
         return found.select(*RECORD_COLUMNS, "form", "schema_id")
 
     def rejects(self) -> DataFrame:
@@ -230,8 +232,8 @@ class Feed:
             Data that was given up (METADATA_MISSING) is used all the same if its metadata comes at last.
         """
         snapshot = self._snapshot()
-        kept = self._read(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
-        given_up = self._read(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
+        kept = rows_of(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
+        given_up = rows_of(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
         fault = ReplicateFault.METADATA_MISSING
         named = given_up.withColumns(
             {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
@@ -287,7 +289,7 @@ class Feed:
 
         return self._atomically(work)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], None]:
+    def sink(self, name: str) -> Callable[[DataFrame, int | str], Received]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(feed.sink("orders")).start()`.
 
@@ -295,12 +297,7 @@ class Feed:
             name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
                 stream that begins anew, with another checkpoint, needs another name.
         """
-        require_name(name, "name", function="sink")
-
-        def received(records: DataFrame, batch: int | str) -> None:
-            self.receive(records, f"{name}:{batch}")
-
-        return received
+        return sink_of(self.receive, name)
 
     @doing("feed: give up what waited too long")
     def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(seconds=10)) -> int:
@@ -358,11 +355,8 @@ class Feed:
             raise OtherKind(found.root, "a feed", f"a store of the tables {', '.join(strange[:9])}")
         return found
 
-    def _read(self, snapshot: Snapshot, name: str, columns: T.StructType) -> DataFrame:
-        return snapshot.read(name) if snapshot.has(name) else self._spark.createDataFrame([], columns)
-
     def _known(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
-        return feed_tables(self._read(snapshot, ZONE, ZONE_SCHEMA), self._tables)
+        return feed_tables(rows_of(snapshot, ZONE, ZONE_SCHEMA), self._tables)
 
     def _one(
         self,

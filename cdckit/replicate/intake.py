@@ -34,6 +34,7 @@ from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.waiting_rows import with_waits
 from cdckit.store import Transaction
 from cdckit.store.conflicts import Scope
+from cdckit.store.keeping import read_some, rows_of
 from cdckit.store.writing import Written
 
 MANY_FILES = 16
@@ -159,9 +160,7 @@ class Intake:
         return _Ready(kept.where("not waits").drop("waits", GIVEN_UP), healed)
 
     def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
-        zone = self._read(ZONE)
-        if zone is None:
-            zone = self._transaction.spark.createDataFrame([], ZONE_SCHEMA)
+        zone = rows_of(self._transaction, ZONE, ZONE_SCHEMA)
         return with_waits(data, zone, json_topics(tables.values()))
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
@@ -199,9 +198,7 @@ class Intake:
         self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.fieldNames(), of_table))
 
     def _read(self, name: str) -> DataFrame | None:
-        """A table; None if there is none, or nothing in it."""
-        found = self._transaction.has(name) and self._transaction.files(name)
-        return self._transaction.read(name) if found else None
+        return read_some(self._transaction, name)
 
     def _is_begun(self, table: FeedTable) -> bool:
         return self._transaction.note_of(self._note(table)) is not None

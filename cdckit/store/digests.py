@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -27,6 +29,17 @@ def row_digests(batch: pa.RecordBatch) -> int:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         total += _named(name, column)
     return int(_mixed(total).sum(dtype=np.uint64))
+
+
+def digest_of(rows: DataFrame, each: Column) -> int:
+    """The sum of a digest of *each* row, in 64 bits with a sign; one job."""
+    found = rows.agg(F.sum(each.cast("decimal(38,0)"))).first()
+    return signed(int(found[0] or 0) if found else 0)
+
+
+def signed(number: int) -> int:
+    """The same number of 64 bits, as Delta and Spark have it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _named(name: str, column: pa.Array) -> Numbers:

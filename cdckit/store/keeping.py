@@ -1,15 +1,23 @@
-"""What is kept: work in commits of one kind of store."""
+"""What is kept: tables that may not be there yet, and work in commits of one kind of store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.store.files import Where
 from cdckit.store.kinds import KIND, require_kind
+from cdckit.store.snapshot import Snapshot
 from cdckit.store.store import Store
 from cdckit.store.transaction import Transaction
 
 _Done = TypeVar("_Done")
+
+Tables: TypeAlias = Snapshot | Transaction
+"""Tables as a commit names them, or as a transaction has left them so far."""
 
 
 def committed(
@@ -39,3 +47,15 @@ def committed(
         return done
 
     return store.atomically(attempt)
+
+
+def read_some(tables: Tables, name: str) -> DataFrame | None:
+    """A table that has rows; None if there is none of that name, or it is empty."""
+    return tables.read(name) if tables.has(name) and tables.files(name) else None
+
+
+def rows_of(tables: Tables, name: str, columns: T.StructType | str, where: Where | None = None) -> DataFrame:
+    """A table; without rows, in those *columns*, if there is none of that name."""
+    if tables.has(name):
+        return tables.read(name, where=where)
+    return tables.spark.createDataFrame([], columns)

@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import Made
-from cdckit.store.digests import row_digests
+from cdckit.store.digests import row_digests, signed
 from cdckit.store.files import File, typed
 from cdckit.store.locations import Location
 from cdckit.store.shaping import Shape, to_stored, to_true
@@ -80,7 +80,7 @@ class Written:
 
     def __add__(self, other: Written) -> Written:
         digests = [one.digest for one in (self, other) if one.digest is not None]
-        return Written(self.files + other.files, _signed(sum(digests)) if digests else None)
+        return Written(self.files + other.files, signed(sum(digests)) if digests else None)
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,8 @@ def reported(found: list[dict[str, Any]], target: Target) -> Written:
                 nulls=stats["nulls"],
             )
         )
-    digest = _signed(sum(row["digest"] for row in found)) if target.digest else None
+    digest = signed(sum(row["digest"] for row in found)) if target.digest else None
     return Written(tuple(files), digest)
-
-
-def _signed(number: int) -> int:
-    """The same number of 64 bits, as Delta and Spark have it."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # In the workers --------------------------------------------------------------------------------------------
@@ -334,7 +329,7 @@ class _OpenFile:
             "rows": self._rows,
             "partition": self._partition,
             "stats": json.dumps(_bounds(self._footers[0], self._schema)),
-            "digest": _signed(self._digest),
+            "digest": signed(self._digest),
         }
 
     def discard(self) -> None:
