@@ -15,24 +15,31 @@ from cdckit.datahub.statements import (
     LIST,
     REFRESH,
     UPSERT,
-    by_place,
+    priority_of,
+    source_of,
 )
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.complete_lists import position
 from cdckit.parts.schemas import quoted, text_literal
 
 
-def refresh_events(schema: Schema, statements: DataFrame) -> DataFrame:
-    """Where a list of all entities of the target ends: one row per refresh, with `scope` null."""
-    rows = statements.where(f"operation = '{REFRESH}'")
-    return rows.selectExpr("CAST(NULL AS string) AS scope", *_said_by_mapping(schema))
+def list_events(schema: Schema, statements: DataFrame, field: str | None) -> DataFrame:
+    """
+    Where complete lists end: one row per list.
 
-
-def list_events(schema: Schema, statements: DataFrame, field: str) -> DataFrame:
-    """Where a list of the children of one parent ends: one row per list, `scope` being the parent's guid."""
-    scope = f"data.{quoted(field)}"
-    rows = statements.where(f"operation = '{LIST}' AND {scope} IS NOT NULL")
-    return rows.selectExpr(f"{scope} AS scope", *_said_by_mapping(schema))
+    They name the children of one parent, to which *field* leads: `scope` is its guid.  Without a field they
+    are refreshes, which name all entities of the target: `scope` is null.
+    """
+    scope = "CAST(NULL AS string)" if field is None else f"data.{quoted(field)}"
+    is_end = f"operation = '{REFRESH}'" if field is None else f"operation = '{LIST}' AND {scope} IS NOT NULL"
+    return statements.where(is_end).selectExpr(
+        f"{scope} AS scope",
+        "message_id",
+        "effective_timestamp",
+        "arrival",
+        f"{priority_of(schema)} AS priority",
+        f"{source_of(schema)} AS source",
+    )
 
 
 def cascade_events(
@@ -82,14 +89,6 @@ def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str
         priority = schema.mapping(child).priority
         of_parent[child.system] = max(priority, of_parent.get(child.system, priority))
     return found
-
-
-def _said_by_mapping(schema: Schema) -> list[str]:
-    """The columns of an event of which a mapping speaks: with its priority."""
-    priority = by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")
-    source = by_place(schema, {place: place.system for place in schema.all_mappings}, "string")
-    same = ("message_id", "effective_timestamp", "arrival")
-    return [*same, f"{priority} AS priority", f"{source} AS source"]
 
 
 def mentions(statements: DataFrame, fields: Iterable[str]) -> DataFrame:

@@ -14,6 +14,7 @@ from cdckit.datahub.exports import Sink
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
+from cdckit.datahub.readers import Filter, Reader, Work
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import HUB, RUN, SCHEMA, State, noted
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
@@ -57,9 +58,14 @@ class Answers:
         spark: SparkSession,
         schema: Schema,
         location: str | Path,
-        retry: Retry | None,
-        storage_options: dict[str, str] | None,
+        *,
+        readers: Mapping[str, Reader] | None = None,
+        filters: Mapping[str, Filter] | None = None,
+        files: str | Path | None = None,
+        retry: Retry | None = None,
+        storage_options: dict[str, str] | None = None,
     ) -> None:
+        self._work = Work.by(schema, readers, filters, files, function="Hub")
         if not isinstance(retry, Retry | None):
             raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
         self.schema, self._spark, self._retry = schema, spark, retry or Retry()
@@ -165,12 +171,11 @@ class Answers:
         Raises:
             InvalidArgument: *entity* is no export target, or *after* no position.
         """
-        target = self._target(entity, export=True, function="exports")
-        return self._exported(target, after, "exports")
+        return self._exported(entity, after, "exports")
 
     def export(self, entity: str, sink: Sink, *, after: int | None = None) -> None:
         """Hand the records of an export target to *sink*, those *after* a position (see `exports`)."""
-        sink(self._exported(self._target(entity, export=True, function="export"), after, "export"))
+        sink(self._exported(entity, after, "export"))
 
     def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
         """Answer a question about one target (see `query`)."""
@@ -178,7 +183,8 @@ class Answers:
         histories = {entity: state.history(entity) for entity in self.schema.families}
         return query(histories, question, now=datetime.now(UTC) if now is None else now)
 
-    def _exported(self, target: str, after: int | None, function: str) -> DataFrame:
+    def _exported(self, entity: str, after: int | None, function: str) -> DataFrame:
+        target = self._target(entity, export=True, function=function)
         if isinstance(after, bool) or not isinstance(after, int | None):
             raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
         rows = self._state().exported(target)

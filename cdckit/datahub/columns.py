@@ -83,7 +83,7 @@ class Columns:
         self.inherited: pa.Array = self._of_parents(None if above is None else above.needs)
         self.within: pa.Array = self._of_parents(None if above is None else above.holds)
         self.needs, self.holds = self.inherited, self.within
-        if self.autocreated or self._mapping.children:
+        if self._mapping.holds:
             links = [self.fields[each.reference].values for each in self._mapping.columns if each.is_needed]
             self.needs = _lists_joined(self.inherited, links, self._count)
             if schema.uncertain(nodes.place):

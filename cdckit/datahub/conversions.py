@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from math import isinf
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -46,7 +47,6 @@ _PLAIN = {
 _MAX_EXPONENT = 400
 
 _EXACT = Context(prec=1000)
-_INFINITE = (float("inf"), float("-inf"))
 
 
 class Converted(NamedTuple):
@@ -171,11 +171,8 @@ def _within(number: Decimal, value: Any, needed: str) -> Decimal:
 
 
 def _double(value: Any, kind: FieldType) -> float:
-    try:
-        found = float(_number(value, "a number"))
-    except OverflowError:
-        found = _INFINITE[0]
-    if found in _INFINITE:
+    found = float(_number(value, "a number"))
+    if isinf(found):
         raise _unfit(value, "a number that a double can hold")
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from cdckit.datahub.mappings import (
     CHILDREN,
@@ -20,8 +20,8 @@ from cdckit.datahub.mappings import (
     Filter,
     SourceSystem,
 )
-from cdckit.errors import CdcError
 from cdckit.history import STANDARD_COLUMNS
+from cdckit.parts.described import Described, InvalidDocument, is_name
 
 MAIN_KEY = "key"
 """The name of the key that `"key": true` stands for."""
@@ -42,82 +42,17 @@ _MAX_DIGITS = 38
 _INT32 = range(-(2**31), 2**31)
 
 
-class InvalidSchema(CdcError, ValueError):
+class InvalidSchema(InvalidDocument):
     """A document that describes a source system cannot be followed."""
 
-    def __init__(self, path: str, needed: str, found: object) -> None:
-        self.path, self.needed, self.found = path, needed, found
-        super().__init__(path, needed, found)
 
-    def __str__(self) -> str:
-        return f"{self.path} must be {self.needed}; it is {self.found!r}."
+require = InvalidSchema.unless
 
 
-def require(sound: object, path: str, needed: str, found: object) -> None:
-    """Raise `InvalidSchema` unless it is sound."""
-    if not sound:
-        raise InvalidSchema(path, needed, found)
+class _Object(Described):
+    """A JSON object of such a document."""
 
-
-class _Object:
-    """A JSON object of a document, and where in the document it stands."""
-
-    def __init__(self, value: Any, path: str, known: set[str]) -> None:
-        self.value, self.path = value, path
-        require(isinstance(value, Mapping), path, "an object", value)
-        unknown = sorted(set(value) - known)
-        # A property that is ignored is a rule that silently does not hold.
-        require(not unknown, path, f"an object of {', '.join(sorted(known))}", unknown)
-
-    def require(self, sound: object, name: str, needed: str, found: object) -> None:
-        """Raise `InvalidSchema` unless the property of that *name* is sound."""
-        require(sound, f"{self.path}.{name}", needed, found)
-
-    def _value(self, name: str, needed: str, fits: Callable[[Any], object]) -> Any:
-        """A property that may be left out; if it is there, it is as *needed*."""
-        found = self.value.get(name)
-        self.require(found is None or fits(found), name, needed, found)
-        return found
-
-    def text(self, name: str) -> str | None:
-        found: str | None = self._value(name, "a text that is not empty", _is_name)
-        return found
-
-    def needed_text(self, name: str) -> str:
-        self.require(self.text(name), name, "a text that is not empty", None)
-        return str(self.text(name))
-
-    def flag(self, name: str) -> bool:
-        return bool(self._value(name, "true or false", lambda found: isinstance(found, bool)))
-
-    def number(self, name: str, allowed: range) -> int | None:
-        needed = f"a whole number from {allowed.start} to {allowed.stop - 1}"
-        found: int | None = self._value(name, needed, lambda found: type(found) is int and found in allowed)
-        return found
-
-    def config(self, name: str) -> Mapping[str, Any]:
-        found = self._value(name, "an object", lambda found: isinstance(found, Mapping))
-        return MappingProxyType(dict(found or {}))
-
-    def names(self, name: str) -> tuple[str, ...]:
-        found = self.value.get(name)
-        listed = [part.strip() for part in found.split(",")] if isinstance(found, str) else found
-        if listed is None:
-            return ()
-        are_names = isinstance(listed, Sequence) and listed and all(map(_is_name, listed))
-        self.require(are_names, name, "one or more names: a list, or a text with commas", found)
-        self.require(len(set(listed)) == len(listed), name, "distinct names", found)
-        return tuple(listed)
-
-    def items(self, name: str) -> Sequence[Any]:
-        found: Any = self.value.get(name)
-        is_list = isinstance(found, Sequence) and not isinstance(found, str) and found
-        self.require(is_list, name, "a list that is not empty", found)
-        return cast(Sequence[Any], found)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    error = InvalidSchema
 
 
 def source_system(document: Mapping[str, Any]) -> SourceSystem:
@@ -128,7 +63,7 @@ def source_system(document: Mapping[str, Any]) -> SourceSystem:
     mappings = _Object(stated, path, set(stated) if isinstance(stated, Mapping) else set())
     found = {}
     for entity in mappings.value:
-        require(_is_name(entity), path, "an object of source entities", entity)
+        require(is_name(entity), path, "an object of source entities", entity)
         here = f"{path}.{entity}"
         targets = [_entity(each, f"{here}[{index}]") for index, each in enumerate(mappings.items(entity))]
         _require_distinct([each.reference for each in targets], here, "targets")
@@ -246,8 +181,8 @@ def _key(said: _Object) -> str | None:
     key = said.value.get("key")
     if key is None or isinstance(key, bool):
         return MAIN_KEY if key else None
-    is_name = _is_name(key) and key.lower() not in ("true", "false")
-    said.require(is_name, "key", "true, false, or the name of an alternative key", key)
+    names_a_key = is_name(key) and key.lower() not in ("true", "false")
+    said.require(names_a_key, "key", "true, false, or the name of an alternative key", key)
     return str(key)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, UPSERT
+from cdckit.parts.schemas import quoted
 
 
 class Sink(Protocol):
@@ -46,67 +47,61 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
         Data hub, section on export mode.
     """
     target = schema.targets[entity]
-    rows = applied.where(F.col("operation").isin(UPSERT, DELETE))
-    is_delete = F.col("operation") == DELETE
-    fields = [F.col("data").getField(name).alias(name) for name in target.fields]
+    fields = [f"data.{quoted(name)} AS {quoted(name)}" for name in target.fields]
     if any(mapping.export_standard_fields for mapping in target.mappings.values()):
         fields += [
-            F.col("effective_timestamp").alias("valid_from_timestamp"),
-            is_delete.alias("deleted_indicator"),
-            F.col("message_id").alias("source_message"),
+            "effective_timestamp AS valid_from_timestamp",
+            f"operation = '{DELETE}' AS deleted_indicator",
+            "message_id AS source_message",
         ]
-    return rows.select(
-        F.when(is_delete, "delete").otherwise("insert").alias("operation"),
-        _identifier(schema, target).alias("id"),
-        F.unix_micros("effective_timestamp").alias("version"),
+    return applied.where(f"operation IN {(UPSERT, DELETE)}").selectExpr(
+        f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
+        f"{_identifier(schema, target)} AS id",
+        "unix_micros(effective_timestamp) AS version",
         "message_id",
         "arrival",
-        F.struct(*fields).alias("document"),
+        f"struct({', '.join(fields)}) AS document",
     )
 
 
-def newly_exported(rows: DataFrame, known: DataFrame | None, position: int) -> DataFrame:
+def newly_exported(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
     """
-    What of *rows* had no position so far, or was not what it is now.
+    What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`).
 
-    One row per record: `message_id`, `number`, `digest` (of what it says), `position`.  A record may become
-    applied long after it arrived, since what it links to came then, and another schema may read it otherwise:
-    so the position is that of the run which first had it so, and not of its arrival.
+    A record may become applied long after it arrived, since what it links to came then, and another schema
+    may read it otherwise: so the position is that of the run which first had it so, and not of its arrival.
     """
-    said = rows.select(*_named())
-    if known is not None:
-        said = said.join(_last(known).drop("position"), [*_NAME, "digest"], "left_anti")
-    return said.withColumn("position", F.lit(position).cast("long"))
+    digest = "xxhash64(operation, id, document) AS digest"
+    said = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
+    new = said.join(_last(known), [*_NAME, "digest"], "left_anti")
+    return new.withColumn("position", F.lit(position).cast("long"))
 
 
-def with_positions(rows: DataFrame, known: DataFrame | None) -> DataFrame:
+def with_positions(rows: DataFrame, known: DataFrame) -> DataFrame:
     """Exported records with the `position` at which they came to be what they are."""
     columns = [*rows.columns[:3], "position", *rows.columns[3:]]
-    if known is None:
-        return rows.withColumn("position", F.lit(None).cast("long")).select(*columns)
     named = rows.withColumn("number", F.col("arrival.record_number"))
-    return named.join(_last(known).drop("digest"), list(_NAME), "left").select(*columns)
+    return named.join(_last(known), list(_NAME), "left").select(*columns)
 
+
+EXPORTED_COLUMNS = "message_id string, number int, digest long, position long"
+"""One row is what one record was in one run: a digest of what is exported of it, and the run's position."""
 
 _NAME = ("message_id", "number")
 """What tells one exported record from all others."""
 
 
-def _named() -> list[Column]:
-    digest = F.xxhash64("operation", "id", "document")
-    return [F.col("message_id"), F.col("arrival.record_number").alias("number"), digest.alias("digest")]
-
-
 def _last(known: DataFrame) -> DataFrame:
     """Of each record what it was when it was last given a position."""
     last = F.max(F.struct("position", "digest")).alias("last")
-    return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.position", "last.digest")
+    return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")
 
 
-def _identifier(schema: Schema, target: Target) -> Column:
-    found = F.lit(None).cast("string")
-    for place, mapping in target.mappings.items():
-        if mapping.export_identifier is not None:
-            value = F.col("data").getField(mapping.export_identifier).cast("string")
-            found = F.when(F.col("place") == schema.numbers[place], value).otherwise(found)
-    return found
+def _identifier(schema: Schema, target: Target) -> str:
+    named = {place: each.export_identifier for place, each in target.mappings.items()}
+    cases = [
+        f"WHEN {schema.numbers[place]} THEN CAST(data.{quoted(name)} AS string)"
+        for place, name in named.items()
+        if name is not None
+    ]
+    return f"CASE place {' '.join(cases)} END" if cases else "CAST(NULL AS string)"

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.derived import Derived
 from cdckit.datahub.existence import facts, waiting_at_once
-from cdckit.datahub.intake import Work, statements_about
+from cdckit.datahub.intake import statements_about
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
-from cdckit.datahub.readers import Filter, Reader
+from cdckit.datahub.readers import Filter, Reader, Work
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Status, routed
 from cdckit.errors import InvalidArgument

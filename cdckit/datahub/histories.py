@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.state import HISTORY, MANY_FILES, State, table
 from cdckit.merging import made_versions
 from cdckit.parts.computed import computed
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, text_literal
 from cdckit.parts.threads import at_once
 from cdckit.store import File, Transaction
 from cdckit.store.reading import are_few
@@ -74,9 +74,8 @@ class Histories:
     def _merged(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""
         changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
-        if self._few:
-            return made_versions(changes, entity=entity, keys=keys, few=True).here()
-        return made_versions(changes, entity=entity, keys=keys)
+        made = made_versions(changes, entity=entity, keys=keys, few=self._few)
+        return made.here() if self._few else made
 
     def _merge_some(self, entity: str, moved: DataFrame, touched: _Touched, refreshed: set[str]) -> _Touched:
         """Merge the entities of a target that the run touches, and say which these are."""
@@ -120,9 +119,9 @@ class Histories:
         found = []
         for entity in self._state.stated:
             rows = self._state.resolution.resolved(entity).join(ids, "message_id", "left_semi")
-            fields = list(self.schema.parent_fields(entity))
-            parents = F.array(*(F.col("data").getField(name) for name in fields)).cast("array<string>")
-            found.append(rows.select(F.lit(entity).alias("entity"), "guid", parents.alias("parents")))
+            parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
+            listed = f"CAST(array({parents}) AS array<string>) AS parents"
+            found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
         return computed(reduce(DataFrame.unionByName, found)) if found else None
 
     def _touched(self, entity: str, moved: DataFrame, touched: _Touched) -> DataFrame | None:
@@ -131,17 +130,14 @@ class Histories:
         found = [ours.select("guid")]
         rows = self._state.resolution.resolved(entity)
         for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
-            scopes = [ours.select(F.col("parents").getItem(place).alias("scope"))]
-            for parent in {self.schema.mapping(each).reference for each in held_by.values()}:
-                if parent not in touched:
-                    continue
+            scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
+            for parent in {self.schema.mapping(each).reference for each in held_by.values()} & set(touched):
                 changed = touched[parent]
                 if changed is None:
-                    return rows.select("guid").where(F.col("guid").isNotNull()).distinct()
-                scopes.append(changed.select(F.col("guid").alias("scope")))
-            below = rows.withColumn("scope", F.col("data").getField(field))
+                    return rows.select("guid").where("guid IS NOT NULL").distinct()
+                scopes.append(changed.selectExpr("guid AS scope"))
+            below = rows.selectExpr("guid", f"data.{quoted(field)} AS scope")
             found.append(
-                below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").select("guid")
+                below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").drop("scope")
             )
-        guids = reduce(DataFrame.unionByName, found).where(F.col("guid").isNotNull()).distinct()
-        return computed(guids)
+        return computed(reduce(DataFrame.unionByName, found).where("guid IS NOT NULL").distinct())

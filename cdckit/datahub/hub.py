@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.answers import Answers
-from cdckit.datahub.intake import Work
 from cdckit.datahub.message_store import decode
-from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.receipts import (
+from cdckit.datahub.runs import Run, identified
+from cdckit.datahub.state import (
+    HUB,
+    MESSAGES,
+    PROCESSED,
     RECEIPT_COLUMNS,
+    RECEIVED,
+    RUN,
+    SCHEMA,
+    State,
     appended,
-    as_records,
-    digest_of,
-    identified,
+    note,
+    noted,
 )
-from cdckit.datahub.runs import Run
-from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, note, noted
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import microseconds, require_batch_id, require_name
+from cdckit.parts.arguments import microseconds, require_batch_id
 from cdckit.parts.documents import Document
+from cdckit.parts.receiving import as_records, sink_of
 from cdckit.parts.steps import doing
-from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
+from cdckit.store.digests import digest_of
 from cdckit.store.keeping import committed
 
 
@@ -115,21 +117,6 @@ class Hub(Answers):
     <BLANKLINE>
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        schema: Schema,
-        location: str | Path,
-        *,
-        readers: Mapping[str, Reader] | None = None,
-        filters: Mapping[str, Filter] | None = None,
-        files: str | Path | None = None,
-        retry: Retry | None = None,
-        storage_options: dict[str, str] | None = None,
-    ) -> None:
-        self._work = Work.by(schema, readers, filters, files, function="Hub")
-        super().__init__(spark, schema, location, retry, storage_options)
-
     @doing("hub: take messages")
     def receive(
         self,
@@ -164,8 +151,9 @@ class Hub(Answers):
         Cost: the identifiers of all messages that were ever received are read; with a batch id, *records*
         are read a second time.
         """
-        given, id_ = as_records(self._spark, records, at), require_batch_id(batch, function="receive")
-        digest = None if id_ is None else digest_of(given)
+        given = as_records(self._spark, records, at, shell="hub")
+        id_ = require_batch_id(batch, function="receive")
+        digest = None if id_ is None else digest_of(given, F.xxhash64("key", "value"))
         number = None
         if id_ is None or self.store.batch(id_) != digest:
             append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
@@ -174,7 +162,7 @@ class Hub(Answers):
         rows = State(self.schema, self._tables()).received(number, number)
         return (rows if id_ is None else rows.where(F.col("batch") == id_)).select(*RECEIPT_COLUMNS)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int], None]:
+    def sink(self, name: str) -> Callable[[DataFrame, int | str], DataFrame]:
         """
         `receive` for a stream, each record exactly once, also after a restart::
 
@@ -186,12 +174,7 @@ class Hub(Answers):
             name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
                 stream that begins anew, with another checkpoint, needs another name.
         """
-        require_name(name, "name", function="sink")
-
-        def received(records: DataFrame, batch: int) -> None:
-            self.receive(records, f"{name}:{batch}")
-
-        return received
+        return sink_of(self.receive, name)
 
     @doing("hub: apply what is due")
     def process(self, *, now: datetime | None = None) -> None:

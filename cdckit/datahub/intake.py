@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Place
-from cdckit.datahub.readers import READERS, Filter, Reader
+from cdckit.datahub.readers import Work
 from cdckit.datahub.reading import Reading
-from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, statement_schema
 from cdckit.datahub.stating import About, statements_of
-from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
 from cdckit.store import File
 from cdckit.store.writing import OpenFiles, Target, reported
@@ -31,61 +28,6 @@ _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
 
 _REPORT = T.StructType().add("report", T.StringType())
-
-
-@dataclass(frozen=True)
-class Work:
-    """
-    By what messages are read.
-
-    Args:
-        schema: Its mappings decide what is read, and how.
-        readers: By the names that mappings call them.
-        filters: Likewise.
-        files: The folder to which readers of files are confined; None for none.
-        entities: The targets of which something is read; all of them without it.
-    """
-
-    schema: Schema
-    readers: Mapping[str, Reader]
-    filters: Mapping[str, Filter]
-    files: str | None
-    entities: frozenset[str] | None = None
-
-    @classmethod
-    def by(
-        cls,
-        schema: Schema,
-        readers: Mapping[str, Reader] | None,
-        filters: Mapping[str, Filter] | None,
-        files: str | Path | None,
-        *,
-        function: str,
-    ) -> Work:
-        """The same with the readers that are always there; raises if the schema is none or names others."""
-        if not isinstance(schema, Schema):
-            needed = "what datahub.schema or datahub.read_schema returns"
-            raise InvalidArgument(function, "schema", needed, type(schema).__name__)
-        work = cls(
-            schema, {**READERS, **(readers or {})}, filters or {}, None if files is None else str(files)
-        )
-        for path, mapping in schema.all_mappings.items():
-            named: list[tuple[str, str, str, Collection[str]]] = [
-                ("readers", "messageReader", mapping.reader, work.readers),
-                *(("filters", "messageFilters", each.name, work.filters) for each in mapping.filters),
-            ]
-            for argument, where, name, known in named:
-                if name not in known:
-                    raise InvalidArgument(
-                        function, f"{argument}[{name!r}]", f"given for {path}.{where}", sorted(known)
-                    )
-        return work
-
-    @cached_property
-    def about(self) -> dict[str, About]:
-        """The targets."""
-        some = self.schema.targets if self.entities is None else self.entities
-        return {entity: About(self.schema, entity) for entity in some}
 
 
 class Taken(NamedTuple):
@@ -171,7 +113,8 @@ def _take(
 def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What messages say: statements, each batch with the target that it is about."""
     readings: dict[Place, Reading] = {}
-    brought = {place: work.schema.brought(place) & set(work.about) for place in work.schema.all_mappings}
+    about = {entity: About(work.schema, entity) for entity in work.targets}
+    brought = {place: work.schema.brought(place) & set(about) for place in work.schema.all_mappings}
     for batch in batches:
         for some in _slices(batch):
             for place, entities in brought.items():
@@ -179,10 +122,10 @@ def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str,
                 if not entities or not ours.num_rows:
                     continue
                 if place not in readings:
-                    readings[place] = Reading(work.schema, place, work.readers, work.filters, work.files)
+                    readings[place] = Reading(work, place)
                 for piece, found in readings[place].in_pieces(ours):
                     for entity in sorted(entities):
-                        for rows in statements_of(piece, found, work.about[entity]):
+                        for rows in statements_of(piece, found, about[entity]):
                             yield entity, rows
 
 

@@ -128,6 +128,11 @@ class EntityMapping:
         return tuple(each for each in self.fields if each.type.name == CHILDREN)
 
     @property
+    def holds(self) -> bool:
+        """Whether its records hold others, or make what they link to."""
+        return bool(self.children) or any(each.autocreate for each in self.columns)
+
+    @property
     def deleted_source(self) -> str:
         """The name under which a record says that it deletes."""
         named = (each.source for each in self.fields if each.reference == DELETED_INDICATOR)
@@ -179,6 +184,11 @@ class Target:
     def strict(self) -> bool:
         """Whether every mapping finds its entities by the same key: then the key gives the guid."""
         return len(self.alternatives) == 1
+
+    @property
+    def weak(self) -> bool:
+        """Whether any of several keys finds its entities."""
+        return len(self.alternatives) > 1
 
     @property
     def keys(self) -> tuple[str, ...]:

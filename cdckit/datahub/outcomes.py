@@ -94,17 +94,16 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
 
 def message_log(known: DataFrame, columns: list[str]) -> DataFrame:
     """The messages that the schema has no place for, as rows of the log."""
-    refused = F.col("status").isin(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))
-    parts = F.split("error_message", ": ", 2)
+    parts = "split(error_message, ': ', 2)"
     said = {
-        "message_identifier": F.col("message_identifier"),
-        "outcome": F.lit(str(Outcome.ERROR)),
-        "error_code": parts.getItem(0),
-        "error_description": parts.getItem(1),
-        "number": F.lit(0),
+        "message_identifier": "message_identifier",
+        "outcome": f"'{Outcome.ERROR}'",
+        "error_code": f"{parts}[0]",
+        "error_description": f"{parts}[1]",
+        "number": "0",
     }
-    absent = F.lit(None).cast("string")
-    return known.where(refused).select(*(said.get(name, absent).alias(name) for name in columns))
+    refused = known.where(f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}")
+    return refused.selectExpr(*(f"{said.get(name, 'CAST(NULL AS string)')} AS {name}" for name in columns))
 
 
 def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
@@ -112,17 +111,14 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
     sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
     whole = received.withColumn("value", whole_value())
-    invalid = whole.where(F.col("status") == int(Status.MESSAGE_INVALID)).select(
-        *RECORD_COLUMNS, *sender, *error,
-        F.lit(None).cast("string").alias("record"), F.lit(None).cast("string").alias("record_text"),
-        F.array().cast("array<string>").alias("entities"),
-    )  # fmt: skip
-    stored = whole.where(F.col("status") == int(Status.NOT_PROCESSED)).select(*RECORD_COLUMNS, *sender)
-    faulty = log.where(F.col("outcome") == str(Outcome.ERROR))
+    invalid = whole.where(f"status = {int(Status.MESSAGE_INVALID)}")
+    stored = whole.where(f"status = {int(Status.NOT_PROCESSED)}").select(*RECORD_COLUMNS, *sender)
+    faulty = log.where(f"outcome = '{Outcome.ERROR}'").withColumnRenamed("raw", "record_text")
     # Two mappings of a record may find the same wrong.
-    found = faulty.groupBy("message_identifier", "record", F.col("raw").alias("record_text"), *error).agg(
+    found = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
         F.array_sort(F.collect_set("entity")).alias("entities")
     )
     columns = (*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
-    united = invalid.unionByName(found.join(stored, "message_identifier").select(*invalid.columns))
+    said = invalid.select(*RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities"))
+    united = said.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
     return united.select(*columns)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -100,16 +101,9 @@ def _conditions(history: DataFrame, where: Any) -> list[Column]:
     for name, value in where.items():
         if name not in known:
             raise InvalidArgument("query", "question['where']", f"of fields among {', '.join(known)}", name)
-        values = value if isinstance(value, list | tuple) else [value]
-        found.append(_any_of(name, known[name], values))
-    return found
-
-
-def _any_of(name: str, kind: T.DataType, values: Sequence[Any]) -> Column:
-    found = F.lit(False)
-    for value in values:
-        literal = _literal(name, kind, value)
-        found = found | F.col(quoted(name)).eqNullSafe(literal)
+        column, values = F.col(quoted(name)), value if isinstance(value, list | tuple) else [value]
+        either = (column.eqNullSafe(_literal(name, known[name], each)) for each in values)
+        found.append(reduce(Column.__or__, either, F.lit(False)))
     return found
 
 

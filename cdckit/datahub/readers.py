@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from cdckit.datahub.source_systems import Schema
+from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import exact_values
 
 Record = dict[str, Any]
@@ -161,3 +163,55 @@ _LONGEST_TEXT = 2**31 - 1
 
 READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": read_file}
 """The readers that every hub has, by the names that mappings call them."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """
+    By what messages are read.
+
+    Args:
+        schema: Its mappings decide what is read, and how.
+        readers, filters: By the names that mappings call them.
+        files: The folder to which readers of files are confined; None for none.
+        entities: The targets of which something is read; all of them without it.
+    """
+
+    schema: Schema
+    readers: Mapping[str, Reader]
+    filters: Mapping[str, Filter]
+    files: str | None
+    entities: frozenset[str] | None = None
+
+    @classmethod
+    def by(
+        cls,
+        schema: Schema,
+        readers: Mapping[str, Reader] | None,
+        filters: Mapping[str, Filter] | None,
+        files: str | Path | None,
+        *,
+        function: str,
+    ) -> Work:
+        """The same with the readers that are always there; raises if the schema is none or names others."""
+        if not isinstance(schema, Schema):
+            needed = "what datahub.schema or datahub.read_schema returns"
+            raise InvalidArgument(function, "schema", needed, type(schema).__name__)
+        folder = None if files is None else str(files)
+        work = cls(schema, {**READERS, **(readers or {})}, filters or {}, folder)
+        for path, mapping in schema.all_mappings.items():
+            named: list[tuple[str, str, str, Collection[str]]] = [
+                ("readers", "messageReader", mapping.reader, work.readers),
+                *(("filters", "messageFilters", each.name, work.filters) for each in mapping.filters),
+            ]
+            for argument, where, name, known in named:
+                if name not in known:
+                    raise InvalidArgument(
+                        function, f"{argument}[{name!r}]", f"given for {path}.{where}", sorted(known)
+                    )
+        return work
+
+    @property
+    def targets(self) -> Collection[str]:
+        """The targets of which something is read."""
+        return self.schema.targets if self.entities is None else self.entities

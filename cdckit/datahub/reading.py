@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,8 +10,7 @@ import pyarrow as pa
 from cdckit.datahub.columns import Columns
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.plain import plain_form, plain_nodes
-from cdckit.datahub.readers import Filter, Reader
-from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.readers import Work
 from cdckit.datahub.walk import Message, Path, Walk
 from cdckit.parts.plain_json import Unusual
 
@@ -28,27 +26,11 @@ class Found(NamedTuple):
 
 
 class Reading:
-    """
-    The reading of one mapping's messages in one partition.
+    """The reading of the messages of one mapping, which stands at *place*, in one partition."""
 
-    Args:
-        schema: The schema.
-        place: Where the mapping stands.
-        readers, filters: By the names that mappings call them.
-        files: The folder to which readers of files are confined.
-    """
-
-    def __init__(
-        self,
-        schema: Schema,
-        place: Place,
-        readers: Mapping[str, Reader],
-        filters: Mapping[str, Filter],
-        files: str | None,
-    ) -> None:
-        self.place, self._schema = place, schema
-        self._walk = partial(Walk, schema, place, readers, filters, files)
-        self._form = plain_form(schema, place, readers)
+    def __init__(self, work: Work, place: Place) -> None:
+        self._work, self._place = work, place
+        self._form = plain_form(work.schema, place, work.readers)
 
     def in_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Found]]:
         """
@@ -72,25 +54,25 @@ class Reading:
         """None if anything is unusual, an error in a record included."""
         if self._form is None:
             return None
-        walk = self._walk()
-        root: Path = ((None, self.place),)
+        walk = Walk(self._work, self._place)
+        root: Path = ((None, self._place),)
         try:
-            nodes = plain_nodes(batch.column("data"), self.place, self._form, walk.numbered)
-            columns = Columns(nodes, self._schema, None)
+            nodes = plain_nodes(batch.column("data"), self._place, self._form, walk.numbered)
+            columns = Columns(nodes, self._work.schema, None)
         except Unusual:
             return None
         walk.nodes[root] = nodes
         return None if columns.faults else Found(walk, {root: columns})
 
     def _by_python(self, batch: pa.RecordBatch) -> Found:
-        walk = self._walk()
+        walk = Walk(self._work, self._place)
         names = ("message_identifier", "source_system", "source_entity", "options", "data")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
         columns: dict[Path, Columns] = {}
         # A path is longer than the one above it, so parents come first.
         for path in sorted(walk.nodes, key=len):
-            columns[path] = Columns(walk.nodes[path], self._schema, columns.get(path[:-1]))
+            columns[path] = Columns(walk.nodes[path], self._work.schema, columns.get(path[:-1]))
         return Found(walk, columns)
 
 

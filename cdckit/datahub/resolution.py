@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.faults import HubFault
-from cdckit.datahub.mappings import Place, Target
+from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place
 from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.parts.identifiers import guid
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, text_literal
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""
@@ -80,34 +80,32 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
+        names = by_place(self._schema, {place: str(place) for place in self._schema.numbers}, "string")
         found = []
-        names = {place: str(place) for place in self._schema.all_mappings}
-        name = F.concat_ws(" ", F.expr(by_place(self._schema, names, "string")), "record")
         for entity in self._entities:
-            places = [place for place in self._schema.targets[entity].mappings if _holds(self._schema, place)]
-            if any(map(self._schema.uncertain, places)):
-                said = self._linked(entity).where(F.col("operation").isin(UPSERT, DELETE))
-                found.append(said.select("message_id", name.alias("name"), "within", "error_code"))
+            mappings = self._schema.targets[entity].mappings
+            if any(each.holds and self._schema.uncertain(place) for place, each in mappings.items()):
+                name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {BY_LOOKING}"
+                said = self._linked(entity).where(f"operation IN {(UPSERT, DELETE)}")
+                found.append(said.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
         if not found:
             return None
         records = reduce(DataFrame.unionByName, found)
-        themselves = records.where(F.col("error_code").isin(*BY_LOOKING)).select("message_id", "name")
-        wrong = self._kept("failed", "themselves", themselves.distinct())
+        themselves = records.where("is_wrong").select("message_id", "name").distinct()
+        wrong = self._kept("failed", "themselves", themselves)
         if wrong is None:
             return None
-        above = records.select("message_id", F.col("name").alias("below"), F.explode("within").alias("name"))
+        above = records.selectExpr("message_id", "name AS below", "explode(within) AS name")
         below = above.join(wrong, ["message_id", "name"], "left_semi")
-        failed = wrong.unionByName(below.select("message_id", F.col("below").alias("name"))).distinct()
+        failed = wrong.unionByName(below.selectExpr("message_id", "below AS name")).distinct()
         # Every target below looks at it, several times in a run.
         return self._kept("failed", "all", failed)
 
     def _link(self, entity: str) -> DataFrame:
         """The statements of a target, links that are no part of its key looked up too."""
-        target, rows = self._schema.targets[entity], self._identified(entity)
-        for name in target.links:
-            if name not in target.keys:
-                rows = self._followed(rows, target, name)
-        return rows
+        target = self._schema.targets[entity]
+        later = [name for name in target.links if name not in target.keys]
+        return self._followed(self._identified(entity), target, later)
 
     def _find_held(self, entity: str) -> DataFrame | None:
         """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
@@ -117,33 +115,31 @@ class Resolution:
     def _identify(self, entity: str) -> DataFrame:
         """The statements of a target with their guids."""
         target, rows = self._schema.targets[entity], self._with_instants(entity)
-        if not target.strict and target.alternatives:
+        if target.weak:
             rows = with_weak_guids(rows, self._held(entity))
-            return _with_error(rows, F.col("several"), HubFault.KEY_AMBIGUOUS, "").drop("several")
-        in_key = [name for name in target.links if name in target.keys]
-        looked_up = [name for name in in_key if self._plans_of(target, name)]
+            return _with_error(rows, HubFault.KEY_AMBIGUOUS)
+        looked_up = [name for name in target.links if name in target.keys and self._plans_of(target, name)]
         if not looked_up:
             return rows
-        for name in looked_up:
-            rows = self._followed(rows, target, name)
-        unknown = reduce(Column.__or__, (_is_marked(_data(name)) for name in looked_up))
+        rows = self._followed(rows, target, looked_up)
+        marked_ones = " OR ".join(f"startswith(data.{quoted(name)}, '{LOOKED_UP}')" for name in looked_up)
+        found = f"""guid IS NULL AND error_code IS NULL AND NOT coalesce({marked_ones}, false)
+            AND operation IN {(UPSERT, DELETE, AUTOCREATE)}"""
         key = {name: _data(name) for name in target.alternatives[0]}
-        known = F.when(F.col("error_code").isNull() & ~unknown, guid(target.entity, key))
-        is_record = F.col("operation").isin(UPSERT, DELETE, AUTOCREATE)
-        return rows.withColumn("guid", F.coalesce("guid", F.when(is_record, known)))
+        known = F.when(F.expr(found), guid(target.entity, key)).otherwise(F.col("guid"))
+        return rows.withColumn("guid", known)
 
-    def _followed(self, rows: DataFrame, target: Target, name: str) -> DataFrame:
-        """The link *name* with its guid in place of the marked text."""
-        for entity in sorted(self._plans_of(target, name)):
+    def _followed(self, rows: DataFrame, target: Target, links: Iterable[str]) -> DataFrame:
+        """These links with their guids in place of the marked texts."""
+        pairs = [(name, entity) for name in links for entity in sorted(self._plans_of(target, name))]
+        for name, entity in pairs:
             found = self._answers_of(entity)
             if found is None:
                 continue
-            answers = found.select(F.col("text").alias("_text"), "found", "several")
-            rows = rows.join(answers, _data(name) == F.col("_text"), "left")
+            rows = rows.join(found.withColumnRenamed("text", "_text"), _data(name) == F.col("_text"), "left")
             value = F.coalesce("found", _data(name))
             rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
-            rows = _with_error(rows, F.col("several"), HubFault.LINK_AMBIGUOUS, name)
-            rows = rows.drop("_text", "found", "several")
+            rows = _with_error(rows.drop("_text", "found"), HubFault.LINK_AMBIGUOUS, name)
         return rows
 
     def _plans_of(self, target: Target, name: str) -> set[str]:
@@ -160,16 +156,16 @@ class Resolution:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
         target, rows = self._schema.targets[entity], self._said(entity)
         starts = [each for weak in sorted(self._weak) for each in marks(self._schema, weak)]
+
+        def dated(text: str) -> str:
+            return f"if({marked(text, starts)}, {with_instant(text)}, {text})"
+
         for name in target.links:
             if self._plans_of(target, name) & self._weak:
-                text = f"data.{quoted(name)}"
-                dated = F.expr(f"if({marked(text, starts)}, {with_instant(text)}, {text})")
-                rows = rows.withColumn("data", F.col("data").withField(quoted(name), dated))
+                value = F.expr(dated(f"data.{quoted(name)}"))
+                rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
         if starts and self._schema.is_within(entity):
-            dated = F.expr(
-                f"transform(inherited, text -> if({marked('text', starts)}, {with_instant('text')}, text))"
-            )
-            rows = rows.withColumn("inherited", dated)
+            rows = rows.withColumn("inherited", F.expr(f"transform(inherited, text -> {dated('text')})"))
         return rows
 
     @cached_property
@@ -197,20 +193,12 @@ class Resolution:
             if held is None or questions is None:
                 return None
             return self._kept(ANSWERS, entity, holders(held, questions))
-        usable = (F.col("operation") == UPSERT) & F.col("error_code").isNull() & F.col("guid").isNotNull()
-        claims = self._identified(entity).where(usable).select(F.explode("claims").alias("text"), "guid")
+        usable = f"operation = '{UPSERT}' AND error_code IS NULL AND guid IS NOT NULL"
+        claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
-        least, greatest = F.col("least"), F.col("greatest")
-        answers = (
-            claims.groupBy("text")
-            .agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
-            .select(
-                "text",
-                F.when(least == greatest, least).alias("found"),
-                (least != greatest).alias("several"),
-            )
-        )
-        return self._kept(ANSWERS, entity, answers)
+        ends = claims.groupBy("text").agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
+        found, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
+        return self._kept(ANSWERS, entity, ends.selectExpr("text", found, several))
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:
@@ -219,7 +207,11 @@ def needed_links(schema: Schema, entity: str) -> str | None:
     for name in target.links:
         # What a link makes is there whatever its key leads to: the record that links is what waits.
         conditions = [f"operation <> '{AUTOCREATE}'"]
-        places = [str(schema.numbers[place]) for place in _autocreating(schema, target, name)]
+        places = [
+            str(schema.numbers[place])
+            for place, mapping in target.mappings.items()
+            if any(each.reference == name and each.autocreate for each in mapping.columns)
+        ]
         if places:
             conditions.append(f"place NOT IN ({', '.join(places)})")
         own.append(f"if({' AND '.join(conditions)}, data.{quoted(name)}, NULL)")
@@ -231,42 +223,22 @@ def needed_links(schema: Schema, entity: str) -> str | None:
     return f"concat({listed}, {inherited})" if own else inherited
 
 
-def _autocreating(schema: Schema, target: Target, name: str) -> Iterable[Place]:
-    for place, mapping in target.mappings.items():
-        if any(each.reference == name and each.autocreate for each in mapping.columns):
-            yield place
-
-
 def _data(name: str) -> Column:
     return F.col("data").getField(name)
 
 
-def _holds(schema: Schema, place: Place) -> bool:
-    """Whether records of the mapping hold others, or make what they link to."""
-    mapping = schema.mapping(place)
-    return bool(mapping.children) or any(each.autocreate for each in mapping.columns)
-
-
 def _unprocessed(rows: DataFrame, failed: DataFrame) -> DataFrame:
     """The statements, those of what the *failed* records hold or make being in error."""
+    ours = failed.selectExpr("message_id AS _message", "name AS _name")
     # The innermost is enough: what fails further out has failed all that are between.
-    held = F.element_at("within", -1)
-    ours = failed.select(F.col("message_id").alias("_message"), F.col("name").alias("_name"))
-    joined = rows.join(ours, (F.col("message_id") == F.col("_message")) & (held == F.col("_name")), "left")
-    error = F.when(F.col("_name").isNotNull(), UNPROCESSED).otherwise(F.col("error_code"))
+    joined = rows.join(ours, F.expr("message_id = _message AND element_at(within, -1) = _name"), "left")
+    error = F.expr(f"if(_name IS NOT NULL, '{UNPROCESSED}', error_code)")
     return joined.withColumn("error_code", error).drop("_message", "_name")
 
 
-def _is_marked(text: Column) -> Column:
-    return F.coalesce(text.startswith(LOOKED_UP), F.lit(False))
-
-
-def _with_error(rows: DataFrame, condition: Column, problem: HubFault, finding: str) -> DataFrame:
-    text = problem.describe(finding)
-    wrong = F.col("error_code").isNull() & F.coalesce(condition, F.lit(False))
-    return rows.withColumns(
-        {
-            "error_code": F.when(wrong, str(problem)).otherwise(F.col("error_code")),
-            "error_description": F.when(wrong, text).otherwise(F.col("error_description")),
-        }
-    )
+def _with_error(rows: DataFrame, problem: HubFault, finding: str = "") -> DataFrame:
+    """The statements with an error where `several` entities are found; that column is dropped."""
+    wrong, text = "several AND error_code IS NULL", text_literal(problem.describe(finding))
+    said = {"error_code": f"'{problem}'", "error_description": text}
+    columns = {name: F.expr(f"if({wrong}, {value}, {name})") for name, value in said.items()}
+    return rows.withColumns(columns).drop("several")

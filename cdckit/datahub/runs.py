@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.datahub.existence import facts, waiting_statements
 from cdckit.datahub.exports import export_rows, newly_exported
 from cdckit.datahub.histories import Histories
-from cdckit.datahub.intake import Taken, Work, take
+from cdckit.datahub.intake import Taken, take
 from cdckit.datahub.outcomes import problems
+from cdckit.datahub.readers import Work
 from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
 from cdckit.datahub.state import (
     EXPORTED,
@@ -32,12 +33,10 @@ from cdckit.datahub.statuses import Status, is_due, routed, statuses
 from cdckit.parts.computed import computed, here
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
+from cdckit.store.keeping import read_some
 from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
-
-_EARLIER = ("waiting", "ambiguous")
-"""The tables that hubs had before there was one of what is not applied."""
 
 _PROCESSED = ("message_identifier", "message_timestamp", "refused", "refusal")
 
@@ -68,7 +67,7 @@ class Run(State):
 
     def has_due(self) -> bool:
         """Whether a message that waits is to be tried again."""
-        return self.some(UNAPPLIED) is not None and not self._due.isEmpty()
+        return read_some(self._writes, UNAPPLIED) is not None and not self._due.isEmpty()
 
     def read_messages(self, messages: DataFrame, *, attempt: bool = True) -> bool:
         """
@@ -113,12 +112,10 @@ class Run(State):
         self.forget(None)
         self._drop(HISTORY)
         self._keep(None)
-        for name in _EARLIER:
-            self._writes.drop(name)
 
     def settle(self, *, everything: bool = False) -> None:
         """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
-        before = self.some(UNAPPLIED)
+        before = read_some(self._writes, UNAPPLIED)
         found = {name: self.read(name) for name in self._looked_up}
         now = self._unapplied()
         turned = self._turned(before, now)
@@ -136,7 +133,7 @@ class Run(State):
         """A table that a run writes, and that is read until the next one."""
         name = table(kind, entity)
         self._writes.replace(name, self._in_few_jobs(rows))
-        return self.some(name)
+        return read_some(self._writes, name)
 
     def _names(self, kind: str) -> list[str]:
         return [name for name in self._writes.names() if name.startswith(f"{kind}.")]
@@ -158,7 +155,7 @@ class Run(State):
             if self.schema.targets[entity].export:
                 rows = export_rows(self.schema, entity, self.applied(entity))
                 name = table(EXPORTED, entity)
-                new = self._computed(newly_exported(rows, self.read(name), position))
+                new = self._computed(newly_exported(rows, self.known_exports(entity), position))
                 if new is not None:
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     note(self._writes, _LAST_POSITION, position)
@@ -203,14 +200,11 @@ class Run(State):
 
     def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
         """The messages of which a statement is applied now and was not, or the other way round; or None."""
-        counted = [
-            rows.select("statement", F.lit(each).alias("change"))
-            for each, rows in ((-1, before), (1, now))
-            if rows is not None
-        ]
+        both = ((-1, before), (1, now))
+        counted = [rows.selectExpr("statement", f"{by} AS by") for by, rows in both if rows is not None]
         if not counted:
             return None
-        changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("change").alias("by"))
+        changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("by").alias("by"))
         return self._computed(changes.where("by <> 0").select("statement.message_id").distinct())
 
     def _merge(
@@ -250,7 +244,7 @@ class Run(State):
     @property
     def _looked_up(self) -> dict[str, Column]:
         """The tables of what keys and links find, with the condition of the rows that say so."""
-        weak = [name for name, target in self.schema.targets.items() if len(target.alternatives) > 1]
+        weak = [name for name, target in self.schema.targets.items() if target.weak]
         keys = {table(HELD, name): F.col("message_id").isNotNull() for name in weak}
         return keys | {table(ANSWERS, name): F.lit(True) for name in self.schema.looked_up}
 
@@ -280,9 +274,9 @@ class Run(State):
         # By another schema all are fresh.
         if again and begun and not self._anew:
             ids = reduce(DataFrame.unionByName, again).distinct()
-            columns = {"refused": F.lit(None).cast("int"), "refusal": F.lit(None).cast("string")}
-            retried = known.join(ids, "message_identifier", "left_semi").withColumns(columns)
-            processed = processed.unionByName(retried.select(*processed.columns))
+            retried = known.join(ids, "message_identifier", "left_semi")
+            stored = retried.select("message_identifier", "message_timestamp")
+            processed = processed.unionByName(stored, allowMissingColumns=True)
         found = problems(self._facts, self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if begun and self._anew:
@@ -293,3 +287,8 @@ class Run(State):
         else:
             # None of them was known before.
             self._writes.append(STATUSES, self._in_few_jobs(now), compact_at=MANY_FILES)
+
+
+def identified(spark: SparkSession, messages: list[str]) -> DataFrame:
+    """One row per identifier of a message."""
+    return spark.createDataFrame([(each,) for each in messages], "message_identifier string")

@@ -89,8 +89,8 @@ class Schema:
     def uncertain(self, place: Place) -> bool:
         """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
         mapping = self.mapping(place)
-        weak = len(self.targets[mapping.reference].alternatives) > 1
-        return weak or not all(self.key_plan(place, each).whole for each in mapping.links)
+        is_whole = (self.key_plan(place, each).whole for each in mapping.links)
+        return self.targets[mapping.reference].weak or not all(is_whole)
 
     def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
         """The fields of a target that lead to parents: by the mapping of children that of their parents."""

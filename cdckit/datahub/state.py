@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.derived import Derived
 from cdckit.datahub.existence import UNAPPLIED_COLUMNS
-from cdckit.datahub.exports import export_rows, with_positions
-from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA
+from cdckit.datahub.exports import EXPORTED_COLUMNS, export_rows, with_positions
+from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA, identity, with_statuses
 from cdckit.datahub.outcomes import message_log, record_log
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
-from cdckit.store import Snapshot, Transaction
-from cdckit.store.files import Where
+from cdckit.store import Transaction
+from cdckit.store.keeping import Tables, read_some, rows_of
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
@@ -57,7 +58,10 @@ RECEIVED_SCHEMA = T.StructType(
 )
 """One row is one record that was received: what it holds, its status then, in which receipt and batch."""
 
-Tables: TypeAlias = Snapshot | Transaction
+RECEIPT_COLUMNS = (
+    "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description",
+)  # fmt: skip
+"""What a receipt has of them."""
 
 
 def table(kind: str, entity: str) -> str:
@@ -93,10 +97,6 @@ class State(Derived):
         """A table; None if there is none of that name."""
         return self._tables.read(name) if self._tables.has(name) else None
 
-    def some(self, name: str) -> DataFrame | None:
-        """A table that has rows; None if there is none, or it is empty."""
-        return self.read(name) if self._tables.has(name) and self._tables.files(name) else None
-
     @property
     def stated(self) -> list[str]:
         """The targets of which anything was said that are merged, parents before their children."""
@@ -104,8 +104,7 @@ class State(Derived):
 
     def received(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
-        bounds = None if first is None and last is None else {"received": (first, last)}
-        return self._rows(MESSAGES, RECEIVED_SCHEMA, bounds)
+        return rows_of(self._tables, MESSAGES, RECEIVED_SCHEMA, {"received": (first, last)})
 
     def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
@@ -116,21 +115,25 @@ class State(Derived):
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
-        found = self.some(UNAPPLIED)
+        found = read_some(self._tables, UNAPPLIED)
         return None if found is None else found.where("missing IS NOT NULL")
 
     def statuses(self) -> DataFrame:
         """The messages that runs have processed, and where they stand (`STATUS_SCHEMA`)."""
-        return self._rows(STATUSES, STATUS_SCHEMA)
+        return rows_of(self._tables, STATUSES, STATUS_SCHEMA)
 
     def exported(self, entity: str) -> DataFrame:
         """The records of an export target, each with its position."""
         rows = export_rows(self.schema, entity, self.applied(entity))
-        return with_positions(rows, self.read(table(EXPORTED, entity)))
+        return with_positions(rows, self.known_exports(entity))
+
+    def known_exports(self, entity: str) -> DataFrame:
+        """What the runs so far have exported of a target."""
+        return rows_of(self._tables, table(EXPORTED, entity), EXPORTED_COLUMNS)
 
     def history(self, entity: str) -> DataFrame:
         """The history of a target."""
-        return self._rows(table(HISTORY, entity), history_schema(self.schema.targets[entity].data))
+        return rows_of(self._tables, table(HISTORY, entity), history_schema(self.schema.targets[entity].data))
 
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
@@ -145,12 +148,12 @@ class State(Derived):
 
     def statements(self, entity: str) -> DataFrame:
         """All statements about a target; none if nothing was ever said of it."""
-        return self._rows(table(STATEMENTS, entity), statement_schema(self.schema.targets[entity]))
+        return rows_of(self._tables, table(STATEMENTS, entity), statement_schema(self.schema.targets[entity]))
 
     def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
         name = table(kind, entity)
-        return self.some(name) if self._tables.has(name) else rows
+        return read_some(self._tables, name) if self._tables.has(name) else rows
 
     def may_be_refreshed(self, entity: str) -> bool:
         """Whether there ever was a refresh of the target."""
@@ -162,10 +165,15 @@ class State(Derived):
 
     def unapplied(self) -> DataFrame:
         """The statements that wait, and those that a look at all entities found wrong."""
-        return self._rows(UNAPPLIED, UNAPPLIED_COLUMNS)
+        return rows_of(self._tables, UNAPPLIED, UNAPPLIED_COLUMNS)
 
-    def _rows(self, name: str, columns: T.StructType | str, where: Where | None = None) -> DataFrame:
-        """A table; without rows if there is none."""
-        if self._tables.has(name):
-            return self._tables.read(name, where=where)
-        return self._tables.spark.createDataFrame([], columns)
+
+def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
+    """Append decoded records to those that were received; the number of the receipt."""
+    number = int(noted(tables, RECEIVED, 0)) + 1
+    earlier = State(schema, tables).received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+    said = with_statuses(decoded, earlier.select(identity().alias("identity")))
+    receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
+    tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES)
+    note(tables, RECEIVED, number)
+    return number

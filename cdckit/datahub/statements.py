@@ -70,3 +70,13 @@ def by_place(schema: Schema, values: Mapping[Place, int | None] | Mapping[Place,
     listed = [text_literal(each) if isinstance(each, str) else each for each in found]
     texts = ("NULL" if each is None else str(each) for each in listed)
     return f"get(CAST(array({', '.join(texts)}) AS array<{kind}>), place)"
+
+
+def source_of(schema: Schema) -> str:
+    """The source system of a statement, as SQL."""
+    return by_place(schema, {place: place.system for place in schema.numbers}, "string")
+
+
+def priority_of(schema: Schema) -> str:
+    """The priority of the mapping of a statement, as SQL."""
+    return by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")

@@ -139,14 +139,8 @@ def statuses(
 
 def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:
     """Messages with what the statuses say of them; those of which they say nothing were not processed."""
-    said = known.select(*(name for name in STATUS_SCHEMA.names if name != "message_timestamp"))
-    joined = messages.join(said, "message_identifier", "left")
-    return joined.withColumns(
-        {
-            "status": F.coalesce("status", F.lit(int(Status.NOT_PROCESSED))),
-            "attempts": F.coalesce("attempts", F.lit(0)),
-        }
-    )
+    joined = messages.join(known.drop("message_timestamp"), "message_identifier", "left")
+    return joined.fillna({"status": int(Status.NOT_PROCESSED), "attempts": 0})
 
 
 def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int, last: int) -> DataFrame:

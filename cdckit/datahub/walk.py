@@ -12,8 +12,7 @@ import pyarrow as pa
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import EntityMapping, FieldType, Place
-from cdckit.datahub.readers import Context, Filter, Reader, Record
-from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.readers import Context, Record, Work
 from cdckit.parts.json_text import plain_object
 
 
@@ -115,11 +114,8 @@ class Listing(NamedTuple):
 class Walk:
     """All that the messages of a batch hold for one mapping, and what is embedded in it."""
 
-    schema: Schema
+    work: Work
     root: Place
-    readers: Mapping[str, Reader]
-    filters: Mapping[str, Filter]
-    files: str | None
     nodes: dict[Path, Nodes] = field(default_factory=dict)
     listings: dict[Path, list[Listing]] = field(default_factory=dict)
     """By the path of the records that hold them."""
@@ -127,6 +123,7 @@ class Walk:
     """By row of the message."""
 
     def __post_init__(self) -> None:
+        self.schema = self.work.schema
         self._mapping = self.schema.mapping(self.root)
         entity = self.schema.systems[self.root.system].mappings[self.root.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
@@ -159,7 +156,7 @@ class Walk:
 
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
         context = self._context(message, mapping.reader_config)
-        return list(self.readers[mapping.reader](message.data, context))
+        return list(self.work.readers[mapping.reader](message.data, context))
 
     def numbered(self, count: Any) -> Any:
         """The number of the record that comes first, second, ... in its message; or those of several."""
@@ -170,7 +167,7 @@ class Walk:
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
         options = plain_object(message.options)
-        return Context(message.identifier, message.system, message.entity, config, options, self.files)
+        return Context(message.identifier, message.system, message.entity, config, options, self.work.files)
 
     def _fit(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Whether the record is one, after its filters; if not, it says why."""
@@ -181,7 +178,7 @@ class Walk:
             return False
         for each in self.schema.mapping(nodes.place).filters:
             try:
-                record = self.filters[each.name](record, self._context(message, each.config))
+                record = self.work.filters[each.name](record, self._context(message, each.config))
             except Exception as error:  # filters may be anybody's
                 text = f"{each.name}: {type(error).__name__}: {error}"
                 nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, by_place
+from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, priority_of
 from cdckit.datahub.weak_walk import (
     DELETES,
     LOOKS,
@@ -65,7 +65,6 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     is minutes for ten million records, whatever the cluster; a target with one key costs nothing of this.
     """
     keys = WeakKeys.of(schema, target)
-    priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
     is_record = f"operation IN {(UPSERT, DELETE)} AND claims IS NOT NULL"
     sent = statements.where(f"({is_record}) OR operation = '{REFRESH}'").selectExpr(
         "unix_micros(effective_timestamp) AS at",
@@ -76,7 +75,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
         "record",
         f"""CASE WHEN operation = '{REFRESH}' THEN {REFRESHES} WHEN error_code IS NOT NULL THEN {LOOKS}
             WHEN operation = '{DELETE}' THEN {DELETES} ELSE {UPSERTS} END AS kind""",
-        f"{by_place(schema, priorities, 'int')} AS priority",
+        f"{priority_of(schema)} AS priority",
         *(f"data.{quoted(name)} AS `value {at}`" for at, name in enumerate(keys.fields)),
         *(f"carried.{quoted(name)} AS `carried {at}`" for at, name in enumerate(keys.fields)),
     )

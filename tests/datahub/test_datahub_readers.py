@@ -19,11 +19,11 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
-from cdckit.datahub.intake import MESSAGE_COLUMNS, Work
+from cdckit.datahub.intake import MESSAGE_COLUMNS
 from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.readers import READERS
+from cdckit.datahub.readers import READERS, Work
 from cdckit.datahub.record_keys import known_guids
 from cdckit.datahub.walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
@@ -579,7 +579,7 @@ def test_records_may_be_nested_as_deep_as_they_can_be_read() -> None:
 
 
 def test_a_number_that_only_python_cannot_hold_is_none_of_the_options_faults() -> None:
-    context = Walk(schema(DOCUMENT), Place("*", "json", 0), READERS, {}, None)._context(
+    context = Walk(Work(schema(DOCUMENT), READERS, {}, None), Place("*", "json", 0))._context(
         Message(0, "m", "*", "json", f'{{"a": {"1" * 5000}, "b": 1.5, "c": {"2" * 30}}}', None), {}
     )
     assert context.options == {"a": float("inf"), "b": 1.5, "c": int("2" * 30)}

@@ -10,9 +10,10 @@ from hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from test_hub_programs import interpreted
 
 from cdckit import datahub
-from cdckit.datahub.intake import MESSAGE_COLUMNS, Work, stated
+from cdckit.datahub.intake import MESSAGE_COLUMNS, stated
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
+from cdckit.datahub.readers import Work
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak import walked as walked_rows
