@@ -20,16 +20,9 @@ Keep = Callable[[DataFrame], DataFrame | None]
 _ROUNDS = 3
 """After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
 
-_KEY = {
-    "message_id": "message_id",
-    "number": "arrival.record_number",
-    "record": "record",
-    "operation": "operation",
-    "place": "place",
-    # One record may make several entities, but says itself once.
-    "made": f"if(operation = '{AUTOCREATE}', guid, NULL)",
-}
-_REST = ", ".join(f"{value} AS {name}" for name, value in _KEY.items())
+# One record may make several entities, but says itself once.
+_KEY = f"""message_id, arrival.record_number AS number, record, operation, place,
+    if(operation = '{AUTOCREATE}', guid, NULL) AS made"""
 
 UNAPPLIED_COLUMNS = (
     "statement struct<entity: string, message_id: string, number: int, record: string, operation: string, "
@@ -44,7 +37,7 @@ _APPLIED = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
 
 def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     """Statements about one target, each with the struct `statement`, which tells it from all others."""
-    return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_REST}) AS statement")
+    return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_KEY}) AS statement")
 
 
 def facts(schema: Schema, resolution: Resolution, entities: Iterable[str]) -> DataFrame | None:

@@ -13,19 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.answers import Answers
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.runs import Run, identified
-from cdckit.datahub.state import (
-    HUB,
-    MESSAGES,
-    PROCESSED,
-    RECEIPT_COLUMNS,
-    RECEIVED,
-    RUN,
-    SCHEMA,
-    State,
-    appended,
-    note,
-    noted,
-)
+from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, appended, note, noted
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id
@@ -159,8 +147,7 @@ class Hub(Answers):
             append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
             # What was compared with must stand still: of one message only one may be the first.
             number = committed(self.store, HUB, append, reads=[MESSAGES], batch=id_, digest=digest)
-        rows = State(self.schema, self._tables()).received(number, number)
-        return (rows if id_ is None else rows.where(F.col("batch") == id_)).select(*RECEIPT_COLUMNS)
+        return State(self.schema, self._tables()).receipts(number, id_)
 
     def sink(self, name: str) -> Callable[[DataFrame, int | str], DataFrame]:
         """

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -19,7 +17,8 @@ from cdckit.datahub.mappings import Place
 from cdckit.datahub.readers import Work
 from cdckit.datahub.reading import Reading
 from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, statement_schema
-from cdckit.datahub.stating import About, statements_of
+from cdckit.datahub.stating import statements_of
+from cdckit.parts.arrow_types import arrow_schema, slices
 from cdckit.parts.workers import Made
 from cdckit.store import File
 from cdckit.store.writing import OpenFiles, Target, reported
@@ -113,30 +112,19 @@ def _take(
 def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What messages say: statements, each batch with the target that it is about."""
     readings: dict[Place, Reading] = {}
-    about = {entity: About(work.schema, entity) for entity in work.targets}
-    brought = {place: work.schema.brought(place) & set(about) for place in work.schema.all_mappings}
+    targets = {entity: work.schema.targets[entity] for entity in work.targets}
+    columns = {entity: arrow_schema(statement_schema(target)) for entity, target in targets.items()}
+    brought = {place: work.schema.brought(place) & set(columns) for place in work.schema.all_mappings}
     for batch in batches:
-        for some in _slices(batch):
+        for some in slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
-                ours = some.filter(_sent_to(some, place))
+                of_system = pc.equal(some["source_system"], place.system)
+                ours = some.filter(pc.and_(of_system, pc.equal(some["source_entity"], place.entity)))
                 if not entities or not ours.num_rows:
                     continue
                 if place not in readings:
                     readings[place] = Reading(work, place)
                 for piece, found in readings[place].in_pieces(ours):
                     for entity in sorted(entities):
-                        for rows in statements_of(piece, found, about[entity]):
+                        for rows in statements_of(piece, found, entity, columns[entity]):
                             yield entity, rows
-
-
-def _sent_to(batch: pa.RecordBatch, place: Place) -> Any:
-    same_system = pc.equal(batch.column("source_system"), place.system)
-    return pc.and_(same_system, pc.equal(batch.column("source_entity"), place.entity))
-
-
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    sizes = np.asarray(pc.fill_null(pc.binary_length(batch.column("data")), 0))
-    share = np.cumsum(sizes, dtype=np.int64) // _CHARACTERS_AT_ONCE
-    cuts = [*np.flatnonzero(np.diff(share, prepend=-1)), batch.num_rows]
-    for start, end in pairwise(cuts):
-        yield batch.slice(start, end - start)

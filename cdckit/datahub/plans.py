@@ -47,21 +47,21 @@ class Planner:
     def __init__(self, systems: Mapping[str, SourceSystem], targets: Mapping[str, Target]) -> None:
         self._systems, self._targets = systems, targets
 
-    def plan(self, place: Place, field: FieldMapping) -> KeyPlan:
-        """The plan of the link *field* of the mapping at *place*."""
-        return self._plan(place, field, field.source_link_key, ())
-
     def _path(self, place: Place, field: FieldMapping) -> str:
         return field_path(place, self._systems[place.system].mappings[place.entity][place.index], field)
 
-    def _plan(
+    def plan(
         self,
         place: Place,
         field: FieldMapping,
         sources: tuple[str, ...],
-        above: tuple[tuple[Place, str], ...],
+        above: tuple[tuple[Place, str], ...] = (),
     ) -> KeyPlan:
-        """The plan, where the record has the link's source fields under the names *sources*."""
+        """
+        The plan of the link *field* of the mapping at *place*.
+
+        A record has the link's source fields under the names *sources*; *above* are the links that lead here.
+        """
         path = self._path(place, field)
         is_new = (place, field.reference) not in above
         needed = "of fields that do not lead back to this link"
@@ -82,7 +82,7 @@ class Planner:
                 inner = [name for name in each.source_link_key if name in named]
                 if len(inner) == len(each.source_link_key) and inner:
                     given = tuple(named[name] for name in each.source_link_key)
-                    plan = self._plan(there, each, given, (*above, (place, field.reference)))
+                    plan = self.plan(there, each, given, (*above, (place, field.reference)))
                     parts.append(KeyPart(each.reference, each.type, None, plan))
                     used.update(inner)
             elif direct is not None:

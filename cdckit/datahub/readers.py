@@ -200,15 +200,12 @@ class Work:
         folder = None if files is None else str(files)
         work = cls(schema, {**READERS, **(readers or {})}, filters or {}, folder)
         for path, mapping in schema.all_mappings.items():
-            named: list[tuple[str, str, str, Collection[str]]] = [
-                ("readers", "messageReader", mapping.reader, work.readers),
-                *(("filters", "messageFilters", each.name, work.filters) for each in mapping.filters),
-            ]
-            for argument, where, name, known in named:
+            named = [("readers", "messageReader", mapping.reader)]
+            named += [("filters", "messageFilters", each.name) for each in mapping.filters]
+            for argument, where, name in named:
+                known, needed = getattr(work, argument), f"given for {path}.{where}"
                 if name not in known:
-                    raise InvalidArgument(
-                        function, f"{argument}[{name!r}]", f"given for {path}.{where}", sorted(known)
-                    )
+                    raise InvalidArgument(function, f"{argument}[{name!r}]", needed, sorted(known))
         return work
 
     @property

@@ -156,7 +156,7 @@ class Schema:
     def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
         planner = Planner(self.systems, self.targets)
         return {
-            (place, field.reference): planner.plan(place, field)
+            (place, field.reference): planner.plan(place, field, field.source_link_key)
             for place, mapping in self.all_mappings.items()
             for field in mapping.links
         }
@@ -203,26 +203,23 @@ class Schema:
 
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
         path = field_path(place, self.mapping(place), field)
-        mappings = self.systems[place.system].mappings.get(field.child_entity or "", ())
         child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
+        mappings = [there for each, there in self.children(place) if each is field]
         require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
-        in_key = [each for each in self.mapping(place).links if each.key]
-        sound = parent.strict and all(self.key_plan(place, each).whole for each in in_key)
+        whole = all(self.key_plan(place, each).whole for each in self.mapping(place).links if each.key)
         needed = "in an entity with one key, whose links lead to such entities"
-        require(sound, path, needed, parent.alternatives)
-        for index, mapping in enumerate(mappings):
+        require(parent.strict and whole, path, needed, parent.alternatives)
+        for there in mappings:
+            mapping = self.mapping(there)
             entity = self.targets[mapping.reference]
             links = [each for each in mapping.links if each.key and each.reference == field.parent_identifier]
             needed = f"a field of {mapping.reference} that is a link and part of its key"
             require(links, up, needed, field.parent_identifier)
             needed = "an entity with one key: a list could not say what is not in it"
             require(entity.strict, child, needed, entity.alternatives)
-            there = Place(place.system, field.child_entity or "", index)
-            leads = self.key_plan(there, links[0]).entity
-            require(
-                leads == parent.entity, up, f"a link that leads to {parent.entity}", field.parent_identifier
-            )
+            leads = self.key_plan(there, links[0]).entity == parent.entity
+            require(leads, up, f"a link that leads to {parent.entity}", field.parent_identifier)
             require(not mapping.export, child, "an entity that is not exported", mapping.reference)
 
     def brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:

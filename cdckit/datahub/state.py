@@ -106,6 +106,11 @@ class State(Derived):
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
         return rows_of(self._tables, MESSAGES, RECEIVED_SCHEMA, {"received": (first, last)})
 
+    def receipts(self, number: int | None, batch: str | None) -> DataFrame:
+        """The receipts of one time, or of a batch, whenever it was received."""
+        rows = self.received(number, number)
+        return (rows if batch is None else rows.where(F.col("batch") == batch)).select(*RECEIPT_COLUMNS)
+
     def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
         is_stored = f"status = {int(Status.NOT_PROCESSED)}"

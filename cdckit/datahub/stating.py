@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,42 +24,34 @@ from cdckit.datahub.statements import (
     SOUGHT,
     UNREADABLE,
     UPSERT,
-    statement_schema,
 )
 from cdckit.datahub.walk import Fault, Listing, Nodes, Walk
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import struct_of
 from cdckit.parts.json_text import as_json, storable
 
 
-@dataclass(frozen=True)
-class About:
-    """The target that statements are about, and the schema by which messages are read."""
+def statements_of(
+    batch: pa.RecordBatch, found: Found, entity: str, columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """
+    What messages say of one target: *found* in them is what they hold for one mapping.
 
-    schema: Schema
-    entity: str
-
-    @cached_property
-    def columns(self) -> pa.Schema:
-        """The columns of its statements."""
-        return arrow_schema(statement_schema(self.schema.targets[self.entity]))
-
-
-def statements_of(batch: pa.RecordBatch, found: Found, about: About) -> Iterator[pa.RecordBatch]:
-    """What messages say of one target: *found* in them is what they hold for one mapping."""
-    walk = found.walk
-    for path, columns in found.columns.items():
-        nodes, rows = walk.nodes[path], _Rows(batch, about, path[-1][1])
-        if about.schema.mapping(path[-1][1]).reference == about.entity:
-            yield from rows.of_records(nodes, columns)
-        yield from rows.of_autocreated(nodes, columns)
+    Its statements have these *columns* (`statement_schema`).
+    """
+    walk, schema = found.walk, found.walk.schema
+    for path, records in found.columns.items():
+        nodes, rows = walk.nodes[path], _Rows(batch, schema, columns, path[-1][1])
+        if schema.mapping(path[-1][1]).reference == entity:
+            yield from rows.of_records(nodes, records)
+        yield from rows.of_autocreated(nodes, records, entity)
     for path, listings in walk.listings.items():
         for child in {each.child for each in listings}:
-            if about.schema.mapping(child).reference == about.entity:
+            if schema.mapping(child).reference == entity:
                 some = [each for each in listings if each.child == child]
-                rows = _Rows(batch, about, child)
+                rows = _Rows(batch, schema, columns, child)
                 yield from rows.of_listings(some, walk.nodes[path], found.columns[path])
-    if about.schema.mapping(walk.root).reference == about.entity:
-        yield from _Rows(batch, about, walk.root).of_messages(walk)
+    if schema.mapping(walk.root).reference == entity:
+        yield from _Rows(batch, schema, columns, walk.root).of_messages(walk)
 
 
 @dataclass
@@ -68,7 +59,8 @@ class _Rows:
     """Rows of statements that one mapping makes."""
 
     batch: pa.RecordBatch
-    about: About
+    schema: Schema
+    columns: pa.Schema
     place: Place
 
     def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
@@ -94,14 +86,14 @@ class _Rows:
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
         rows["data"], rows["carried"] = self._fields(values, carried, count)
-        if SOUGHT in self.about.columns.names:
-            rows[SOUGHT] = _struct(columns.sought, self.about.columns.field(SOUGHT).type, count)
+        if SOUGHT in self.columns.names:
+            rows[SOUGHT] = struct_of(columns.sought, self.columns.field(SOUGHT).type, count)
         yield from self._made(nodes.message, nodes.number, rows, columns.processed)
 
-    def of_autocreated(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """One row per link that makes what it leads to, if it leads to the target."""
+    def of_autocreated(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
+        """One row per link that makes what it leads to, if it leads to that target."""
         for made in columns.autocreated:
-            if made.plan.entity != self.about.entity:
+            if made.plan.entity != entity:
                 continue
             rows = {
                 "record": nodes.paths,
@@ -112,7 +104,7 @@ class _Rows:
             }
             rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes))
             # Without a mapping that translates the link the record's own stands for its system.
-            there = _Rows(self.batch, self.about, made.plan.mapping or self.place)
+            there = replace(self, place=made.plan.mapping or self.place)
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(made.guid))
             yield from there._made(nodes.message, nodes.number, rows, usable)
@@ -157,9 +149,9 @@ class _Rows:
         self, values: Mapping[str, pa.Array], carried: Mapping[str, pa.Array], count: int
     ) -> tuple[pa.Array, pa.Array]:
         """The columns `data` and `carried`: all fields of the target, in its order."""
-        data, flags = (self.about.columns.field(name).type for name in ("data", "carried"))
+        data, flags = (self.columns.field(name).type for name in ("data", "carried"))
         said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
-        return _struct(values, data, count), _struct({**said, **carried}, flags, count)
+        return struct_of(values, data, count), struct_of({**said, **carried}, flags, count)
 
     def _made(
         self, message: list[int], number: list[int], rows: dict[str, pa.Array], keep: pa.Array | None
@@ -170,13 +162,13 @@ class _Rows:
         at = pa.array(message, pa.int64())
         batch = self.batch
         rows["message_id"] = batch.column("message_identifier").take(at)
-        rows["place"] = pa.array(np.full(count, self.about.schema.numbers[self.place], np.int32))
+        rows["place"] = pa.array(np.full(count, self.schema.numbers[self.place], np.int32))
         rows["effective_timestamp"] = batch.column("effective_timestamp").take(at)
         parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())
-        rows["arrival"] = _struct(parts, self.about.columns.field("arrival").type, count)
-        made = pa.RecordBatch.from_struct_array(_struct(rows, pa.struct(list(self.about.columns)), count))
+        rows["arrival"] = struct_of(parts, self.columns.field("arrival").type, count)
+        made = pa.RecordBatch.from_struct_array(struct_of(rows, pa.struct(list(self.columns)), count))
         yield made if keep is None else made.filter(keep)
 
 
@@ -194,12 +186,3 @@ def _raw(record: Any) -> str | None:
 
 def _sparse(count: int, values: Mapping[int, str | None]) -> pa.Array:
     return pa.array(map(values.get, range(count)), pa.string()) if values else pa.nulls(count, pa.string())
-
-
-def _struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
-    """Columns as one of that type, in which those are null that are not there."""
-    parts = [
-        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type)
-        for each in kind
-    ]
-    return pa.StructArray.from_arrays(parts, fields=list(kind))

@@ -7,10 +7,12 @@ The types here are those of Spark's page "Apache Arrow in PySpark", the same in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError
@@ -151,6 +153,36 @@ def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
 def batch_of(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """A batch of *schema*; a column whose texts are large or not in another way is given that of *schema*."""
     return pa.RecordBatch.from_arrays([_cast(columns[one.name], one.type) for one in schema], schema=schema)
+
+
+def struct_of(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
+    """
+    Columns as one of that type, in which those are null that are not there.
+
+    >>> struct_of({"b": pa.array([1])}, pa.struct([("a", pa.string()), ("b", pa.int64())]), 1).to_pylist()
+    [{'a': None, 'b': 1}]
+    """
+    parts = [
+        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type)
+        for each in kind
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(kind))
+
+
+def slices(batch: pa.RecordBatch, name: str, size: int) -> Iterator[pa.RecordBatch]:
+    """
+    The batch in slices, in each of which the texts or bytes of a column are about so many at most.
+
+    A row that has more is in a slice with none but smaller ones before it.
+
+    >>> [one.num_rows for one in slices(pa.record_batch({"a": ["xx", "xx", "x", None]}), "a", 3)]
+    [1, 3]
+    """
+    sizes = np.asarray(pc.fill_null(pc.binary_length(batch.column(name)), 0))
+    share = np.cumsum(sizes, dtype=np.int64) // size
+    cuts = [*np.flatnonzero(np.diff(share, prepend=-1)), batch.num_rows]
+    for start, end in pairwise(cuts):
+        yield batch.slice(start, end - start)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
