@@ -19,7 +19,7 @@ import cdckit.datahub.histories
 import cdckit.datahub.runs
 import cdckit.store.store
 from cdckit import InvalidArgument
-from cdckit.datahub import Context, Hub, receipts, records, schema
+from cdckit.datahub import Context, Hub, records, schema, state
 from cdckit.datahub.state import MANY_FILES
 from cdckit.parts.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
@@ -270,7 +270,7 @@ def test_what_two_receive_at_once_both_lands_and_one_message_once(
     """The one that commits later compares with what the other one brought."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     faster = [product("same", "other"), product("2")]
-    called = between(monkeypatch, receipts, "with_statuses", lambda: other.receive(faster, at=AT))
+    called = between(monkeypatch, state, "with_statuses", lambda: other.receive(faster, at=AT))
     assert received(one.receive([product("same", "one"), product("1")], at=AT)) == [("1", 0), ("same", 5)]
     assert len(called) == 3
     one.process(now=AT)
@@ -288,7 +288,7 @@ def test_whoever_receives_a_batch_that_another_one_receives_meanwhile_gets_its_r
         other.receive([product("3")], at=AT)
         other.receive(batch, "a")
 
-    between(monkeypatch, receipts, "with_statuses", faster)
+    between(monkeypatch, state, "with_statuses", faster)
     assert received(one.receive(batch, "a")) == [("1", 0), ("2", 0)]
     assert statuses(one) == {"1": 0, "2": 0, "3": 0}
 
@@ -300,7 +300,7 @@ def test_whoever_is_always_overtaken_is_told(
     monkeypatch.setattr(cdckit.store.store, "_TRIES", 2)
     faster = [lambda n=n: other.receive([product(f"f{n}")], at=AT) for n in range(3)]
     # The other one is called in the same way, so that every second call is its own.
-    between(monkeypatch, receipts, "with_statuses", faster[0], lambda: None, faster[1])
+    between(monkeypatch, state, "with_statuses", faster[0], lambda: None, faster[1])
     with pytest.raises(ConflictingCommit, match="messages"):
         one.receive([product("slow")], at=AT)
     assert statuses(one) == {"f0": 0, "f1": 0}
