@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -84,7 +84,7 @@ class Derived:
             return own
         said = _of_guids(self.resolved(entity), touched)
         missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
-        return own.unionByName(absence_changes(missed, own))
+        return _with_absences(own, missed)
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
@@ -127,9 +127,9 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     )  # fmt: skip
 
 
-def absence_changes(absences: DataFrame, like: DataFrame) -> DataFrame:
-    """Absences as changes, in the columns of *like*: they carry nothing."""
-    data, nothing = like.schema["data"].dataType, F.lit(None)
+def _with_absences(own: DataFrame, missed: DataFrame) -> DataFrame:
+    """The changes of a target, and its absences as changes, which carry nothing."""
+    data = own.schema["data"].dataType
     assert isinstance(data, T.StructType)
     # One text of JSON for each struct, since a literal for each field would be several calls into the JVM.
     carried = json.dumps(dict.fromkeys(data.fieldNames(), False))
@@ -137,24 +137,18 @@ def absence_changes(absences: DataFrame, like: DataFrame) -> DataFrame:
         "operation": F.lit(ABSENT),
         "sequence": F.lit(""),
         "data": F.from_json(F.lit("{}"), data),
-        "carried": F.from_json(F.lit(carried), like.schema["carried"].dataType),  # type: ignore[arg-type]
+        "carried": F.from_json(F.lit(carried), own.schema["carried"].dataType),  # type: ignore[arg-type]
     }
-    if "field_priorities" in like.columns:
-        columns["field_priorities"] = nothing.cast(like.schema["field_priorities"].dataType)
-    return absences.withColumns(columns).select(*like.columns)
+    return own.unionByName(missed.withColumns(columns), allowMissingColumns=True)
 
 
 def _without_vain_autocreates(said: DataFrame) -> DataFrame:
     """Keep an "autocreate" only where nothing makes its entity sooner."""
-    makes = F.col("operation").isin(UPSERT, AUTOCREATE)
     # Of two that stand in one place the record itself comes first: it says more than its link.
-    place = F.struct("effective_timestamp", "arrival", (F.col("operation") == AUTOCREATE).alias("is_auto"))
-    first = F.min(F.when(makes, place)).over(Window.partitionBy("guid"))
-    return (
-        said.withColumns({"_place": place, "_first": first})
-        .where((F.col("operation") != AUTOCREATE) | (F.col("_place") == F.col("_first")))
-        .drop("_place", "_first")
-    )
+    place = f"struct(effective_timestamp, arrival, operation = '{AUTOCREATE}' AS is_auto)"
+    makes = f"if(operation IN {(UPSERT, AUTOCREATE)}, {place}, NULL)"
+    counts = f"operation <> '{AUTOCREATE}' OR {place} = min({makes}) OVER (PARTITION BY guid)"
+    return said.selectExpr("*", f"{counts} AS _counts").where("_counts").drop("_counts")
 
 
 def _field_priorities(schema: Schema, target: Target) -> str | None:

@@ -108,7 +108,7 @@ def walked(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.Rec
 def _said(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[Said]:
     standard, fields = len(Said._fields) - 2, len(keys.fields)
     columns = batch.columns
-    values = [key_parts(keys, name, columns[standard + at]) for at, name in enumerate(keys.fields)]
+    values = [key_parts(name, columns[standard + at]) for at, name in enumerate(keys.fields)]
     carried = [column.to_pylist() for column in columns[standard + fields :]]
     plain = (column.to_pylist() for column in columns[:standard])
     return map(Said, *plain, zip(*values, strict=True), zip(*carried, strict=True))

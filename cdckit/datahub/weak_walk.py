@@ -40,12 +40,9 @@ import pyarrow as pa
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP, as_text
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.identifiers import names, uuid5
+from cdckit.parts.identifiers import NAME_END, name_parts, name_start, uuid5
 
 LOOKS, UPSERTS, DELETES, REFRESHES = range(4)
-
-_END = "}}"
-"""What the texts that guids are made of end in."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ class WeakKeys:
     """What the task knows of the target: fields and keys by position."""
 
     entity: str
-    start: str
-    """What the texts of all of its keys begin with."""
     fields: tuple[str, ...]
     keys: tuple[tuple[int, ...], ...]
     """The alternative keys, by which records find entities, in their order; then what else links look up."""
@@ -70,14 +65,12 @@ class WeakKeys:
         asked = schema.looked_up.get(target.entity, set())
         keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
         position = {name: at for at, name in enumerate(target.keys)}
-        start = _start(target.entity)
         priorities = {}
         for place, mapping in target.mappings.items():
             own = {each.reference: each.priority for each in mapping.columns}
             priorities[schema.numbers[place]] = tuple(own.get(name) for name in target.keys)
         return cls(
             target.entity,
-            start,
             target.keys,
             tuple(tuple(position[name] for name in key) for key in keys),
             len(target.alternatives),
@@ -88,13 +81,7 @@ class WeakKeys:
 
 def marked_text(entity: str, fields: Iterable[str]) -> str:
     """What the marked texts of links begin with that look up an entity by these fields."""
-    return f"{LOOKED_UP}{','.join(fields)}{_start(entity)}"
-
-
-def _start(entity: str) -> str:
-    """What the texts that guids are made of begin with; they end in two braces."""
-    [name] = names(entity, {"": pa.nulls(1, pa.string())})
-    return name[: -len(_END)]
+    return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
 
 
 class _Entity:
@@ -147,7 +134,7 @@ class Walk:
             if now != before:
                 guid = now[0].guid if len(now) == 1 else None
                 self.changes.append(
-                    (self._keys.looked_up[at] + key + _END, self._instant, guid, len(now) > 1)
+                    (self._keys.looked_up[at] + key + NAME_END, self._instant, guid, len(now) > 1)
                 )
         self._before.clear()
         self._instant = instant
@@ -186,11 +173,11 @@ class Walk:
     def _begun(self, said: Said) -> _Entity:
         wholes = (_whole(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
         key = next(filter(None, wholes))
-        name = f"{self._keys.start}{key}{_END}"
+        name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
         guid = uuid5(name)
         if guid in self._entities:
-            [message] = key_parts(self._keys, "message", pa.array([said.message]))
-            [record] = key_parts(self._keys, "record", pa.array([said.record]))
+            [message] = name_parts("message", pa.array([said.message]))
+            [record] = name_parts("record", pa.array([said.record]))
             guid = uuid5(f"{name[:-1]},{message},{record}}}")
         entity = self._entities[guid] = _Entity(guid, len(self._keys.fields))
         entity.priority, entity.refreshes = said.priority, len(self._refreshes)
@@ -258,11 +245,10 @@ def _some(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | N
     return ",".join(filter(None, (values[at] for at in positions))) or None
 
 
-def key_parts(keys: WeakKeys, name: str, values: pa.Array) -> list[str | None]:
+def key_parts(name: str, values: pa.Array) -> list[str | None]:
     """Each value as the part of a key's JSON text that names it; None for null."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", tz="UTC"))
     distinct = as_text(values).dictionary_encode(null_encoding="encode")
-    start, end = len(keys.start), -len(_END)
-    texts = [text[start:end] or None for text in names(keys.entity, {name: distinct.dictionary})]
+    texts = [text or None for text in name_parts(name, distinct.dictionary)]
     return [texts[at] for at in distinct.indices.to_pylist()]

@@ -41,9 +41,9 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     >>> str(uuid.uuid5(NAMESPACE, '{"entity":"product","key":{"product_number":1234567}}'))
     'e5d2e9d5-3392-53e3-8df4-cbded0d4a616'
     """
-    start = f'{{"entity":{_quoted(entity)},"key":{{'
+    start = name_start(entity)
     parts = (_json_part(name, column) for name, column in key.items())
-    name = F.concat(F.lit(start), F.concat_ws(",", *parts), F.lit("}}"))
+    name = F.concat(F.lit(start), F.concat_ws(",", *parts), F.lit(NAME_END))
     digest = F.sha1(F.concat(F.lit(NAMESPACE.bytes), F.encode(name, "utf-8")))
     # The 13th hex digit is the version; the top two bits of the 17th are the variant, 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
@@ -99,9 +99,25 @@ def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
 
 def names(entity: str, key: Mapping[str, pa.Array]) -> list[str]:
     """The texts that guids are made of, one for each row of the keys' arrays."""
-    start = f'{{"entity":{_quoted(entity)},"key":{{'
-    columns = [_json_parts(name, array) for name, array in key.items()]
-    return [start + ",".join(filter(None, parts)) + "}}" for parts in zip(*columns, strict=True)]
+    start = name_start(entity)
+    columns = [name_parts(name, array) for name, array in key.items()]
+    return [start + ",".join(filter(None, parts)) + NAME_END for parts in zip(*columns, strict=True)]
+
+
+NAME_END = "}}"
+"""What these texts end in."""
+
+
+def name_start(entity: str) -> str:
+    """What they begin with."""
+    return f'{{"entity":{_quoted(entity)},"key":{{'
+
+
+def name_parts(name: str, values: pa.Array) -> list[str]:
+    """What stands between, with commas, of one key field in each row: empty for null."""
+    start = _quoted(name) + ":"
+    text = _json_text(values.type)
+    return ["" if value is None else start + text(value) for value in _python_values(values)]
 
 
 def uuid5(name: str) -> str:
@@ -109,12 +125,6 @@ def uuid5(name: str) -> str:
     digest = sha1(NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
-
-
-def _json_parts(name: str, values: pa.Array) -> list[str]:
-    start = _quoted(name) + ":"
-    text = _json_text(values.type)
-    return ["" if value is None else start + text(value) for value in _python_values(values)]
 
 
 def _json_text(kind: pa.DataType) -> Callable[[Any], str]:

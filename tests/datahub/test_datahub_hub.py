@@ -95,13 +95,13 @@ class Played:
         self.log: dict[str, list[Row]] = {}
         self._now: dict[str, int] = {}
 
-    def merge(self, changes: DataFrame, *, entity: str, keys: Any) -> Made:
+    def merge(self, changes: DataFrame, *, entity: str, keys: Any, few: bool) -> Made:
         """The merge of the hub, which is told how many changes it is given."""
         assert entity not in self._now
         # They are found once: what is counted is what is merged.
         found = changes.localCheckpoint()
         self._now[entity] = found.count()
-        return made_versions(found, entity=entity, keys=keys)
+        return made_versions(found, entity=entity, keys=keys, few=few)
 
     def step(self, name: str, happens: Callable[..., None], *arguments: Any, now: datetime) -> None:
         self._now = {}
