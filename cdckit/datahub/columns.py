@@ -39,12 +39,8 @@ class Columns:
     """
     Records as columns, by position; a faulty one keeps its place, with what of it could be read.
 
-    Faults are noted as they are met: of each record the first counts.
-
-    Args:
-        nodes: The records.
-        schema: The schema.
-        above: The records that hold them, read already; None if nothing does.
+    Faults are noted as they are met: of each record the first counts.  The records that hold them, those
+    *above*, were read already.
 
     Attributes:
         processed: False where the record that holds it is in error, was dropped, or deletes.

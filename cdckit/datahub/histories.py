@@ -23,12 +23,9 @@ _Touched = Mapping[str, DataFrame | None]
 
 class Histories:
     """
-    The histories of a hub, in a run that writes them.
+    The histories of a hub, in a run that writes them: *state* knows what came in it.
 
-    Args:
-        state: What the hub knows, what came in the run included.
-        tables: The transaction of the run.
-        few: Whether the statements of all targets are few: then this program merges them.
+    Where the statements of all targets are *few*, this program merges them.
     """
 
     def __init__(self, state: State, tables: Transaction, *, few: bool) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.readers import Work
@@ -19,6 +18,7 @@ from cdckit.datahub.reading import Reading
 from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, statement_schema
 from cdckit.datahub.stating import statements_of
 from cdckit.parts.arrow_types import arrow_schema, slices
+from cdckit.parts.schemas import flat_columns
 from cdckit.parts.workers import Made
 from cdckit.store import File
 from cdckit.store.writing import OpenFiles, Target, reported
@@ -26,7 +26,7 @@ from cdckit.store.writing import OpenFiles, Target, reported
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
 
-_REPORT = T.StructType().add("report", T.StringType())
+_REPORT = flat_columns("report string")
 
 
 class Taken(NamedTuple):

@@ -21,6 +21,7 @@ from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.identifiers import guid
 from cdckit.parts.instants import INSTANT, instant, microseconds
 from cdckit.parts.json_text import members
+from cdckit.parts.schemas import flat_columns
 from cdckit.parts.workers import Made
 from cdckit.records import (
     RECORD_COLUMNS,
@@ -32,20 +33,10 @@ from cdckit.records import (
 )
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 
-MESSAGE_SCHEMA = (
-    T.StructType()
-    .add("message_identifier", "string")
-    .add("source_system", "string")
-    .add("source_entity", "string")
-    .add("message_timestamp", "timestamp")
-    .add("effective_timestamp", "timestamp")
-    .add("user_name", "string")
-    .add("refresh", "boolean")
-    .add("options", "string")
-    .add("data", "string")
-    .add("topic", "string")
-    .add("partition", "integer")
-    .add("offset", "long")
+MESSAGE_SCHEMA = flat_columns(
+    """message_identifier string, source_system string, source_entity string, message_timestamp timestamp,
+    effective_timestamp timestamp, user_name string, refresh boolean, options string, data string,
+    topic string, partition integer, offset long"""
 )
 """One row is one message of the store.  `data` and `options` are JSON text, null where the message has
 none; topic, partition and offset say where it came from, and with `message_timestamp` when in the order."""
@@ -59,7 +50,7 @@ _TEXTS = {
 _FLAGS = ("refresh", "process")
 _PROPERTIES = (*_TEXTS, *_FLAGS, "timestamp", "options", "data")
 
-_ENVELOPE = T.StructType().add("before", "string").add("after", "string")
+_ENVELOPE = flat_columns("before string, after string")
 _MESSAGE_FIELDS = [
     *(each for each in MESSAGE_SCHEMA if each.name not in RECORD_COLUMNS),
     T.StructField("envelope", _ENVELOPE),

@@ -71,13 +71,9 @@ def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> F
 
 def plain_nodes(data: pa.Array, place: Place, form: Form, numbered: Callable[[Ints], Ints]) -> PlainNodes:
     """
-    The records of messages.
+    The records in the data of messages, read by the mapping at *place*, which has that `plain_form`.
 
-    Args:
-        data: The data of each message.
-        place: The mapping that reads them.
-        form: Its `plain_form`.
-        numbered: Gives the numbers of records that come first, second, ... in their messages.
+    They are *numbered* by which of their message's records each is.
 
     Raises:
         Unusual: What is read, by the rules of `plain_objects`, needs the general reading.

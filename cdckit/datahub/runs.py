@@ -48,15 +48,7 @@ would take longer than merging all of what it may have touched, and this program
 
 
 class Run(State):
-    """
-    The tables of a hub during one run.
-
-    Args:
-        work: By what messages are read.
-        tables: A transaction; nothing is committed here.
-        retry: When messages that wait are tried again.
-        now: The time of the run, in microseconds.
-    """
+    """The tables of a hub during one run at the time *now*, in microseconds; nothing is committed here."""
 
     def __init__(self, work: Work, tables: Transaction, retry: Retry, now: int) -> None:
         super().__init__(work.schema, tables)

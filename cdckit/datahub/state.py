@@ -19,6 +19,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
+from cdckit.parts.schemas import flat_columns
 from cdckit.store import Transaction
 from cdckit.store.keeping import Tables, read_some, rows_of
 
@@ -49,12 +50,7 @@ REFRESHED = "refreshed"
 """The note of the targets of which there ever was a refresh."""
 
 RECEIVED_SCHEMA = T.StructType(
-    [
-        *DECODED_SCHEMA.fields,
-        T.StructField("status", T.IntegerType()),
-        T.StructField("received", T.LongType()),
-        T.StructField("batch", T.StringType()),
-    ]
+    [*DECODED_SCHEMA.fields, *flat_columns("status integer, received long, batch string")]
 )
 """One row is one record that was received: what it holds, its status then, in which receipt and batch."""
 
@@ -81,13 +77,7 @@ def note(tables: Transaction, key: str, value: Any) -> None:
 
 
 class State(Derived):
-    """
-    What a hub knows, and what follows from it.
-
-    Args:
-        schema: The schema by which messages were read.
-        tables: The tables as a commit names them, or as a transaction has left them so far.
-    """
+    """What a hub knows, and what follows from it, by the schema by which its messages were read."""
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
         super().__init__(schema)

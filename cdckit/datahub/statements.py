@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.schemas import text_literal
+from cdckit.parts.schemas import flat_columns, text_literal
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""
@@ -34,25 +34,17 @@ def statement_schema(target: Target) -> T.StructType:
     flags = [T.StructField(name, T.BooleanType()) for name in target.fields]
     # No file can hold a struct without fields.
     links = T.StructType([T.StructField(name, T.StringType()) for name in target.links])
+    lists = (T.StructField(name, T.ArrayType(T.StringType())) for name in ("claims", "inherited", "within"))
     return T.StructType(
         [
-            T.StructField("message_id", T.StringType()),
-            T.StructField("place", T.IntegerType()),
-            T.StructField("record", T.StringType()),
-            T.StructField("operation", T.StringType()),
-            T.StructField("effective_timestamp", T.TimestampType()),
-            T.StructField("arrival", ARRIVAL_TYPE),
-            T.StructField("listed", T.IntegerType()),
-            T.StructField("guid", T.StringType()),
-            T.StructField("claims", T.ArrayType(T.StringType())),
-            T.StructField("inherited", T.ArrayType(T.StringType())),
-            T.StructField("within", T.ArrayType(T.StringType())),
+            *flat_columns("message_id string, place integer, record string, operation string"),
+            *flat_columns("effective_timestamp timestamp").add("arrival", ARRIVAL_TYPE),
+            *flat_columns("listed integer, guid string"),
+            *lists,
             T.StructField("data", target.data),
             T.StructField("carried", T.StructType(flags)),
             *([T.StructField(SOUGHT, links)] if target.links else []),
-            T.StructField("error_code", T.StringType()),
-            T.StructField("error_description", T.StringType()),
-            T.StructField("raw", T.StringType()),
+            *flat_columns("error_code string, error_description string, raw string"),
         ]
     )
 

@@ -7,22 +7,16 @@ from enum import IntEnum, StrEnum
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.schemas import text_literal
+from cdckit.parts.schemas import flat_columns, text_literal
 from cdckit.parts.waiting import Retry
 
-STATUS_SCHEMA = (
-    T.StructType()
-    .add("message_identifier", "string")
-    .add("message_timestamp", "timestamp")
-    .add("status", "integer")
-    .add("error_message", "string")
-    .add("attempts", "integer")
-    .add("next_attempt_timestamp", "timestamp")
+STATUS_SCHEMA = flat_columns(
+    """message_identifier string, message_timestamp timestamp, status integer, error_message string,
+    attempts integer, next_attempt_timestamp timestamp"""
 )
 """One row is one message that a run has processed, and where it stands."""
 

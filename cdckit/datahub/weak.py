@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
@@ -26,21 +25,15 @@ from cdckit.datahub.weak_walk import (
     marked_text,
 )
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import quoted, text_literal
+from cdckit.parts.schemas import flat_columns, quoted, text_literal
 from cdckit.parts.workers import Made
 
 _RECORD = ("message_id", "number", "place")
 """What tells the records of a target with weak keys apart."""
 
-FOUND_COLUMNS = (
-    T.StructType()
-    .add("message_id", "string")
-    .add("number", "integer")
-    .add("place", "integer")
-    .add("guid", "string")
-    .add("several", "boolean")
-    .add("text", "string")
-    .add("at", "timestamp")
+FOUND_COLUMNS = flat_columns(
+    """message_id string, number integer, place integer, guid string, several boolean, text string,
+    at timestamp"""
 )
 """What is found of records (`message_id`, `number`, `place`), and of the keys that links look up (`text`)."""
 
@@ -49,10 +42,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     """
     Find the entity of every record of a target with weak keys, and those that hold the keys of links.
 
-    Args:
-        statements: All of the target.
-        schema: The schema; its mappings give the priorities.
-        target: The target.
+    The statements are all of the target.
 
     Returns:
         Two kinds of rows.  One per record that has a key: `message_id`, `number` and `place`, which tell it

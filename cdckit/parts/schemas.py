@@ -49,6 +49,20 @@ def require_batch(frame: DataFrame, argument: str, instead: str, *, function: st
         raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
 
 
+def flat_columns(text: str) -> T.StructType:
+    """
+    Columns of plain types, said as text; Spark's own reader of such text needs a session.
+
+    >>> flat_columns("name string, ordinal integer").simpleString()
+    'struct<name:string,ordinal:int>'
+    """
+    found = T.StructType()
+    for each in text.split(","):
+        name, kind = each.split()
+        found.add(name, kind)
+    return found
+
+
 def quoted(name: str) -> str:
     """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
     return "`" + name.replace("`", "``") + "`"

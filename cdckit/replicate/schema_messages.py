@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.schemas import require_batch, require_types
+from cdckit.parts.schemas import flat_columns, require_batch, require_types
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
@@ -22,27 +22,15 @@ from cdckit.replicate.faults import ReplicateFault
 from cdckit.replicate.headers import misfit_headers
 from cdckit.replicate.layout import layout, match_columns
 
-COLUMN_TYPE = T.StructType(
-    [
-        T.StructField("name", T.StringType()),
-        T.StructField("ordinal", T.IntegerType()),
-        T.StructField("type", T.StringType()),
-        T.StructField("length", T.IntegerType()),
-        T.StructField("precision", T.IntegerType()),
-        T.StructField("scale", T.IntegerType()),
-        T.StructField("key_position", T.IntegerType()),
-    ]
+COLUMN_TYPE = flat_columns(
+    """name string, ordinal integer, type string, length integer, precision integer, scale integer,
+    key_position integer"""
 )
 """One column of a source table; `key_position` counts from 1, 0 = not in the key."""
 
 _TABLE_FIELDS = [
-    T.StructField("schema_id", T.StringType()),
-    T.StructField("server", T.StringType()),
-    T.StructField("task", T.StringType()),
-    T.StructField("schema", T.StringType()),
-    T.StructField("table", T.StringType()),
-    T.StructField("table_version", T.IntegerType()),
-    T.StructField("lineage_timestamp", T.StringType()),
+    *flat_columns("schema_id string, server string, task string, schema string, table string"),
+    *flat_columns("table_version integer, lineage_timestamp string"),
     T.StructField("columns", T.ArrayType(COLUMN_TYPE)),
     T.StructField("data_schema", T.StringType()),
     T.StructField("layout", T.ArrayType(T.StringType())),
