@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
-    DELETE,
     END_OF_MESSAGE,
     LIST,
+    NAMES_ENTITY,
     REFRESH,
-    UPSERT,
     priority_of,
     source_of,
 )
@@ -99,7 +98,7 @@ def mentions(statements: DataFrame, fields: Iterable[str]) -> DataFrame:
     """
     # What a link makes stands in no list.
     own, is_made = "arrival.record_number", f"operation = '{AUTOCREATE}'"
-    return statements.where(f"guid IS NOT NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE)}").selectExpr(
+    return statements.where(f"guid IS NOT NULL AND {NAMES_ENTITY}").selectExpr(
         "guid",
         f"{position(own)} AS at",
         f"{position(f'if({is_made}, {own}, coalesce(listed, {own}))')} AS listed",

@@ -173,12 +173,12 @@ class Columns:
         self._note_missing(present, ", ".join(key))
         looked_up = sorted(self._schema.looked_up.get(target.entity, ()))
         claims = _lists_joined(None, [self._claim(each, some=True) for each in looked_up], self._count)
-        links = [each for each in self._mapping.links if each.key]
-        given = {self._nodes.parent_field} if self._above is not None else set()
-        if any(
-            each.reference not in given and not self._schema.key_plan(self._nodes.place, each).whole
-            for each in links
-        ):
+        certain = (
+            each.reference == self._nodes.parent_field or self._schema.key_plan(self._nodes.place, each).whole
+            for each in self._mapping.links
+            if each.key
+        )
+        if not all(certain):
             return unknown, claims
         known = pc.and_(present, self._flags(self._unkeyed))
         return pc.if_else(known, known_guids(target.entity, key), None), claims
@@ -224,15 +224,10 @@ class Columns:
 
 def _lists_joined(lists: pa.Array | None, more: Sequence[pa.Array], count: int) -> pa.Array:
     """For each row the texts of its list and of these columns, without nulls; null where there are none."""
-    if not more and lists is not None:
-        return lists
-    if lists is None or lists.null_count == count:
-        if not any(each.null_count < count for each in more):
-            return pa.nulls(count, _TEXTS)
-        above: list[list[str] | None] = [None] * count
-    else:
-        above = lists.to_pylist()
-    columns = [each.to_pylist() for each in more]
+    columns = [each.to_pylist() for each in more if each.null_count < count]
+    if not columns:
+        return pa.nulls(count, _TEXTS) if lists is None else lists
+    above = [None] * count if lists is None else lists.to_pylist()
     found = [
         [*(first or ()), *(each for each in rest if each is not None)] or None
         for first, *rest in zip(above, *columns, strict=True)

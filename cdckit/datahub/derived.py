@@ -17,7 +17,7 @@ from cdckit.datahub.existence import with_statement, without
 from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place, source_of
+from cdckit.datahub.statements import AUTOCREATE, NAMES_ENTITY, UPSERT, by_place, source_of
 from cdckit.parts.complete_lists import absences
 from cdckit.parts.schemas import quoted
 
@@ -111,7 +111,7 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     the mappings of the schema give source and priorities.
     """
     target = schema.targets[entity]
-    said = applied.where(f"guid IS NOT NULL AND operation IN {(UPSERT, DELETE, AUTOCREATE)}")
+    said = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     if entity in schema.autocreated:
         said = _without_vain_autocreates(said)
     priorities = {place: mapping.priority for place, mapping in target.mappings.items()}

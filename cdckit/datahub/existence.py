@@ -182,5 +182,4 @@ def _not_among(needed: DataFrame, exists: DataFrame) -> DataFrame:
 def _not_answered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
     """Of the texts that are no guid of what exists, those that lead to none by a look-up either."""
     led = missing.join(answers, missing["need"] == answers["text"], "left").select("need", "found")
-    there = exists.distinct().withColumnRenamed("need", "found").withColumn("there", F.lit(True))
-    return led.join(there, "found", "left").where(F.col("there").isNull()).select("need")
+    return led.join(exists.withColumnRenamed("need", "found"), "found", "left_anti").select("need")

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, UPSERT
+from cdckit.datahub.statements import DELETE, IS_RECORD
 from cdckit.parts.schemas import quoted
 
 
@@ -54,7 +54,7 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
             f"operation = '{DELETE}' AS deleted_indicator",
             "message_id AS source_message",
         ]
-    return applied.where(f"operation IN {(UPSERT, DELETE)}").selectExpr(
+    return applied.where(IS_RECORD).selectExpr(
         f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
         f"{_identifier(schema, target)} AS id",
         "unix_micros(effective_timestamp) AS version",

@@ -178,15 +178,7 @@ class Hub(Answers):
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
         """
-
-        def work(run: Run, first: int, last: int) -> bool:
-            came = run.read_messages(run.stored(first, last) if first <= last else run.stored(1, 0))
-            if not came and not run.has_due():
-                return False
-            run.settle()
-            return True
-
-        self._run("process", DUE, now, work)
+        self._run("process", DUE, now)
 
     @doing("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
@@ -204,23 +196,13 @@ class Hub(Answers):
             ConflictingCommit: As for `process`.
         """
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
-        chosen = identified(self._spark, listed)
         tables = self._tables()
         stored = State(self.schema, tables).stored(last=noted(tables, PROCESSED, 0))
-        unknown = chosen.join(stored, "message_identifier", "left_anti").first()
+        unknown = identified(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
-            raise InvalidArgument(
-                "reprocess", "messages", "identifiers of processed messages (status 21)", unknown[0]
-            )
-
-        def work(run: Run, first: int, last: int) -> bool:
-            run.forget(chosen)
-            stored = run.stored(last=first - 1)
-            run.read_messages(stored.join(F.broadcast(chosen), "message_identifier", "left_semi"))
-            run.settle(everything=True)
-            return True
-
-        self._run("reprocess", listed, now, work)
+            needed = "identifiers of processed messages (status 21)"
+            raise InvalidArgument("reprocess", "messages", needed, unknown[0])
+        self._run("reprocess", listed, now)
 
     @doing("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
@@ -233,28 +215,10 @@ class Hub(Answers):
         Raises:
             ConflictingCommit: As for `process`.
         """
+        self._run("rebuild", EVERYTHING, now)
 
-        def work(run: Run, first: int, last: int) -> bool:
-            run.forget(None)
-            run.read_messages(run.stored(last=first - 1), attempt=False)
-            run.settle(everything=True)
-            return True
-
-        self._run("rebuild", EVERYTHING, now, work)
-
-    def _run(
-        self,
-        function: str,
-        chosen: str | list[str],
-        now: datetime | None,
-        work: Callable[[Run, int, int], bool],
-    ) -> None:
-        """
-        Commit what a run of that time does, which is *work*; or, with another schema, to read all anew.
-
-        It is given the run and the first and the last receipt that no run has read, and says whether it has
-        done anything.
-        """
+    def _run(self, function: str, chosen: str | list[str], now: datetime | None) -> None:
+        """Commit what a run of that time does with the *chosen* messages; by another schema, with all."""
         at = datetime.now(UTC) if now is None else now
         instant = microseconds(at, "now", function=function)
         if self._tables().version is None:
@@ -268,14 +232,21 @@ class Hub(Answers):
                 known = last if anew or chosen == DUE else first - 1
                 say({"run": name, "messages": messages, "now": instant, "last": known})
                 run = Run(self._work, tables, self._retry, instant)
+                stored = run.stored(None if anew or chosen != DUE else first, known)
                 if anew:
                     run.forget_schema()
-                    if isinstance(chosen, list):
-                        run.forget(identified(self._spark, chosen))
-                    run.read_messages(run.stored())
-                    run.settle(everything=True)
-                elif not work(run, first, last):
+                elif chosen == EVERYTHING:
+                    run.forget(None)
+                if isinstance(chosen, list):
+                    listed = identified(self._spark, chosen)
+                    run.forget(listed)
+                    if not anew:
+                        stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
+                came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
+                everything = anew or chosen != DUE
+                if not (everything or came or run.has_due()):
                     return False
+                run.settle(everything=everything)
                 note(tables, PROCESSED, known)
                 note(tables, SCHEMA, self.schema.fingerprint)
                 # Of two runs at once, which both note their names, the second is told of the first.

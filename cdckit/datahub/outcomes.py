@@ -11,13 +11,11 @@ from cdckit.datahub.existence import with_statement
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.resolution import UNPROCESSED
-from cdckit.datahub.statements import DELETE, DROPPED, UNREADABLE, UPSERT
+from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Status
 from cdckit.parts.schemas import text_literal
 from cdckit.parts.waiting import Retry
 from cdckit.records import RECORD_COLUMNS
-
-_IS_RECORD = f"operation IN {(UPSERT, DELETE)}"
 
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
@@ -51,7 +49,7 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
 
 def waiting_records(unapplied: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
     """The records that wait, with what is *known* of their messages, their statuses (see `Hub.waiting`)."""
-    records = unapplied.select("statement.*", "missing").where(f"{_IS_RECORD} AND missing IS NOT NULL")
+    records = unapplied.select("statement.*", "missing").where(f"{IS_RECORD} AND missing IS NOT NULL")
     named = known.withColumnRenamed("message_identifier", "message_id")
     return records.join(named, "message_id").selectExpr(
         "message_id AS message_identifier",
@@ -78,7 +76,7 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
         found.append(wrong.selectExpr("statement.*", rank, "error"))
     if waiting is not None:
         error = f"{HubFault.LINK_MISSING.error('missing')} AS error"
-        found.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(_IS_RECORD))
+        found.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(IS_RECORD))
     if not found:
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")

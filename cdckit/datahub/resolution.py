@@ -12,7 +12,7 @@ from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, UPSERT, by_place
+from cdckit.datahub.statements import AUTOCREATE, IS_RECORD, NAMES_ENTITY, UPSERT, by_place
 from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted, text_literal
@@ -86,7 +86,7 @@ class Resolution:
             mappings = self._schema.targets[entity].mappings
             if any(each.holds and self._schema.uncertain(place) for place, each in mappings.items()):
                 name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {BY_LOOKING}"
-                said = self._linked(entity).where(f"operation IN {(UPSERT, DELETE)}")
+                said = self._linked(entity).where(IS_RECORD)
                 found.append(said.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
         if not found:
             return None
@@ -124,7 +124,7 @@ class Resolution:
         rows = self._followed(rows, target, looked_up)
         marked_ones = " OR ".join(f"startswith(data.{quoted(name)}, '{LOOKED_UP}')" for name in looked_up)
         found = f"""guid IS NULL AND error_code IS NULL AND NOT coalesce({marked_ones}, false)
-            AND operation IN {(UPSERT, DELETE, AUTOCREATE)}"""
+            AND {NAMES_ENTITY}"""
         key = {name: _data(name) for name in target.alternatives[0]}
         known = F.when(F.expr(found), guid(target.entity, key)).otherwise(F.col("guid"))
         return rows.withColumn("guid", known)

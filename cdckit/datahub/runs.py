@@ -271,11 +271,9 @@ class Run(State):
             processed = processed.unionByName(stored, allowMissingColumns=True)
         found = problems(self._facts, self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
-        if begun and self._anew:
-            self._writes.replace(STATUSES, self._in_few_jobs(now))
-        elif begun and again:
+        if begun and (again or self._anew):
             rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
-            self._writes.replace(STATUSES, self._in_few_jobs(now.unionByName(rest.select(*now.columns))))
+            self._writes.replace(STATUSES, self._in_few_jobs(now.unionByName(rest)))
         else:
             # None of them was known before.
             self._writes.append(STATUSES, self._in_few_jobs(now), compact_at=MANY_FILES)

@@ -18,6 +18,10 @@ UPSERT, DELETE, AUTOCREATE, LIST, REFRESH, DROPPED, UNREADABLE = (
     "upsert", "delete", "autocreate", "list", "refresh", "dropped", "unreadable",
 )  # fmt: skip
 
+IS_RECORD = f"operation IN {(UPSERT, DELETE)}"
+NAMES_ENTITY = f"operation IN {(UPSERT, DELETE, AUTOCREATE)}"
+"""Whether a statement is that of a record that was read, and whether it is about one entity: SQL."""
+
 SOUGHT = "sought"
 
 

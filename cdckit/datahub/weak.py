@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, REFRESH, UPSERT, priority_of
+from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, priority_of
 from cdckit.datahub.weak_walk import (
     DELETES,
     LOOKS,
@@ -55,7 +55,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     is minutes for ten million records, whatever the cluster; a target with one key costs nothing of this.
     """
     keys = WeakKeys.of(schema, target)
-    is_record = f"operation IN {(UPSERT, DELETE)} AND claims IS NOT NULL"
+    is_record = f"{IS_RECORD} AND claims IS NOT NULL"
     sent = statements.where(f"({is_record}) OR operation = '{REFRESH}'").selectExpr(
         "unix_micros(effective_timestamp) AS at",
         "arrival",
@@ -109,9 +109,7 @@ def _output(found: list[tuple[Any, ...]], walk: Walk) -> pa.RecordBatch:
     rows = [*found, *holders]
     walk.changes.clear()
     schema = arrow_schema(FOUND_COLUMNS)
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
