@@ -112,21 +112,11 @@ def waiting_statements(
             return None if waiting is None else _with_names(waiting, stated)
         count, rounds = now, rounds + 1
         if rounds == _ROUNDS:
-            more = falling(_standing(without(stated, waiting), answers, keep))
+            more = falling(standing(without(stated, waiting), answers, keep))
             waiting = keep(waiting.select("statement").unionByName(more))
             assert waiting is not None
             # The next round finds these, and says for what they wait.
             count = waiting.count()
-
-
-def waiting_at_once(stated: DataFrame, answers: DataFrame | None) -> DataFrame:
-    """
-    The same statements (`statement`) without a job: for none that are held.
-
-    Cost: one task is given all statements that need what only statements with needs of their own make, or
-    what nobody makes: about a kilobyte each.
-    """
-    return falling(_standing(stated, answers))
 
 
 def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
@@ -149,10 +139,14 @@ def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     return said.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
 
 
-def _standing(
+def standing(
     stated: DataFrame, answers: DataFrame | None, keep: Keep = lambda statements: statements
 ) -> DataFrame:
-    """Of the statements that may be applied those that may have to wait, as `falling` wants them."""
+    """
+    Of the statements that may be applied those that may have to wait, as `falling` wants them.
+
+    They need what only statements with needs of their own make, or what nobody makes.
+    """
     needing = stated.select("statement", "makes", F.explode("needs").alias("need"))
     if answers is not None:
         led = answers.select(F.col("text").alias("need"), "found")

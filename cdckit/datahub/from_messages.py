@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.derived import Derived
-from cdckit.datahub.existence import facts, waiting_at_once
+from cdckit.datahub.existence import facts, standing
 from cdckit.datahub.intake import statements_about
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
 from cdckit.datahub.readers import Filter, Reader, Work
@@ -18,6 +18,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Status, routed
 from cdckit.errors import InvalidArgument
 from cdckit.merging import merge
+from cdckit.parts.falling import falling
 from cdckit.parts.schemas import require_batch, require_types
 
 Held = Callable[[DataFrame], DataFrame]
@@ -122,7 +123,8 @@ class FromMessages(Derived):
         found = facts(self.schema, self.resolution, self.entities) if self.may_wait else None
         if found is None:
             return None
-        return self._held(waiting_at_once(found.where("error_code IS NULL"), self.resolution.answers()))
+        valid = found.where("error_code IS NULL")
+        return self._held(falling(standing(valid, self.resolution.answers())))
 
     def _merged(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys

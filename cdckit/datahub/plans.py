@@ -113,30 +113,23 @@ class Planner:
         fields = tuple(part.field for part in parts)
         whole = target.strict and fields == target.alternatives[0]
         [own] = [each for each in self._targets.values() if place in each.mappings]
+
+        def must(holds: bool, name: str, needed: str, found: object = field.link_key) -> None:
+            require(holds, f"{path}.{name}", needed, found)
+
         # A link may name a target, where its system has no source entity of that name.
         whose = "" if there else "the target "
         unknown = [name for name in field.link_key if name not in used]
         needed = f"of key fields of {whose}{target.entity}, which are {', '.join(target.keys) or 'none'}"
-        require(not unknown, f"{path}.linkKey", needed, unknown)
-        needed = "an entity that is not exported"
-        require(not target.export, f"{path}.linkEntity", needed, target.entity)
-        rules = (
-            (
-                field.key is None or fields in target.alternatives,
-                "linkKey", f"all of a key of {target.entity}, the link being a key itself",
-            ),
-            (
-                field.key is None or own.strict or whole,
-                "linkKey", f"the one whole key of {target.entity}, the link being part of a weak key",
-            ),
-            (
-                not any(part.inner and not part.inner.whole for part in parts),
-                "linkKey", "of fields that lead on by whole keys of entities with one key",
-            ),
-            (whole or not field.autocreate, "autocreate", f"with the one whole key of {target.entity}"),
-        )  # fmt: skip
-        for holds, name, needed in rules:
-            require(holds, f"{path}.{name}", needed, field.link_key)
+        must(not unknown, "linkKey", needed, unknown)
+        must(not target.export, "linkEntity", "an entity that is not exported", target.entity)
+        needed = f"all of a key of {target.entity}, the link being a key itself"
+        must(field.key is None or fields in target.alternatives, "linkKey", needed)
+        needed = f"the one whole key of {target.entity}, the link being part of a weak key"
+        must(field.key is None or own.strict or whole, "linkKey", needed)
+        needed = "of fields that lead on by whole keys of entities with one key"
+        must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
+        must(whole or not field.autocreate, "autocreate", f"with the one whole key of {target.entity}")
         return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
 
 

@@ -169,14 +169,11 @@ def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
         "max(holder.guid) OVER (PARTITION BY text) AS greatest",
         "max(holder.several) OVER (PARTITION BY text) AS shared",
     )
-    return (
-        united.where("asked IS NOT NULL AND (shared OR least IS NOT NULL)")
-        .selectExpr(
-            "asked AS text",
-            # If there is none at that time, the one that holds it at any time.
-            """CASE WHEN coalesce(at_that_time.several, false) THEN NULL
-                WHEN at_that_time.guid IS NOT NULL THEN at_that_time.guid
-                WHEN NOT shared AND least = greatest THEN least END AS found""",
-        )
-        .selectExpr("*", "found IS NULL AS several")
+    return united.where("asked IS NOT NULL AND (shared OR least IS NOT NULL)").selectExpr(
+        "asked AS text",
+        # If there is none at that time, the one that holds it at any time.
+        """CASE WHEN coalesce(at_that_time.several, false) THEN NULL
+            WHEN at_that_time.guid IS NOT NULL THEN at_that_time.guid
+            WHEN NOT shared AND least = greatest THEN least END AS found""",
+        "found IS NULL AS several",
     )
