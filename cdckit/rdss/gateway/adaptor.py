@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid5
 
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
@@ -34,6 +35,10 @@ class Polled:
     sent: int = 0
     known: int = 0
     unfit: tuple[str, ...] = ()
+
+
+class _NotConverted(Exception):
+    """The application's own code failed to convert an object."""
 
 
 class ChannelAdaptor:
@@ -106,7 +111,7 @@ class ChannelAdaptor:
         for found in self._source.changed(mark):
             try:
                 counted[self._tell(found)] += 1
-            except (UnfitMessage, LookupError, TypeError, ValueError) as error:
+            except (UnfitMessage, _NotConverted) as error:
                 logger.error("GENERR001 the object %s is not sent: %s", found.id, error)
                 unfit.append(found.id)
             latest = found.modified if latest is None else max(latest, found.modified)
@@ -117,7 +122,7 @@ class ChannelAdaptor:
 
     def _tell(self, found: Found) -> bool:
         """Send what an object has become; False if that was sent already."""
-        before, body = self._kept(f"object {found.id}"), self._convert(found.content)
+        before, body = self._kept(f"object {found.id}"), self._converted(found)
         now = _GONE if body is None else _digest(body)
         visible = before is not None and before.split()[-1] != _GONE
         if (before is not None and before.split()[-1] == now) or (body is None and not visible):
@@ -126,10 +131,17 @@ class ChannelAdaptor:
         # The same step of the same object has the same messageId, however often it is tried.
         identity = str(uuid5(_NAMESPACE, "\n".join((self._name, found.id, before or "", now))))
         told = {"objectUUID": self._uuid(before)} if body is None else body
-        message = self._gateway.producer.message(kind, dict(told), message_id=identity)
+        message = self._gateway.producer.message(kind, told, message_id=identity)
         self._gateway.send(message)
         self._keep(f"object {found.id}", f"{identity} {told['objectUUID']} {now}")
         return True
+
+    def _converted(self, found: Found) -> dict[str, Any] | None:
+        try:
+            body = self._convert(found.content)
+            return None if body is None else {**body, "objectUUID": body["objectUUID"]}
+        except Exception as error:  # whatever the application's code raises concerns this object alone
+            raise _NotConverted(f"{type(error).__name__}: {error}") from error
 
     def _uuid(self, before: str | None) -> str:
         assert before is not None  # it was visible

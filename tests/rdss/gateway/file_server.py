@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -92,6 +93,17 @@ def endless(request: Any) -> None:
     try:
         while True:
             request.wfile.write(b"10000\r\n" + bytes(65536) + b"\r\n")
+    except OSError:
+        request.close_connection = True
+
+
+def dripping(request: Any) -> None:
+    """A body that comes a byte at a time, so that no connection ever seems to be broken."""
+    respond(request, 200, {"Content-Length": "1000"})
+    try:
+        for _ in range(1000):
+            request.wfile.write(b"x")
+            time.sleep(0.02)
     except OSError:
         request.close_connection = True
 

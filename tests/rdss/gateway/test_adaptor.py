@@ -19,6 +19,7 @@ from cdckit.rdss.gateway import (
     Channels,
     ChannelUnreachable,
     HttpSource,
+    MemoryChannel,
     NoChannel,
     Polled,
     SqliteRepository,
@@ -191,9 +192,31 @@ def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_change
     with SqliteRepository(":memory:") as repository:
         polling = adaptor(repository, channels, application)
         assert polling.poll() == Polled(sent=1, known=0, unfit=("2", "1"))
-        assert "GENERR001 the object 2 is not sent: 'title'" in caplog.text
+        assert "GENERR001 the object 2 is not sent: KeyError: 'title'" in caplog.text
         application.change(1, 4, title="one")
         assert polling.poll().sent == 1
+
+
+def test_a_queue_that_refuses_the_sender_is_no_fault_of_the_object(application: Application) -> None:
+    """The round fails, and the next one sends what it did not."""
+
+    class Refusing(MemoryChannel):
+        refuses = True
+
+        def send(self, value: bytes, *, key: str) -> None:
+            if self.refuses:
+                raise NoChannel(self.name, "access refused")
+            super().send(value, key=key)
+
+    application.change(1, 1, title="one")
+    channels = exchange(output=Refusing("output"))
+    with SqliteRepository(":memory:") as repository:
+        with pytest.raises(NoChannel, match="'output' cannot be used: access refused"):
+            adaptor(repository, channels, application).poll()
+        channels.output.refuses = False  # type: ignore[attr-defined]
+        gateway(repository, channels).resume()
+        assert adaptor(repository, channels, application).poll() == Polled(sent=1, known=0)
+    assert told(channels) == [("MetadataCreate", uuid(1), "one")]
 
 
 def test_an_application_that_does_not_answer_is_asked_again(application: Application) -> None:

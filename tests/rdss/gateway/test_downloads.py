@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trustme
-from file_server import FileServer, endless, status, whole
+from file_server import FileServer, dripping, endless, status, whole
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway import Backoff, DownloadFailed, RefusedFile, WrongChecksum, download
@@ -156,6 +156,12 @@ def test_a_file_that_is_too_large_fills_no_disk(
         fetch(server.url("/h"))
     assert left(tmp_path) == set()
     assert len(server.asked) == 1
+
+
+def test_a_server_that_only_keeps_one_waiting_is_left(fetch: Callable[..., Any], server: FileServer) -> None:
+    server.answers["/n"] = [dripping]
+    with pytest.raises(DownloadFailed, match="less than 1024 bytes came in a second, also in 1 retries"):
+        fetch(server.url("/n"), timeout=0.1, backoff=Backoff(retries=1))
 
 
 def test_redirections_are_followed_but_not_in_a_circle_nor_out_of_https(
