@@ -68,6 +68,7 @@ samples: $(READY) ## Make data/samples anew
 	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
 	$(BIN)/python -m tools.hub_samples --out data/samples/datahub
 	$(BIN)/python -m tools.table_samples --out data/samples/tables
+	$(BIN)/python -m tools.rdss_samples --out data/samples/rdss
 
 pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

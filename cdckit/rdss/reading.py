@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,9 @@ def read(value: bytes | None, rules: Rules) -> Read:
         raise Unreadable(found(RdssFault.SYSTEM_FAILED, (), many))
     try:
         text = value.decode()
+        usual = _usual(text)
+        if usual is not None:
+            return usual
         values, places = members(text, _STRICT, once=True)
     except (ValueError, RecursionError) as error:
         raise Unreadable(_malformed(value, error)) from None
@@ -62,6 +66,26 @@ def read(value: bytes | None, rules: Rules) -> Read:
     if values.keys() != {*HEADER, *BODY}:
         raise Unreadable(_incomplete(values), header)
     return Read(header, values["messageBody"], text[places["messageBody"]])
+
+
+_BEFORE_HEADER = re.compile(r'[ \t\n\r]*\{[ \t\n\r]*"messageHeader"[ \t\n\r]*:[ \t\n\r]*')
+_BEFORE_BODY = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"messageBody"[ \t\n\r]*:[ \t\n\r]*')
+_BEHIND = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*")
+
+
+def _usual(text: str) -> Read | None:
+    """A message whose header comes first, and no escape of a character: nothing has to be searched for."""
+    begins = _BEFORE_HEADER.match(text)
+    if begins is None or "\\u" in text:
+        return None
+    header, at = _STRICT.raw_decode(text, begins.end())
+    goes_on = _BEFORE_BODY.match(text, at)
+    if goes_on is None:
+        return None
+    body, end = _STRICT.raw_decode(text, goes_on.end())
+    if _BEHIND.fullmatch(text, end) is None:
+        return None
+    return Read(header, body, text[goes_on.end() : end])
 
 
 def deepest(value: object) -> int:
