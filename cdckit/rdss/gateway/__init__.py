@@ -31,6 +31,7 @@ from cdckit.rdss.gateway.downloads import (  # noqa: E402
 from cdckit.rdss.gateway.errors import (  # noqa: E402
     ChannelUnreachable,
     FailedStatement,
+    KnownMessage,
     NoChannel,
     NoRepository,
     NoResponse,
@@ -79,6 +80,7 @@ __all__ = [
     "HttpSource",
     "Incoming",
     "KinesisChannel",
+    "KnownMessage",
     "LogLines",
     "Machine",
     "MemoryChannel",

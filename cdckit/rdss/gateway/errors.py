@@ -118,3 +118,14 @@ class FailedStatement(CdcError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.sql!r} failed: {self.because}. Nothing of this turn was written."
+
+
+class KnownMessage(CdcError, ValueError):
+    """A message to be sent has the messageId of one that was received; nothing was noted."""
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(message_id)
+
+    def __str__(self) -> str:
+        return f"The message {self.message_id} was received: one that is to be sent needs an id of its own."

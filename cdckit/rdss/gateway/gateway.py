@@ -17,6 +17,7 @@ from cdckit.rdss.gateway.channels import Channels
 from cdckit.rdss.gateway.errors import (
     ChannelUnreachable,
     FailedStatement,
+    KnownMessage,
     NoResponse,
     Rejection,
     UnfitMessage,
@@ -101,6 +102,7 @@ class Gateway:
 
         Raises:
             UnfitMessage: A receiver would refuse it; nothing was sent.
+            KnownMessage: Its messageId is that of a message that was received; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
         self.repository.to_send(self._outgoing(message, "output"))
@@ -222,7 +224,7 @@ class Gateway:
         ids = [each.message_id for each in parts]
         try:
             self.repository.settle(ids, Fate.PROCESSED, send=send, write=turn.statements)
-        except FailedStatement as error:
+        except (FailedStatement, KnownMessage) as error:
             self._failed(parts, error)
             return
         for destination in {each.destination for each in send}:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.gateway.errors import FailedStatement
+from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage
 from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement, Status
 from cdckit.rdss.gateway.sqlite_file import locked, opened
 
@@ -221,6 +221,8 @@ class SqliteRepository:
 
     def _note_to_send(self, messages: Sequence[Outgoing]) -> None:
         for each in messages:
+            if self.status(each.message_id) is Status.RECEIVED:
+                raise KnownMessage(each.message_id)
             self._run(
                 f"INSERT OR IGNORE INTO messages ({_OUTGOING}, status) VALUES (?,?,?,?,?,?,?,'TO_SEND')",
                 *(each.message_id, each.message_class, each.message_type, each.sequence, each.position),

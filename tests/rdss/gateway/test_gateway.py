@@ -15,6 +15,7 @@ from cdckit.rdss.gateway import (
     ChannelUnreachable,
     Delivery,
     Fate,
+    KnownMessage,
     Machine,
     MemoryChannel,
     Message,
@@ -283,6 +284,19 @@ def test_a_sequence_that_stays_incomplete_is_given_up_with_what_was_there() -> N
     described = errors(channels.invalid)
     assert [code for code, _ in described] == ["GENERR001", "GENERR001"]
     assert described[0][1].endswith("of 3 parts stays incomplete: part 1, 3 came.")
+
+
+def test_a_message_that_was_received_is_not_sent_again_under_its_id() -> None:
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1), message(2))
+        receiver.receive()
+        with pytest.raises(KnownMessage, match="needs an id of its own"):
+            receiver.send(message(1))
+        receiver.process(lambda turn: turn.send(turn.message))
+        assert repository.counts()[Fate.ERROR] == 2
+    assert kept(channels.output) == []
 
 
 def test_an_interrupted_handler_is_called_again_with_the_same_message() -> None:
