@@ -131,7 +131,7 @@ class Repository(Protocol):
     """
 
     def to_send(self, messages: Sequence[Outgoing]) -> None:
-        """Note messages as TO_SEND; one that is TO_SEND or SENT stays so; `KnownMessage` if it was received."""
+        """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
 
     def sent(self, message_id: str) -> None:
         """Note that a message was acknowledged: TO_SEND becomes SENT."""
