@@ -23,7 +23,6 @@ class Rabbit:
 
     def __init__(self, folder: Path) -> None:
         self._server = _server()
-        # Erlang's sockets have paths, which must be short; the folders of tests are long.
         self.folder, self.port, self._names = folder, free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -71,18 +70,21 @@ class Rabbit:
 
     def __enter__(self) -> Rabbit:
         self.folder.mkdir(parents=True)
+        # Erlang's register of names, which the broker would start as a daemon that stays when it is killed.
+        command = ["epmd", "-address", "127.0.0.1", "-port", str(self._names)]
+        self._register = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
-        # Erlang's register of names is a process of its own, which stays.
-        subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, check=False)
+        self._register.kill()
+        self._register.wait()
 
 
 def _server() -> str:
-    if sys.platform != "linux" or shutil.which("erl") is None:
+    if sys.platform != "linux" or shutil.which("epmd") is None:
         pytest.skip("a RabbitMQ broker needs Debian's package: apt-get install rabbitmq-server")
     for place in _PLACES:
         for found in sorted(Path(place).glob("rabbitmq_server-*/sbin/rabbitmq-server"), reverse=True):
