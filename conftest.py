@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -63,6 +65,7 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     Two products of one shop: `changes` of them, and their `history`; where an example names them.
 
     In the Replicate door: four `records` about airlines, and the `zone` that the first of them makes.
+    In the RDSS door: three messages about one dataset, `decoded`.
     """
     if not isinstance(request.node, DoctestItem):
         return
@@ -73,6 +76,8 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     if named:
         frames = example_frames(spark)
         doctest_namespace.update({name: frames[name] for name in named})
+    if request.node.dtest.name.startswith("cdckit.rdss") and re.search(r"\bdecoded\b", written):
+        doctest_namespace["decoded"] = example_messages(spark)
     if request.node.dtest.name.startswith("cdckit.replicate") and re.search(r"\brecords\b|\bzone\b", written):
         doctest_namespace.update(zip(("records", "zone"), airlines(spark), strict=True))
 
@@ -104,6 +109,21 @@ def airlines(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     records = spark.createDataFrame(found, RECORD_SCHEMA)
     zone = cdckit.replicate.schema_zone(cdckit.replicate.metadata(cdckit.replicate.decode(records)))
     return records, spark.createDataFrame(zone.collect(), zone.schema)
+
+
+@cache
+def example_messages(spark: SparkSession) -> DataFrame:
+    """Of the cases: an object's create, its update an hour later, and its delete after another."""
+    messages = json.loads((Path(__file__).parent / "tests/cases/rdss/messages.json").read_text())["messages"]
+    create, update, delete = (messages[name] for name in ("create", "update", "delete"))
+    update["messageBody"] = {**create["messageBody"], "objectTitle": "Tides, again"}
+    del update["messageBody"]["language"]
+    for hour, message in ((13, update), (14, delete)):
+        message["messageHeader"]["messageTimings"]["publishedTimestamp"] = f"2024-03-01T{hour}:00:00Z"
+    decoded = cdckit.rdss.decode(
+        records_of(*(json.dumps(each).encode() for each in (create, update, delete)))
+    )
+    return spark.createDataFrame(decoded.collect(), decoded.schema)
 
 
 def records_of(*values: bytes | None) -> DataFrame:

@@ -4,6 +4,10 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
     decoded = rdss.decode(records)                         every record: header, body and verdict
     refused = rdss.queued(decoded)                         what the error queues take, decorated
     parts = rdss.split(value)                              a message over the limit, as several within it
+    told = rdss.changes(decoded, "Dataset")                what creates, updates and deletes say of objects
+    judged = rdss.with_unknown(decoded, known=history)     the verdict on messages about unknown objects
+    rdss.preservation_events(decoded), rdss.reads(decoded) what is said of packages, and what was asked for
+    ancestry = rdss.version_ancestry(rdss.version_links(history))      versions before and after each other
     verdict = rdss.validate(value, now=...)                the same for the bytes of one message
 
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
@@ -12,22 +16,46 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.decorating import decorated, decorated_value
+from cdckit.rdss.existence import find_unknown, with_unknown
+from cdckit.rdss.object_changes import changes
+from cdckit.rdss.object_types import ObjectType
+from cdckit.rdss.preservation import as_preserved, preservation_events
 from cdckit.rdss.queues import queued
+from cdckit.rdss.read_requests import reads
 from cdckit.rdss.rules import RULES, Rules
 from cdckit.rdss.splitting import joined, split
 from cdckit.rdss.validation import Verdict, validate
+from cdckit.rdss.version_chains import (
+    find_version_cycles,
+    latest_versions,
+    missed_versions,
+    version_ancestry,
+    version_links,
+)
 
 __all__ = [
     "RULES",
+    "ObjectType",
     "Queue",
     "RdssFault",
     "Rules",
     "Verdict",
+    "as_preserved",
+    "changes",
     "decode",
     "decorated",
     "decorated_value",
+    "find_unknown",
+    "find_version_cycles",
     "joined",
+    "latest_versions",
+    "missed_versions",
+    "preservation_events",
     "queued",
+    "reads",
     "split",
     "validate",
+    "version_ancestry",
+    "version_links",
+    "with_unknown",
 ]

@@ -1,0 +1,118 @@
+"""`with_unknown` and `find_unknown`: messages about objects that nobody created."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, rdss
+from cdckit.rdss.decoding import DECODED_SCHEMA
+
+TYPES = {"C": "MetadataCreate", "U": "MetadataUpdate", "D": "MetadataDelete", "R": "MetadataRead"}
+
+
+def decoded(spark: SparkSession, *lines: str) -> DataFrame:
+    """Messages as `U a 10:05`: type, object, published; `A` for an answer, `!` for one in error."""
+    rows = []
+    for offset, line in enumerate(lines):
+        kind, name, at = line.split()
+        row = dict.fromkeys(DECODED_SCHEMA.fieldNames())
+        row |= {
+            "topic": "t",
+            "partition": 0,
+            "offset": offset,
+            "message_id": line,
+            "message_class": "Command",
+        }
+        row |= {"published_timestamp": datetime.fromisoformat(f"2024-03-01T{at}Z")}
+        if kind == "!":
+            row |= {"queue": "invalid", "error_code": "GENERR001", "error_description": "no"}
+        elif kind == "A":
+            row |= {"message_type": TYPES["R"], "message_class": "Document", "object_uuid": name}
+        else:
+            row |= {"message_type": TYPES[kind], "object_uuid": None if name == "-" else name}
+        rows.append(tuple(row.values()))
+    return spark.createDataFrame(rows, DECODED_SCHEMA)
+
+
+def codes(frame: DataFrame) -> dict[str, str]:
+    found = frame.where("error_code IS NOT NULL").collect()
+    return {row["message_id"]: row["error_code"].removeprefix("APPERRMET") for row in found}
+
+
+MESSAGES = (
+    *("C a 09:00", "U a 09:30", "D a 10:00", "U a 10:30", "R a 10:31", "D a 10:32", "C a 11:00", "R a 11:30"),
+    *("U b 09:00", "U b 09:10", "D b 09:20", "R b 09:30", "A b 09:31", "C b 09:25"),
+    *("D c 12:00", "C c 12:00", "! d 09:00", "U - 09:00"),
+)
+
+
+def test_what_a_message_is_about_exists_if_the_last_create_or_delete_before_it_was_a_create(
+    spark: SparkSession,
+) -> None:
+    found = rdss.with_unknown(decoded(spark, *MESSAGES)).collect()
+    assert sorted(row["message_id"] for row in found) == sorted(MESSAGES)
+    assert {row["message_id"]: row["error_code"] for row in found if row["error_code"]} == {
+        **{"U a 10:30": "APPERRMET001", "R a 10:31": "APPERRMET003", "D a 10:32": "APPERRMET002"},
+        # An update of what is not there does not make it be there.
+        **{"U b 09:00": "APPERRMET001", "U b 09:10": "APPERRMET001", "D b 09:20": "APPERRMET002"},
+        # At one instant, what arrived first is first.
+        "D c 12:00": "APPERRMET002",
+        "! d 09:00": "GENERR001",
+    }
+    [row] = [row for row in found if row["message_id"] == "D c 12:00"]
+    assert (row["queue"], row["error_description"]) == (
+        "invalid",
+        "The object to delete does not exist. At $.messageBody.objectUUID: no object c was known when the "
+        "message was published.",
+    )
+
+
+def test_a_system_that_keeps_what_is_deleted_knows_it(spark: SparkSession) -> None:
+    found = rdss.find_unknown(decoded(spark, *MESSAGES), keeps_deleted=True)
+    assert codes(found) == {"U b 09:00": "001", "U b 09:10": "001", "D b 09:20": "002", "D c 12:00": "002"}
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession) -> DataFrame:
+    """The object k is known from 9 to 12, g was deleted at 10."""
+    rows = [("k", 9, False), ("k", 12, True), ("g", 9, False), ("g", 10, True)]
+    return spark.createDataFrame(
+        [(name, datetime(2024, 3, 1, hour, tzinfo=UTC), deleted) for name, hour, deleted in rows],
+        "objectUUID string, valid_from_timestamp timestamp, deleted_indicator boolean",
+    )
+
+
+LATER = ("U k 08:00", "U k 09:00", "U k 11:00", "R k 12:00", "R g 11:00", "C g 12:00", "U g 13:00")
+
+
+def test_a_history_says_what_was_known(spark: SparkSession, history: DataFrame) -> None:
+    found = rdss.find_unknown(decoded(spark, *LATER), known=history)
+    assert codes(found) == {"U k 08:00": "001", "R k 12:00": "003", "R g 11:00": "003"}
+    kept = rdss.find_unknown(decoded(spark, *LATER), known=history, keeps_deleted=True)
+    assert codes(kept) == {"U k 08:00": "001"}
+
+
+def test_changes_say_what_was_known(spark: SparkSession) -> None:
+    before = rdss.changes(decoded(spark, "C k 09:00", "D k 12:00").withColumn("body", F.lit("{}")))
+    found = rdss.find_unknown(decoded(spark, *LATER), known=before)
+    assert codes(found) == {"U k 08:00": "001", "R k 12:00": "003", "R g 11:00": "003"}
+
+
+def test_what_is_unknown_is_a_reject_and_no_change(spark: SparkSession) -> None:
+    judged = rdss.with_unknown(decoded(spark, "U a 09:00")).withColumn("body", F.lit("{}"))
+    assert judged.schema.simpleString() == DECODED_SCHEMA.simpleString()
+    assert rdss.changes(judged).count() == 0
+
+
+def test_calls_that_cannot_mean_anything_are_refused(spark: SparkSession, history: DataFrame) -> None:
+    few = decoded(spark, "U a 09:00")
+    with pytest.raises(InvalidArgument, match="keeps_deleted"):
+        rdss.with_unknown(few, keeps_deleted="yes")  # type: ignore[arg-type]
+    with pytest.raises(MissingColumns, match="deleted_indicator"):
+        rdss.with_unknown(few, known=history.drop("deleted_indicator"))
+    with pytest.raises(MissingColumns, match="object_uuid"):
+        rdss.find_unknown(few.drop("object_uuid"))
