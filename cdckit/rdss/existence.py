@@ -72,30 +72,15 @@ def with_unknown(
     require_types(decoded, DECODED_SCHEMA, function="with_unknown")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
     require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
-    said = decoded.withColumns({"exists": _said(keeps_deleted), "is_message": F.lit(True)})
-    if known is not None:
-        before = _known(known).withColumn("is_message", F.lit(False))
-        if keeps_deleted:
-            before = before.where("exists")
-        said = said.unionByName(before, allowMissingColumns=True)
-    # What names no object is of none: each such row is looked at alone, not all of them by one task.
-    place = F.to_json(F.struct("topic", "partition", "offset"))
-    # Nulls stand first: at one instant, what was known before.
-    arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
-    before_it = (
-        Window.partitionBy(F.coalesce("object_uuid", place))
-        .orderBy("published_timestamp", "is_message", *arrival)
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    existed = F.coalesce(F.last("exists", ignorenulls=True).over(before_it), F.lit(False))
-    asked = said.withColumn("unknown", is_statement(*_CODES) & ~existed).where("is_message")
+    asked = _with_existence(decoded, known, keeps_deleted)
+    unknown = is_statement(*_CODES) & ~F.col("existed")
     verdict = {
-        "queue": _by_type(lambda code: code.queue),
+        "queue": _by_type(lambda code: code.queue.value),
         ERROR_CODE: _by_type(lambda code: code.value),
         ERROR_DESCRIPTION: _description(),
     }
-    judged = {name: F.when(F.col("unknown"), said).otherwise(F.col(name)) for name, said in verdict.items()}
-    return asked.withColumns(judged).select(*decoded.columns)
+    judged = {name: F.when(unknown, said).otherwise(F.col(name)) for name, said in verdict.items()}
+    return asked.withColumns(judged).drop("existed")
 
 
 def find_unknown(
@@ -123,6 +108,26 @@ def find_unknown(
     """
     judged = with_unknown(decoded, known=known, keeps_deleted=keeps_deleted)
     return judged.where(F.col(ERROR_CODE).isin(*(code.value for code in _CODES.values())))
+
+
+def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
+    """Each message, and whether its object existed before it: `existed`."""
+    said = decoded.withColumns({"exists": _said(keeps_deleted), "is_message": F.lit(True)})
+    if known is not None:
+        before = _known(known).withColumn("is_message", F.lit(False))
+        kept = before.where("exists") if keeps_deleted else before
+        said = said.unionByName(kept, allowMissingColumns=True)
+    # What names no object is of none: each such row is looked at alone, not all of them by one task.
+    place = F.to_json(F.struct("topic", "partition", "offset"))
+    arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
+    before_it = (
+        Window.partitionBy(F.coalesce("object_uuid", place))
+        # At one instant, what was known before stands first.
+        .orderBy("published_timestamp", "is_message", *arrival)
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    existed = F.coalesce(F.last("exists", ignorenulls=True).over(before_it), F.lit(False))
+    return said.withColumn("existed", existed).where("is_message").drop("exists", "is_message")
 
 
 def _said(keeps_deleted: bool) -> Column:

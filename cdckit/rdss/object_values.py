@@ -26,12 +26,13 @@ def object_reader() -> Callable[[str], dict[str, Any]]:
     # Nobody can have put it into a text: it is drawn anew for each reader.
     mark = f"number {uuid4()} "
     decoder = json.JSONDecoder(parse_int=mark.__add__, parse_float=mark.__add__)
+    write = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
     marked = re.compile(f'"{mark}([^"]*)"')
 
     def values(body: str) -> dict[str, Any]:
         found: dict[str, Any] = decoder.decode(body)
         for name in found.keys() & NESTED:
-            text = json.dumps(found[name], ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+            text = write(found[name])
             found[name] = marked.sub(r"\1", text) if mark in text else text
         return found
 

@@ -97,7 +97,8 @@ def test_a_history_says_what_was_known(spark: SparkSession, history: DataFrame) 
 
 
 def test_changes_say_what_was_known(spark: SparkSession) -> None:
-    before = rdss.changes(decoded(spark, "C k 09:00", "D k 12:00").withColumn("body", F.lit("{}")))
+    body = F.lit('{"objectUUID": "k"}')
+    before = rdss.changes(decoded(spark, "C k 09:00", "D k 12:00").withColumn("body", body))
     found = rdss.find_unknown(decoded(spark, *LATER), known=before)
     assert codes(found) == {"U k 08:00": "001", "R k 12:00": "003", "R g 11:00": "003"}
 
