@@ -60,7 +60,7 @@ def test_a_read_stands_beside_its_response(decoded: DataFrame) -> None:
     response = MESSAGES[4]["messageHeader"]["messageId"]
     assert [(row["message_id"], row["return_address"], row["response_message_id"]) for row in found] == [
         (ASKED, "queue/9", response),
-        (UNANSWERED, None, None),
+        (UNANSWERED, "queue/7", None),
     ]
     assert '"objectTitle": "A tide table"' in found[0]["response_body"]
     assert found[0]["object_uuid"] == OBJECT
