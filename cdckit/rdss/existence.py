@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdckit.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
-from cdckit.history import DELETED, VALID_FROM, require_history
+from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.parts.arguments import require_flag
 from cdckit.parts.schemas import require_batch, require_columns, require_types
 from cdckit.rdss.codes import RdssFault
@@ -37,8 +37,8 @@ def with_unknown(
     becomes public, comes as a create.
 
     Args:
-        decoded: What `decode` returned, its sequences assembled and its duplicates dropped: a delete that
-            comes twice is one of an unknown object the second time.
+        decoded: What `decode` returned, its sequences assembled.  A message that comes twice has the same
+            verdict each time, also where *known* has it already.
         known: What was known before: a history of research objects, or changes of them (of the kind
             `ResearchObject`); without it, nothing.
         keeps_deleted: Whether an object that was deleted can be updated, deleted and read all the same, as
@@ -54,7 +54,7 @@ def with_unknown(
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
             history nor changes of research objects.
 
-    Cost: one shuffle of the messages by object, with what is known of them; sorted there.
+    Cost: one shuffle of the messages by object, with what is known of them; sorted twice there.
 
     Source:
         RDSS, "Metadata Error Codes", "Metadata Update".
@@ -120,14 +120,16 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
     place = F.to_json(F.struct("topic", "partition", "offset"))
     arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
-    before_it = (
-        Window.partitionBy(F.coalesce("object_uuid", place))
-        # At one instant, what was known before stands first.
-        .orderBy("published_timestamp", "is_message", *arrival)
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
+    entity = F.coalesce("object_uuid", place)
+    # At one instant, what was known before stands first.
+    in_order = Window.partitionBy(entity).orderBy("published_timestamp", "is_message", *arrival)
+    before_it = in_order.rowsBetween(Window.unboundedPreceding, -1)
     existed = F.coalesce(F.last("exists", ignorenulls=True).over(before_it), F.lit(False))
-    return said.withColumn("existed", existed).where("is_message").drop("exists", "is_message")
+    # A message that comes again, or is known already, is as right as it was the first time.
+    same = Window.partitionBy(entity, "message_id").orderBy("is_message", "published_timestamp", *arrival)
+    first = F.first("existed").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    told = said.withColumn("existed", existed).withColumn("existed", first)
+    return told.where("is_message").drop("exists", "is_message")
 
 
 def _said(keeps_deleted: bool) -> Column:
@@ -141,14 +143,17 @@ def _known(known: DataFrame) -> DataFrame:
     if "operation" in known.columns:
         require_changes(known, function="with_unknown")
         key = F.col("data").getField(KEY)
-        at, exists = "effective_timestamp", F.col("operation") == UPSERT
+        at, message, exists = "effective_timestamp", "message_id", F.col("operation") == UPSERT
         known = known.where(F.col("operation").isin(UPSERT, DELETE))
     else:
         require_columns(known, [KEY], function="with_unknown")
-        require_history(known, VALID_FROM, DELETED, function="with_unknown")
-        key, at, exists = F.col(KEY), VALID_FROM, ~F.col(DELETED)
+        require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
+        key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
     return known.select(
-        key.alias("object_uuid"), F.col(at).alias("published_timestamp"), exists.alias("exists")
+        key.alias("object_uuid"),
+        F.col(at).alias("published_timestamp"),
+        F.col(message).alias("message_id"),
+        exists.alias("exists"),
     )
 
 

@@ -46,7 +46,7 @@ def codes(frame: DataFrame) -> dict[str, str]:
 MESSAGES = (
     *("C a 09:00", "U a 09:30", "D a 10:00", "U a 10:30", "R a 10:31", "D a 10:32", "C a 11:00", "R a 11:30"),
     *("U b 09:00", "U b 09:10", "D b 09:20", "R b 09:30", "A b 09:31", "C b 09:25"),
-    *("D c 12:00", "C c 12:00", "! d 09:00", "U - 09:00"),
+    *("D c 12:00", "C c 12:00", "! d 09:00", "U - 09:00", "D a 10:00"),
 )
 
 
@@ -79,14 +79,25 @@ def test_a_system_that_keeps_what_is_deleted_knows_it(spark: SparkSession) -> No
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
     """The object k is known from 9 to 12, g was deleted at 10."""
-    rows = [("k", 9, False), ("k", 12, True), ("g", 9, False), ("g", 10, True)]
-    return spark.createDataFrame(
-        [(name, datetime(2024, 3, 1, hour, tzinfo=UTC), deleted) for name, hour, deleted in rows],
-        "objectUUID string, valid_from_timestamp timestamp, deleted_indicator boolean",
-    )
+    rows = [("k", 9, "C"), ("k", 12, "D"), ("g", 9, "C"), ("g", 10, "D")]
+    versions = [
+        (name, datetime(2024, 3, 1, hour, tzinfo=UTC), said == "D", f"{said} {name} {hour:02}:00")
+        for name, hour, said in rows
+    ]
+    columns = "objectUUID string, valid_from_timestamp timestamp, deleted_indicator boolean"
+    return spark.createDataFrame(versions, f"{columns}, source_message string")
 
 
-LATER = ("U k 08:00", "U k 09:00", "U k 11:00", "R k 12:00", "R g 11:00", "C g 12:00", "U g 13:00")
+LATER = (
+    "U k 08:00",
+    "U k 09:00",
+    "U k 11:00",
+    "D k 12:00",
+    "R k 12:00",
+    "R g 11:00",
+    "C g 12:00",
+    "U g 13:00",
+)
 
 
 def test_a_history_says_what_was_known(spark: SparkSession, history: DataFrame) -> None:
