@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from histories import to_dataframe as changes_to_dataframe
 from pyspark.sql import DataFrame, SparkSession
+from rdss_messages import MESSAGES, as_bytes
 from replicate_messages import Version, numbered, to_dataframe
 
 from cdckit import any_table, as_of, datahub, merge, rdss, replicate
+from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 
@@ -105,7 +107,11 @@ def test_datahub(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.smoke("rdss")
-def test_rdss() -> None:
-    """A message without a header, and bytes that are none."""
-    verdicts = [rdss.validate(value, now=AT) for value in (b'{"messageBody": {}}', b"?")]
-    assert [verdict.code for verdict in verdicts] == ["GENERR004", "GENERR007"]
+def test_rdss(spark: SparkSession) -> None:
+    """A message that is valid, and bytes that are none."""
+    values = [as_bytes(MESSAGES["delete"]), b"?"]
+    rows = [(None, value, "rdss", 0, offset, AT, 0, None) for offset, value in enumerate(values)]
+    decoded = rdss.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).orderBy("offset").collect()
+    assert [(row["message_type"], row["queue"], row["error_code"]) for row in decoded] == [
+        ("MetadataDelete", None, None), (None, "invalid", "GENERR007"),
+    ]  # fmt: skip

@@ -3,7 +3,10 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
 
     decoded = rdss.decode(records)                         every record: header, body and verdict
     refused = rdss.queued(decoded)                         what the error queues take, decorated
-    parts = rdss.split(value)                              a message over the limit, as several within it
+    parts = rdss.parts(decoded)                            of messages that came as several, each part
+    whole = rdss.assembled(parts)                          those that are all there, put together
+    late = rdss.waiting(parts, now=...)                    those that are not
+    values = rdss.split(value)                             a message over the limit, as several within it
     told = rdss.changes(decoded, "Dataset")                what creates, updates and deletes say of objects
     judged = rdss.with_unknown(decoded, known=history)     the verdict on messages about unknown objects
     rdss.preservation_events(decoded), rdss.reads(decoded) what is said of packages, and what was asked for
@@ -13,6 +16,7 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
 """
 
+from cdckit.rdss.assembly import assembled
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.decorating import decorated, decorated_value
@@ -23,6 +27,7 @@ from cdckit.rdss.preservation import as_preserved, preservation_events
 from cdckit.rdss.queues import queued
 from cdckit.rdss.read_requests import reads
 from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.sequences import parts, waiting
 from cdckit.rdss.splitting import joined, split
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.version_chains import (
@@ -41,6 +46,7 @@ __all__ = [
     "Rules",
     "Verdict",
     "as_preserved",
+    "assembled",
     "changes",
     "decode",
     "decorated",
@@ -50,6 +56,7 @@ __all__ = [
     "joined",
     "latest_versions",
     "missed_versions",
+    "parts",
     "preservation_events",
     "queued",
     "reads",
@@ -57,5 +64,6 @@ __all__ = [
     "validate",
     "version_ancestry",
     "version_links",
+    "waiting",
     "with_unknown",
 ]

@@ -1,0 +1,198 @@
+"""Messages that came as several: which parts are there, which are missing, and which contradict others."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.schemas import require_batch, require_types
+from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+
+Policy = Literal["keep", "reject"]
+
+PARTS_SCHEMA = T.StructType(
+    [
+        *DECODED_SCHEMA.fields,
+        T.StructField("part", T.StringType()),
+        T.StructField("waiting_since", T.TimestampType()),
+        T.StructField("waiting_for", T.StringType()),
+    ]
+)
+"""One row is one record that holds a part of a longer message, and what became of it."""
+
+_TOLD = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
+
+
+def parts(decoded: DataFrame) -> DataFrame:
+    """
+    The parts of longer messages, and what became of each.
+
+    What becomes of a part depends on the set of parts alone, not on the order in which they came.
+
+    Args:
+        decoded: What `decode` returned, of all parts there are: also of those that waited before.
+
+    Returns:
+        One row per valid message whose `sequence_total` is above 1, in the columns of *decoded* and these:
+
+        - `part`: `complete`, all parts of the sequence are there; `waiting`, some are missing; `duplicate`,
+          the same part was there before, by record time, topic, partition and offset; or `contradicting`:
+          its parts differ in total, type, class, tenant or generator, or one has two contents.  Then no
+          part can be believed, and each has the error code GENERR004, so `cdckit.rejects` takes them.
+        - `waiting_since` (timestamp): when the first part of the sequence came; null unless it waits.
+        - `waiting_for`: how many parts are missing, and the first of them; null unless it waits.
+
+    Raises:
+        InvalidArgument: *decoded* is a stream: parts are put together per batch, in `foreachBatch`.
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: one shuffle of the parts by sequence, and a sort; messages that are whole are left out before.
+
+    Source:
+        RDSS, "Multi-Message Sequence".
+
+    Of three parts one comes twice and one is missing:
+
+    >>> import json
+    >>> from cdckit import rdss
+    >>> header = {
+    ...     "messageId": "00000001-0000-4000-8000-000000000000", "messageClass": "Command",
+    ...     "messageType": "MetadataDelete", "version": "4.0.0", "generator": "g", "tenantJiscID": 1,
+    ...     "messageTimings": {"publishedTimestamp": "2024-01-01T00:00:00Z"},
+    ... }
+    >>> sequence = {"sequence": "00000002-0000-4000-8000-000000000000", "total": 3}
+    >>> sent = [
+    ...     {"messageHeader": {**header, "messageSequence": {**sequence, "position": n}}, "messageBody": "a"}
+    ...     for n in (3, 1, 3)
+    ... ]
+    >>> came = rdss.parts(rdss.decode(records_of(*(json.dumps(each).encode() for each in sent))))
+    >>> shown = came.select("offset", "sequence_position", "part", "waiting_for").orderBy("offset")
+    >>> shown.show(truncate=False)
+    +------+-----------------+---------+--------------------------------------+
+    |offset|sequence_position|part     |waiting_for                           |
+    +------+-----------------+---------+--------------------------------------+
+    |0     |3                |waiting  |1 of 3 parts, the first of them part 2|
+    |1     |1                |waiting  |1 of 3 parts, the first of them part 2|
+    |2     |3                |duplicate|NULL                                  |
+    +------+-----------------+---------+--------------------------------------+
+    <BLANKLINE>
+    """
+    require_types(decoded, DECODED_SCHEMA, function="parts")
+    instead = "hand its batches to a function: writeStream.foreachBatch(…)"
+    require_batch(decoded, "decoded", instead, function="parts")
+    one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
+    arrival = [F.col(name).asc_nulls_last() for name in ("timestamp", "topic", "partition", "offset")]
+    sequence = Window.partitionBy("sequence_id")
+    by_place = sequence.orderBy("sequence_position", *arrival, "message_id")
+    so_far = by_place.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    place, before = F.col("sequence_position"), F.col("_before")
+    placed = (
+        decoded.where(one_of_several)
+        .withColumns({"_content": F.sha2("body", 256), "_told": F.struct(*_TOLD)})
+        .withColumn("_before", F.coalesce(F.lag("sequence_position").over(by_place), F.lit(0)))
+        .withColumn("_is_first", before != place)
+        .withColumn(
+            "_first", F.last(F.when(F.col("_is_first"), F.col("_content")), ignorenulls=True).over(so_far)
+        )
+    )
+    contents_differ = F.max((F.col("_content") != F.col("_first")).cast("int")).over(sequence) == 1
+    told_differs = F.min("_told").over(sequence) != F.max("_told").over(sequence)
+    gap = F.min(F.when(place > before + 1, before + 1)).over(sequence)
+    known = placed.withColumns(
+        {
+            "_differs": contents_differ | told_differs,
+            "_there": F.sum(F.col("_is_first").cast("long")).over(sequence),
+            "_gap": F.coalesce(gap, F.max(place).over(sequence) + 1),
+            "_since": F.min("timestamp").over(sequence),
+        }
+    )
+    return known.withColumns(_outcome()).select(*PARTS_SCHEMA.fieldNames())
+
+
+def _outcome() -> dict[str, Column]:
+    differs, missing = F.col("_differs"), F.col("sequence_total") - F.col("_there")
+    waits = ~differs & F.col("_is_first") & (missing > 0)
+    fault = RdssFault.INVALID_HEADER
+    said = F.concat(
+        F.lit(fault.describe("At $.messageHeader.messageSequence: the parts of the sequence") + " "),
+        F.col("sequence_id"),
+        F.lit(" contradict each other."),
+    )
+    lacking = F.format_string(
+        "%d of %d parts, the first of them part %d", missing, F.col("sequence_total"), F.col("_gap")
+    )
+    return {
+        "part": F.when(differs, "contradicting")
+        .when(~F.col("_is_first"), "duplicate")
+        .when(waits, "waiting")
+        .otherwise("complete"),
+        "waiting_since": F.when(waits, F.col("_since")),
+        "waiting_for": F.when(waits, lacking),
+        "queue": F.when(differs, F.lit(fault.queue.value)),
+        ERROR_CODE: F.when(differs, F.lit(fault.value)),
+        ERROR_DESCRIPTION: F.when(differs, said),
+    }
+
+
+def waiting(
+    parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
+) -> DataFrame:
+    """
+    The parts that wait for others, and how long they have.
+
+    Save their record columns, and decode them again together with what has come since.
+
+    Args:
+        parts: What `parts` returned.
+        now: The instant at which waiting is measured, aware: time comes from the caller, not from a clock.
+        wait: How long a sequence may be incomplete, from the record time of its first part on.
+        overdue: `keep` those waiting that have waited longer, or `reject` them: with the code GENERR001,
+            since their body is not whole.
+
+    Returns:
+        One row per waiting part, in the columns of *parts* and two more: `waited` (interval) and
+        `is_overdue`; the error columns and `queue` are null but for the rejected.
+
+    Raises:
+        InvalidArgument: *now* has no zone, or *overdue* is no policy.
+        MissingColumns, WrongColumnType: *parts* are not what `parts` returned.
+
+    Cost: one filter, no shuffle.
+
+    Source:
+        RDSS, "Multi-Message Sequence": the consumer MUST wait for all constituent messages.
+
+    >>> from datetime import UTC
+    >>> from cdckit import rdss
+    >>> came = rdss.parts(rdss.decode(records_of(b"?")))
+    >>> rdss.waiting(came, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
+    0
+    """
+    require_types(parts, PARTS_SCHEMA, function="waiting")
+    at = require_instant(now, "now", function="waiting")
+    if overdue not in ("keep", "reject"):
+        raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
+    late = parts.where(F.col("part") == "waiting").withColumn("waited", at - F.col("waiting_since"))
+    measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
+    fault = RdssFault.INVALID_BODY
+    said = F.concat(
+        F.lit(fault.describe("At $.messageBody: the sequence lacks") + " "),
+        F.col("waiting_for"),
+        F.lit(", for which it waited too long."),
+    )
+    refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    return measured.withColumns(
+        {
+            "queue": F.when(refused, F.lit(fault.queue.value)),
+            ERROR_CODE: F.when(refused, F.lit(fault.value)),
+            ERROR_DESCRIPTION: F.when(refused, said),
+        }
+    )
