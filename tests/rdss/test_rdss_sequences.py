@@ -128,7 +128,7 @@ def test_a_body_is_validated_when_it_is_whole(whole: list[dict[str, Any]]) -> No
 
 
 def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame) -> None:
-    made = rdss.assembled(parts, rules=RULES, max_bytes=3000)
+    made = rdss.assembled(parts, rules=RULES, max_bytes=4400)
     found = {row["message_id"][:8]: row["error_code"] for row in made.collect()}
     assert found["00000001"] == "GENERR006"
     assert found["00000002"] is None
