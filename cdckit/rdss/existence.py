@@ -16,6 +16,7 @@ from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import BODY, json_path
 from cdckit.rdss.object_types import KEY
 from cdckit.rdss.statements import CREATE, READ, REMOVE, UPDATE, is_statement
+from cdckit.rdss.version_chains import related_versions
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
 
 _CODES = {
@@ -23,6 +24,8 @@ _CODES = {
     REMOVE: RdssFault.DELETE_OF_UNKNOWN,
     READ: RdssFault.READ_OF_UNKNOWN,
 }
+
+_HELP = ("versions", "place", "asked", "is_own", "exists", "is_message")
 
 
 def with_unknown(
@@ -35,6 +38,10 @@ def with_unknown(
     message; of messages of one instant, that which arrived before.  So it does not depend on how the
     messages were batched.  A create never is an error: an object that is known to some already, and
     becomes public, comes as a create.
+
+    Each version of an object has an `objectUUID` of its own, and comes as an update.  So an update is right
+    too if it says, by isNewVersionOf or isPreviousVersionOf, that it is a version of an object that exists.
+    Its own object exists from then on, even if the other does not: the message has it whole.
 
     Args:
         decoded: What `decode` returned, its sequences assembled.  A message that comes twice has the same
@@ -54,10 +61,10 @@ def with_unknown(
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
             history nor changes of research objects.
 
-    Cost: one shuffle of the messages by object, with what is known of them; sorted twice there.
+    Cost: two shuffles of the messages: by object, with what is known of them, and by record.
 
     Source:
-        RDSS, "Metadata Error Codes", "Metadata Update".
+        RDSS, "Metadata Error Codes", "Metadata Update", "Digital Object Versioning".
 
     >>> later = decoded.where("message_type != 'MetadataCreate'").orderBy("offset")
     >>> with_unknown(later).select("message_type", "queue", "error_code").show()
@@ -112,15 +119,15 @@ def find_unknown(
 
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
     """Each message, and whether its object existed before it: `existed`."""
-    said = decoded.withColumns({"exists": _said(keeps_deleted), "is_message": F.lit(True)})
+    said = _with_asked(decoded).withColumns({"exists": _said(keeps_deleted), "is_message": F.lit(True)})
     if known is not None:
         before = _known(known).withColumn("is_message", F.lit(False))
         kept = before.where("exists") if keeps_deleted else before
         said = said.unionByName(kept, allowMissingColumns=True)
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
-    place = F.to_json(F.struct("topic", "partition", "offset"))
+    record = ("topic", "partition", "offset")
+    entity = F.coalesce("asked", F.to_json(F.struct(*record)))
     arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
-    entity = F.coalesce("object_uuid", place)
     # At one instant, what was known before stands first.
     in_order = Window.partitionBy(entity).orderBy("published_timestamp", "is_message", *arrival)
     before_it = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -128,13 +135,27 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     # A message that comes again, or is known already, is as right as it was the first time.
     same = Window.partitionBy(entity, "message_id").orderBy("is_message", "published_timestamp", *arrival)
     first = F.first("existed").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    told = said.withColumn("existed", existed).withColumn("existed", first)
-    return told.where("is_message").drop("exists", "is_message")
+    told = said.withColumn("existed", existed).withColumn("existed", first).where("is_message")
+    any_of_them = F.max("existed").over(Window.partitionBy(*record))
+    return told.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
+
+
+def _with_asked(decoded: DataFrame) -> DataFrame:
+    """One row per message and object of which one must exist: its own, and those it is a version of."""
+    versions = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
+    asked = decoded.withColumn("versions", F.coalesce(versions, F.array().cast("array<string>")))
+    objects = F.concat(F.array("object_uuid"), F.array_distinct("versions"))
+    spread = asked.select("*", F.posexplode(objects).alias("place", "asked"))
+    is_own = F.col("place") == 0
+    # What is large travels once.
+    large = {name: F.when(is_own, F.col(name)) for name in ("key", "value", "body", "headers")}
+    return spread.withColumns({**large, "is_own": is_own})
 
 
 def _said(keeps_deleted: bool) -> Column:
     """Whether the object exists after a message; null where the message does not settle it."""
-    settled = F.when(is_statement(CREATE), True)
+    is_new_version = F.size("versions") > 0
+    settled = F.when(F.col("is_own") & (is_statement(CREATE) | is_new_version), True)
     return settled if keeps_deleted else settled.when(is_statement(REMOVE), False)
 
 
@@ -150,7 +171,7 @@ def _known(known: DataFrame) -> DataFrame:
         require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
     return known.select(
-        key.alias("object_uuid"),
+        key.alias("asked"),
         F.col(at).alias("published_timestamp"),
         F.col(message).alias("message_id"),
         exists.alias("exists"),

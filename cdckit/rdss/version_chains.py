@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -58,11 +58,10 @@ def version_links(objects: DataFrame) -> DataFrame:
     """
     require_types(objects, _OBJECTS, function="version_links")
     relation = F.explode(F.from_json(RELATED, _RELATIONS)).alias("relation")
-    kind, value = F.col("relation.relationType"), F.col("relation.identifier.identifierValue")
-    other = F.regexp_replace(F.lower(F.trim(value)), "^urn:uuid:", "")
+    kind = F.col("relation.relationType")
     said = objects.select(F.col(KEY).alias("own"), relation).select(
         "own",
-        other.alias("other"),
+        _named(F.col("relation")).alias("other"),
         (kind == IS_NEWER).alias("is_newer"),
         (kind == IS_OLDER).alias("is_older"),
     )
@@ -70,6 +69,20 @@ def version_links(objects: DataFrame) -> DataFrame:
     newer = F.when(F.col("is_newer"), F.col("own")).otherwise(F.col("other"))
     older = F.when(F.col("is_newer"), F.col("other")).otherwise(F.col("own"))
     return links.select(newer.alias("newer"), older.alias("older")).distinct()
+
+
+def related_versions(body: Column, own: Column) -> Column:
+    """Of an object's text, the objects that it says it is the next or the previous version of; never null."""
+    relations = F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
+    versions = F.filter(relations, lambda each: each.getField("relationType").isin(IS_NEWER, IS_OLDER))
+    named = F.transform(versions, _named)
+    return F.coalesce(F.filter(named, lambda each: each.rlike(_UUID) & (each != own)), F.array())
+
+
+def _named(relation: Column) -> Column:
+    """The object that a relation leads to, if it leads to one."""
+    value = relation.getField("identifier").getField("identifierValue")
+    return F.regexp_replace(F.lower(F.trim(value)), "^urn:uuid:", "")
 
 
 def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -128,3 +129,42 @@ def test_calls_that_cannot_mean_anything_are_refused(spark: SparkSession, histor
         rdss.with_unknown(few, known=history.drop("deleted_indicator"))
     with pytest.raises(MissingColumns, match="object_uuid"):
         rdss.find_unknown(few.drop("object_uuid"))
+
+
+def uuid(number: int) -> str:
+    return f"{number:08}-0000-4000-8000-000000000000"
+
+
+def test_an_update_may_be_a_new_object_that_is_a_version_of_one_that_exists(spark: SparkSession) -> None:
+    # By the time: its number, and of which it is the next (or the previous) version.
+    said = {
+        "10:00": (2, "isNewVersionOf", 1),
+        "10:10": (3, "isNewVersionOf", 2),
+        "10:20": (6, "isNewVersionOf", 5),
+        "10:30": (7, "isPreviousVersionOf", 3),
+        "10:40": (8, "cites", 1),
+        "10:50": (9, "isNewVersionOf", 9),
+    }
+    lines = [f"U {uuid(number)} {at}" for at, (number, _, _) in said.items()]
+    bodies = {
+        f"U {uuid(number)} {at}": json.dumps(
+            {
+                "objectRelatedIdentifier": [
+                    {"relationType": kind, "identifier": {"identifierValue": uuid(other)}},
+                    {"relationType": kind, "identifier": {"identifierValue": "10.5555/x"}},
+                ]
+            }
+        )
+        for at, (number, kind, other) in said.items()
+    }
+    texts = F.create_map(*(F.lit(each) for pair in bodies.items() for each in pair))
+    frame = decoded(spark, f"C {uuid(1)} 09:00", *lines, f"R {uuid(3)} 11:00", f"R {uuid(8)} 11:00")
+    judged = rdss.with_unknown(frame.withColumn("body", texts[F.col("message_id")])).collect()
+    assert len(judged) == 9
+    assert all(row["body"] == bodies.get(row["message_id"]) for row in judged)
+    assert {row["message_id"]: row["error_code"] for row in judged if row["error_code"]} == {
+        f"U {uuid(6)} 10:20": "APPERRMET001",
+        f"U {uuid(8)} 10:40": "APPERRMET001",
+        f"U {uuid(9)} 10:50": "APPERRMET001",
+        f"R {uuid(8)} 11:00": "APPERRMET003",
+    }
