@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,14 +30,18 @@ class Call:
     def __init__(self, function: str, first: str, frame: DataFrame, columns: Sequence[str]) -> None:
         self.function, self.first, self.frame, self.columns = function, first, frame, list(columns)
         self.wrong: list[str] = []
+        # Of the arguments that were given: what the call that would do says of them, and which it cannot say.
         self.right: dict[str, Any] = {}
+        self.unsaid: list[str] = []
+        self._meant: dict[str, tuple[str, T.DataType]] = {}
 
     def require_sound(self) -> None:
         """Raise `UnfitTable` with all that was found wrong, if anything was."""
         if self.wrong:
             found = [f"{name} {self.frame.schema[name].dataType.simpleString()}" for name in self.columns]
             said = "".join(f", {name}={value!r}" for name, value in self.right.items())
-            raise UnfitTable(self.function, self.wrong, found, f"{self.function}({self.first}{said})")
+            example = f"{self.function}({self.first}{said})"
+            raise UnfitTable(self.function, self.wrong, found, example, list(dict.fromkeys(self.unsaid)))
 
     def keys(self, said: Sequence[str | Column]) -> list[str]:
         """The key columns: at least one, each of a type with an exact text."""
@@ -51,14 +55,18 @@ class Call:
                 )
         if isinstance(said, Sequence) and not isinstance(said, str) and not said:
             self.wrong.append("keys is empty")
-        self.right["keys"] = fit or [name for name in self.columns if self._can_be_key(name)][:1]
+        meant = [name for name in self.right["keys"] if self._can_be_key(name)]
+        if len(meant) < len(said):
+            # Entities by fewer keys, or by others, would be other entities.
+            self.unsaid.append("keys")
+        self.right["keys"] = meant or [name for name in self.columns if self._can_be_key(name)][:1]
         return names
 
     def names(self, said: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if not isinstance(said, Sequence) or isinstance(said, str):
             self.wrong.append(f"{argument} is {said!r}, and must be a list of columns")
-            self.right[argument] = [name for name in [said] if name in self.columns]
+            self._say(argument, [said] if isinstance(said, str) else [])
             return []
         named = [self._name(each) for each in said]
         known = [name for name in named if name in self.columns]
@@ -67,8 +75,15 @@ class Call:
                 self.wrong.append(f"{argument} names {name}, which is no column{self._perhaps(name)}")
         if len(set(known)) < len(known):
             self.wrong.append(f"{argument} names a column twice: {', '.join(known)}")
-        self.right[argument] = list(dict.fromkeys(known))
+        self._say(argument, named)
         return list(dict.fromkeys(known))
+
+    def _say(self, argument: str, named: Sequence[str]) -> None:
+        """Let the call that would do name these columns, a misspelt one as it is probably meant."""
+        meant = [name if name in self.columns else self._close(name) for name in named]
+        if None in meant or not meant:
+            self.unsaid.append(argument)
+        self.right[argument] = list(dict.fromkeys(name for name in meant if name is not None))
 
     def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[Typed]:
         """The columns, or expressions, that a table is sequenced by."""
@@ -84,6 +99,10 @@ class Call:
             self.wrong.append(f"{argument} is empty")
         if len(typed) == len(several) and typed and places.in_order(typed) is not None:
             self._keep(argument, said)
+        elif len(several) == 1 and not typed:
+            self._keep_meant(argument, lambda kind: places.in_order([Typed(F.lit(None), kind)]) is not None)
+        else:
+            self.unsaid.append(argument)
         return typed
 
     def condition(self, said: str | Column | None, argument: str) -> Column:
@@ -92,10 +111,12 @@ class Call:
             return F.lit(False)
         found = self.expression(said, argument)
         if found is None:
+            self._keep_meant(argument, lambda kind: isinstance(kind, T.BooleanType))
             return F.lit(False)
         if not isinstance(found.kind, T.BooleanType):
             needed = "must be a condition, such as \"operation = 'D'\""
             self.wrong.append(f"{argument} is {found.kind.simpleString()}, and {needed}")
+            self.unsaid.append(argument)
         else:
             self._keep(argument, said)
         return F.coalesce(found.value, F.lit(False))
@@ -104,14 +125,27 @@ class Call:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
         found = self.expression(said, argument)
         instant = None if found is None else times.as_instant(*found)
-        if found is not None and instant is None:
+        if found is None:
+            self._keep_meant(argument, lambda kind: times.as_instant(F.lit(None), kind) is not None)
+        elif instant is None:
             self.wrong.append(f"{argument} is {found.kind.simpleString()}, and must be {times.NEEDED}")
-        if instant is not None:
+            self.unsaid.append(argument)
+        else:
             self._keep(argument, said)
         return F.lit(None).cast("timestamp") if instant is None else instant
 
+    def value(self, said: str | Column, argument: str) -> Typed | None:
+        """A column of the table, or an expression over them, of any type."""
+        found = self.expression(said, argument)
+        if found is None:
+            self._keep_meant(argument, lambda kind: True)
+        else:
+            self._keep(argument, said)
+        return found
+
     def source(self, said: str | Column) -> Column:
         """Who says so: a name, or a column whose values are names."""
+        self.keep("source", said, unless="table")
         if not isinstance(said, Column):
             return F.lit(require_name(said, "source", function=self.function))
         found = self.expression(said, "source")
@@ -120,10 +154,14 @@ class Call:
     def lacks_time(self, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its sequence being of *kind*."""
         self.wrong.append(
-            f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column, "
+            f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column (of "
+            f"texts in a form of their own, \"to_timestamp(column, 'dd.MM.yyyy HH:mm')\"), "
             f"or one instant for the whole table"
         )
-        self.right["effective"] = self.time_column() or datetime(2024, 1, 1, tzinfo=UTC)
+        time = self.time_column()
+        if time is None:
+            self.unsaid.append("effective")
+        self.right["effective"] = time or datetime(2024, 1, 1, tzinfo=UTC)
 
     def time_column(self) -> str | None:
         """The first column of the table that is a time by its type."""
@@ -139,6 +177,7 @@ class Call:
             return Typed(value, self.frame.select(value.alias("value")).schema["value"].dataType)
         except AnalysisException as error:
             self.wrong.append(f"{argument}: {self._reason(error, said)}")
+            self._note_meant(argument, error, said)
             return None
 
     def fields(
@@ -161,9 +200,38 @@ class Call:
             listed = self.columns
         return [name for name in self.columns if name in keys or name in listed]
 
+    def keep(self, argument: str, said: Any, *, unless: Any) -> None:
+        """Let the call that would do say an argument as it was said, unless that goes without saying."""
+        if isinstance(said, Column) or said != unless:
+            self._keep(argument, said)
+
     def _keep(self, argument: str, said: Any) -> None:
-        if not isinstance(said, Column):
+        parts = said if isinstance(said, list) else [said]
+        if any(isinstance(each, Column) for each in parts):
+            self.unsaid.append(argument)  # nobody can write it down
+        else:
             self.right[argument] = said
+
+    def _note_meant(self, argument: str, error: AnalysisException, said: str | Column) -> None:
+        """Remember an expression with the column that is probably meant in the place of the one it names."""
+        name = (error.getMessageParameters() or {}).get("objectName", "").strip("`")
+        close = self._close(name)
+        if not isinstance(said, str) or not name or close is None:
+            return
+        meant = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
+        try:
+            kind = self.frame.select(self._parsed(meant).alias("value")).schema["value"].dataType
+        except AnalysisException:
+            return
+        self._meant[argument] = meant, kind
+
+    def _keep_meant(self, argument: str, is_fit: Callable[[T.DataType], bool]) -> None:
+        """Let the call that would do say what was probably meant, if its type is fit."""
+        meant, kind = self._meant.get(argument, ("", None))
+        if kind is not None and is_fit(kind):
+            self.right[argument] = meant
+        else:
+            self.unsaid.append(argument)
 
     def _name(self, said: str | Column) -> str:
         if not isinstance(said, Column):
@@ -184,9 +252,14 @@ class Call:
         return f"{name} is no column{self._perhaps(name)}"
 
     def _perhaps(self, name: str) -> str:
+        close = self._close(name)
+        return "" if close is None else f" (is it {close}?)"
+
+    def _close(self, name: str) -> str | None:
+        """The column whose name is most like this one, if one is."""
         by_lower = {column.lower(): column for column in self.columns}
         close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-        return f" (is it {by_lower[close[0]]}?)" if close else ""
+        return by_lower[close[0]] if close else None
 
     def _kind(self, name: str) -> T.DataType:
         return self.frame.schema[name].dataType

@@ -148,12 +148,13 @@ def changes_from(
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     ignored = _ignored(call, ignore_null_updates, fields)
+    call.keep("priority", priority, unless=0)
     parts = call.parts(sequence_by, "sequence_by")
     rows = _Rows(
         effective=_effective(call, effective, parts),
         known=_time_of(parts),
         sequence=places.in_order(parts),
-        message=None if message is None else call.expression(message, "message"),
+        message=None if message is None else call.value(message, "message"),
         source=call.source(source),
         deletes=call.condition(apply_as_deletes, "apply_as_deletes"),
         truncates=call.condition(apply_as_truncates, "apply_as_truncates"),
@@ -181,6 +182,7 @@ class _Rows(NamedTuple):
 
 def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
     if isinstance(said, bool):
+        call.keep("ignore_null_updates", said, unless=True)
         return list(fields) if said else []
     return call.names(said, "ignore_null_updates")
 
@@ -196,6 +198,7 @@ def _time_of(parts: Sequence[places.Typed]) -> Column | None:
 
 def _effective(call: Call, said: str | Column | datetime | None, parts: Sequence[places.Typed]) -> Column:
     if isinstance(said, datetime):
+        call.keep("effective", said, unless=None)
         return require_instant(said, "effective", function=_FUNCTION)
     if said is not None:
         return call.instant(said, "effective")

@@ -362,6 +362,46 @@ def test_all_that_is_wrong_is_said_at_once_with_a_call_that_would_do(spark: Spar
         assert said in text
     would_do = eval(caught.value.example, {"frame": frame, "changes_from": changes_from})
     assert would_do.count() == 1
+    unsaid = ("keys", "column_list", "sequence_by", "message", "effective", "apply_as_truncates")
+    assert set(caught.value.unsaid) == {*unsaid, "apply_as_deletes"}
+    assert "A call that would run, in which keys and " in text
+
+
+def test_the_call_that_would_do_says_all_that_was_said(spark: SparkSession) -> None:
+    """A name that is misspelt stands in it as it is probably meant, and nothing is dropped silently."""
+    frame = pd.DataFrame(
+        {
+            "id": [1, 1, 2],
+            "name": ["kettle", None, "mug"],
+            "op": ["put", "put", "drop"],
+            "at": pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"], utc=True),
+        }
+    )
+    with pytest.raises(UnfitTable, match="A call that would do: ") as caught:
+        changes_from(
+            frame,
+            keys=["ID"],
+            sequence_by="att",
+            source="shop",
+            priority=3,
+            apply_as_deletes="opp = 'drop'",
+            ignore_null_updates=False,
+            column_list=["nam"],
+        )
+    assert caught.value.unsaid == ()
+    assert caught.value.example == (
+        "changes_from(frame, keys=['id'], column_list=['name'], ignore_null_updates=False, priority=3, "
+        "sequence_by='at', source='shop', apply_as_deletes=\"op = 'drop'\")"
+    )
+    made = eval(caught.value.example, {"frame": frame, "changes_from": changes_from})
+    rows = (
+        made.orderBy("effective_timestamp").select("operation", "source", "priority", "data.name").collect()
+    )
+    assert rows == [
+        ("upsert", "shop", 3, "kettle"),
+        ("upsert", "shop", 3, None),
+        ("delete", "shop", 3, "mug"),
+    ]
 
 
 def test_a_number_is_no_time(spark: SparkSession) -> None:
