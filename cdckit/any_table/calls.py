@@ -56,7 +56,7 @@ class Call:
         if isinstance(said, Sequence) and not isinstance(said, str) and not said:
             self.wrong.append("keys is empty")
         meant = [name for name in self.right["keys"] if self._can_be_key(name)]
-        if len(meant) < len(said):
+        if not meant or len(meant) < len(self.right["keys"]):
             # Entities by fewer keys, or by others, would be other entities.
             self.unsaid.append("keys")
         self.right["keys"] = meant or [name for name in self.columns if self._can_be_key(name)][:1]
@@ -66,7 +66,7 @@ class Call:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if not isinstance(said, Sequence) or isinstance(said, str):
             self.wrong.append(f"{argument} is {said!r}, and must be a list of columns")
-            self._say(argument, [said] if isinstance(said, str) else [])
+            self._say(argument, [str(said)])
             return []
         named = [self._name(each) for each in said]
         known = [name for name in named if name in self.columns]
@@ -81,7 +81,7 @@ class Call:
     def _say(self, argument: str, named: Sequence[str]) -> None:
         """Let the call that would do name these columns, a misspelt one as it is probably meant."""
         meant = [name if name in self.columns else self._close(name) for name in named]
-        if None in meant or not meant:
+        if None in meant:
             self.unsaid.append(argument)
         self.right[argument] = list(dict.fromkeys(name for name in meant if name is not None))
 

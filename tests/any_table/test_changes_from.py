@@ -436,8 +436,16 @@ def test_what_is_no_table_is_refused(spark: SparkSession) -> None:
         changes_from(pd.DataFrame({"id": [1, 2], "b": [1, "x"]}), keys=["id"])
     with pytest.raises(InvalidArgument, match="aware datetime"):
         changes_from(KETTLE, keys=["id"], effective=datetime(2024, 1, 1))
-    with pytest.raises(UnfitTable, match="keys is 'id', and must be a list"):
+    with pytest.raises(UnfitTable, match="keys is 'id', and must be a list") as caught:
         changes_from(KETTLE, keys="id")
+    assert caught.value.unsaid == ()
+    assert "(frame, keys=['id']" in caught.value.example
+    with pytest.raises(UnfitTable, match="keys is 5, and must be a list") as caught:
+        changes_from(KETTLE, keys=5)  # type: ignore[arg-type]
+    assert caught.value.unsaid == ("keys",)
+    with pytest.raises(UnfitTable, match="keys is empty") as caught:
+        changes_from(KETTLE, keys=[], column_list=[])
+    assert caught.value.unsaid == ("keys",)
     with pytest.raises(UnfitTable, match="both given"):
         changes_from(KETTLE, keys=["id"], column_list=["id"], except_column_list=["op"])
     with pytest.raises(UnfitTable, match="leaves out the key id"):
