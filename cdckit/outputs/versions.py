@@ -55,7 +55,9 @@ def scd_type_2(
     Returns:
         `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive), `is_current` (the version has not
         ended), `deleted_indicator`, the fields, `source_message`.  It is a history, too: `as_of`, `between`
-        and `as_of_join` take it.  What others call these columns:
+        and `as_of_join` take it.  With *valid_to_current* no end is open, so what asks for open ends, such
+        as `current` and `scd_type_1`, finds nothing in it: ask for `is_current`.  What others call these
+        columns:
 
         - dbt: `dbt_valid_from`, `dbt_valid_to`, `dbt_is_deleted`, and `dbt_scd_id` for the key;
         - Kimball: row effective date, row expiration date, current row indicator, surrogate key;
