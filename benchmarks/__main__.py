@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import asking, decode, first_answer, hub, joining, ledger, merging, outputs
+from benchmarks import asking, decode, first_answer, hub, joining, ledger, merging, outputs, rdss
 from benchmarks.measure import PeakMemory, Result
 from cdckit import session
 
@@ -29,7 +29,19 @@ HERE = Path(__file__).parent
 MEMORY = "4g"
 DEMO_SECONDS = 60
 # The demo first: later the JVM of the others would count as its memory.
-PARTS = ["demo", "first", "decode", "merge", "ledger", "joins", "questions", "outputs", "hub", "small"]
+PARTS = [
+    "demo",
+    "first",
+    "decode",
+    "merge",
+    "ledger",
+    "joins",
+    "questions",
+    "outputs",
+    "hub",
+    "small",
+    "rdss",
+]
 
 
 def main(arguments: list[str]) -> int:
@@ -48,6 +60,7 @@ def main(arguments: list[str]) -> int:
         "outputs": lambda: outputs.results(_session(), given.work),
         "hub": lambda: hub.results(_session(), given.work),
         "small": lambda: hub.small_results(_session(), given.work),
+        "rdss": lambda: rdss.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,
     }

@@ -1,0 +1,131 @@
+"""RDSS messages: validation beside Spark's own JSON reader, and parts put together beside their shuffle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from cdckit import rdss
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.records import RECORD_SCHEMA
+from tools.rdss_lives import START, Exchange
+from tools.rdss_samples import as_bytes
+
+MESSAGES = 100_000
+SEQUENCES = 10_000
+SMALLEST, LARGEST = 1_900, 2_200
+PIECE = rdss.Rules(max_bytes=2000)
+
+
+def results(spark: SparkSession, work: Path) -> list[Result]:
+    """100,000 valid messages of 2 KB; and 10,000 messages in ten parts each."""
+    return [*_validation(spark, work), *_assembly(spark, work)]
+
+
+def _validation(spark: SparkSession, work: Path) -> list[Result]:
+    records = _records(spark, work / f"rdss_{MESSAGES}", MESSAGES, _messages)
+    [one] = records.select(F.decode("value", "UTF-8")).take(1)
+    parsed = records.select(
+        F.from_json(F.decode("value", "UTF-8"), F.schema_of_json(one[0])).alias("message")
+    )
+    decoded = rdss.decode(records)
+    took = side_by_side(
+        {
+            "rdss, decoded and validated": lambda: _drain(decoded),
+            "rdss, from_json of all fields": lambda: _drain(parsed),
+        }
+    )
+    if decoded.where("error_code is not null").count():
+        raise RuntimeError("every one of the messages should be valid")
+    ours, theirs = took["rdss, decoded and validated"], took["rdss, from_json of all fields"]
+    cores = spark.sparkContext.defaultParallelism
+    digest = content_hash(decoded.select("message_id", "object_uuid", "body"))
+    rate = MESSAGES / ours.seconds / cores
+    return [
+        _result("rdss_messages_a_second_and_core", rate, 20_000, "higher", ours, digest),
+        _result("rdss_decode_over_from_json", ours.seconds / theirs.seconds, None, "lower", ours, digest),
+    ]
+
+
+def _assembly(spark: SparkSession, work: Path) -> list[Result]:
+    records = _records(spark, work / f"rdss_parts_{SEQUENCES}", SEQUENCES, _parts)
+    kept = work / "rdss_parts_decoded"
+    rdss.decode(records).write.mode("overwrite").parquet(str(kept))
+    decoded = spark.read.parquet(str(kept))
+    made, moved = work / "rdss_assembled", work / "rdss_moved"
+
+    def assemble() -> None:
+        rdss.assembled(rdss.parts(decoded)).write.mode("overwrite").parquet(str(made))
+
+    def move() -> None:
+        sorted_rows = decoded.repartition("sequence_id").sortWithinPartitions(
+            "sequence_id", "sequence_position"
+        )
+        sorted_rows.write.mode("overwrite").parquet(str(moved))
+
+    took = side_by_side({"rdss, parts put together": assemble, "rdss, parts shuffled, sorted, written": move})
+    ours, floor = took.values()
+    whole = spark.read.parquet(str(made))
+    if whole.where("error_code is null").count() != SEQUENCES:
+        raise RuntimeError(f"{SEQUENCES:,} messages should have been put together")
+    digest = content_hash(whole.select("body"))
+    return [_result("rdss_assembly_over_shuffle", ours.seconds / floor.seconds, 3.0, "lower", ours, digest)]
+
+
+def _result(name: str, ratio: float, bar: float | None, better: str, timing: Timing, digest: str) -> Result:
+    return Result(name, round(ratio, 2), bar, better, round(timing.seconds, 2), timing.peak_memory_mb, digest)
+
+
+def _messages(count: int) -> Iterator[bytes]:
+    """Messages about a hundred objects, each with an id of its own."""
+    exchange = Exchange(1)
+    bodies: list[dict[str, Any]] = []
+    while len(bodies) < 100:
+        body = exchange.object(42, START)
+        body["objectDescription"][0]["descriptionValue"] = exchange.prose(45)
+        size = len(as_bytes(exchange.message("MetadataCreate", "Command", 42, START, body)))
+        bodies += [body] if SMALLEST < size < LARGEST else []
+    for place in range(count):
+        yield as_bytes(exchange.message("MetadataCreate", "Command", 42, START, bodies[place % 100]))
+
+
+def _parts(count: int) -> Iterator[bytes]:
+    """The parts of larger messages, in an order that is drawn."""
+    exchange = Exchange(2)
+    body = exchange.object(42, START)
+    found = []
+    for _ in range(count):
+        large: Any = deepcopy(body)
+        large["objectDescription"][0]["descriptionValue"] = exchange.prose(1500)
+        message = exchange.message("MetadataCreate", "Command", 42, START, large)
+        found += rdss.split(as_bytes(message), rules=PIECE)
+    random.Random(3).shuffle(found)
+    yield from found
+
+
+def _records(spark: SparkSession, folder: Path, count: int, values: Any) -> DataFrame:
+    """Records with these values, made once and then kept."""
+    path = folder / "records.parquet"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [
+            {"value": value, "topic": "rdss", "partition": 0, "offset": offset, "timestamp": START}
+            for offset, value in enumerate(values(count))
+        ]
+        # Several row groups, so that several tasks read it.
+        table = pa.Table.from_pylist(rows, arrow_schema(RECORD_SCHEMA))
+        pq.write_table(table, path, row_group_size=len(rows) // 8 + 1)
+    return spark.read.parquet(str(folder)).repartition(8).cache()
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
