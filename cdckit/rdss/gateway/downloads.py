@@ -14,7 +14,7 @@ import httpcore
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.rdss.gateway.addresses import Address, CheckedBackend, ForbiddenAddress, is_public, resolved
-from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
+from cdckit.rdss.gateway.backoff import BACKOFF, Backoff, retry_after
 from cdckit.rdss.gateway.checksums import needed_checksums
 from cdckit.rdss.gateway.partial_files import NoRoom, PartialFile
 
@@ -54,7 +54,11 @@ class DownloadFailed(CdcError, ConnectionError):
 
 
 class _Interrupted(Exception):
-    """A try failed in a way that may pass."""
+    """A try failed in a way that may pass; *after* is how many seconds the server asked for, if it did."""
+
+    def __init__(self, because: str, after: float | None = None) -> None:
+        self.after = after
+        super().__init__(because)
 
 
 class _Progressed(Exception):
@@ -191,7 +195,7 @@ class _Fetching:
                 part.discard()
                 raise _Interrupted("the file has changed")
             if answer.status in _AGAIN:
-                raise _Interrupted(f"the answer was {answer.status}")
+                raise _Interrupted(f"the answer was {answer.status}", retry_after(told.get("retry-after")))
             if answer.status not in (200, 206):
                 raise DownloadFailed(url, f"the answer was {answer.status}")
             if told.get("content-encoding", "identity") != "identity":

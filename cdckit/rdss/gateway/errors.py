@@ -32,11 +32,15 @@ class NoRepository(CdcError, RuntimeError):
 
 
 class ChannelUnreachable(CdcError, ConnectionError):
-    """A queue did not answer, or could not for now; the same call may do later."""
+    """
+    A queue did not answer, or could not for now; the same call may do later.
 
-    def __init__(self, channel: str, because: str) -> None:
-        self.channel, self.because = channel, because
-        super().__init__(channel, because)
+    *after* is how many seconds the other side asked to be left alone, if it did.
+    """
+
+    def __init__(self, channel: str, because: str, after: float | None = None) -> None:
+        self.channel, self.because, self.after = channel, because, after
+        super().__init__(channel, because, after)
 
     def __str__(self) -> str:
         return f"The channel {self.channel!r} cannot be reached: {self.because}."

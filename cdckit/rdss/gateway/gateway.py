@@ -146,7 +146,8 @@ class Gateway:
         """
         Send *message* and return the response, the message whose correlationId is its messageId.
 
-        What else comes meanwhile waits for `process`.
+        What else comes meanwhile waits for `process`.  The response is kept until it is forgotten: a process
+        that ended before it used the response asks again with the same messageId, and has the same one.
 
         Raises:
             NoResponse: None came within *timeout* seconds.
@@ -158,7 +159,7 @@ class Gateway:
             if parts := self.repository.response_to(message.message_id):
                 response = self._opened(parts)
                 if response is not None:
-                    self.repository.settle([each.message_id for each in parts], Fate.PROCESSED)
+                    self.repository.settle([each.message_id for each in parts], Fate.PROCESSED, keep=True)
                     return response
             if time.monotonic() >= until:
                 raise NoResponse(message.message_id, timeout)
@@ -179,6 +180,16 @@ class Gateway:
             self._refuse([each], RdssFault.INVALID_BODY, finding)
         self._outbox.route()
         return len(parts)
+
+    def forget(self, older_than: timedelta) -> int:
+        """
+        Remove from the repository what is done and was noted so long ago; how many messages.
+
+        Without it the repository grows for ever.  What is forgotten is no longer recognised when it comes
+        again, so it should be older than the queues keep a message; what waits, is to be sent or is not
+        yet routed stays, and so do all counts.
+        """
+        return self.repository.forget(self._clock() - older_than)
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Fate]:
         now = self._clock()

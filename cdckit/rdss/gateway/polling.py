@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import httpx
 
+from cdckit.rdss.gateway.backoff import retry_after
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
 
 
@@ -103,7 +104,8 @@ class HttpSource:
         try:
             answer = self._client.get(url)
             if answer.status_code == 429 or answer.status_code >= 500:
-                raise ChannelUnreachable(self.name, f"the answer was {answer.status_code}")
+                because, said = f"the answer was {answer.status_code}", answer.headers.get("retry-after")
+                raise ChannelUnreachable(self.name, because, retry_after(said))
             answer.raise_for_status()
             page = answer.json()
         except httpx.TransportError as error:

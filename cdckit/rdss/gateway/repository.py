@@ -159,8 +159,13 @@ class Repository(Protocol):
         send: Sequence[Outgoing] = (),
         write: Sequence[Statement] = (),
         refused: Sequence[Refused] = (),
+        keep: bool = False,
     ) -> bool:
-        """Note the fate of messages and all that follows; False, and nothing noted, if one waits no more."""
+        """
+        Note the fate of messages and all that follows; False, and nothing noted, if one waits no more.
+
+        Their bytes go, unless *keep* says that they stay until they are forgotten.
+        """
 
     def incomplete(self, before: datetime) -> list[Incoming]:
         """The parts of sequences that are not whole, and of which no part came since *before*."""
@@ -172,13 +177,16 @@ class Repository(Protocol):
         """Note that the channel has acknowledged what was refused."""
 
     def response_to(self, message_id: str) -> list[Incoming]:
-        """All parts of the waiting message whose correlationId is *message_id*, if it is whole."""
+        """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
 
     def status(self, message_id: str) -> Status | None:
         """The status of a message; None if it is not known."""
 
     def counts(self) -> Mapping[Fate, int]:
         """How many taken messages have which fate, each of the five."""
+
+    def forget(self, before: datetime) -> int:
+        """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""
 
     def position(self, stream: str, shard: str) -> str | None:
         """The position kept for a shard of a stream; None before the first."""

@@ -28,11 +28,13 @@ class SqliteRepository:
     """
     A `Repository` in the file *path*, which is made if it is not there; `:memory:` keeps nothing.
 
-    *clock* says when parts of a sequence came, which matters only to `incomplete`.
+    *clock* says when a message was noted, which matters only to `incomplete` and `forget`.
 
     A row of `messages` is one message that is known by its messageId; its bytes are kept while it waits or
-    is to be sent.  A row of `refused` is one that could not be processed, known by its bytes, which are
-    kept.  A commit is on the disk before the method returns (WAL, synchronous FULL).
+    is to be sent, those of a response until it is forgotten.  A row of `refused` is one that could not be
+    processed, known by its bytes, which are kept.  The file grows by about 300 bytes with each message, and
+    by all of each refused one, until `forget`.  A commit is on the disk before the method returns (WAL,
+    synchronous FULL).
 
     It belongs to one thread.  Others may read the file; tables of an application may lie in it, too.
 
@@ -100,7 +102,7 @@ class SqliteRepository:
         return self._whole(asked)
 
     def response_to(self, message_id: str) -> list[Incoming]:
-        answers = "fate = 'waiting' AND whole AND correlation_id = ?"
+        answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
         return self._whole(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
 
     def settle(
@@ -111,13 +113,15 @@ class SqliteRepository:
         send: Sequence[Outgoing] = (),
         write: Sequence[Statement] = (),
         refused: Sequence[Refused] = (),
+        keep: bool = False,
     ) -> bool:
         named = list(message_ids)
+        left = "fate = ?" if keep else "fate = ?, value = NULL"
         with self._transaction():
             if not all(self._waits(each) for each in named):
                 return False
             for each in named:
-                self._run("UPDATE messages SET fate = ?, value = NULL WHERE message_id = ?", fate, each)
+                self._run(f"UPDATE messages SET {left} WHERE message_id = ?", fate, each)
             for statement in write:
                 self._write(statement)
             self._note_to_send(send)
@@ -150,10 +154,23 @@ class SqliteRepository:
         for fate, number in self._run(
             "SELECT fate, count(*) FROM messages WHERE fate IS NOT NULL GROUP BY fate UNION ALL "
             "SELECT channel, count(*) FROM refused WHERE taken GROUP BY channel UNION ALL "
-            "SELECT 'duplicate', found FROM duplicates"
+            "SELECT fate, number FROM only_counted"
         ):
             counted[Fate(fate)] += number
         return counted
+
+    def forget(self, before: datetime) -> int:
+        done = "noted < ? AND status <> 'TO_SEND'"
+        settled = f"{done} AND fate IS NOT 'waiting'"
+        with self._transaction():
+            for fate, number in self._run(
+                f"SELECT fate, count(*) FROM messages WHERE {settled} AND fate IS NOT NULL GROUP BY fate "
+                f"UNION ALL SELECT channel, count(*) FROM refused WHERE {done} AND taken GROUP BY channel",
+                *(before.timestamp(), before.timestamp()),
+            ).fetchall():
+                self._only_count(fate, number)
+            gone = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount
+            return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
 
     def position(self, stream: str, shard: str) -> str | None:
         asked = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
@@ -224,23 +241,29 @@ class SqliteRepository:
             if self.status(each.message_id) is Status.RECEIVED:
                 raise KnownMessage(each.message_id)
             self._run(
-                f"INSERT OR IGNORE INTO messages ({_OUTGOING}, status) VALUES (?,?,?,?,?,?,?,'TO_SEND')",
+                f"INSERT OR IGNORE INTO messages ({_OUTGOING}, status, noted) "
+                "VALUES (?,?,?,?,?,?,?,'TO_SEND',?)",
                 *(each.message_id, each.message_class, each.message_type, each.sequence, each.position),
-                *(each.value, each.destination),
+                *(each.value, each.destination, self._clock().timestamp()),
             )
 
     def _note_refused(self, each: Refused, *, taken: bool) -> bool:
         noted = self._run(
-            f"INSERT OR IGNORE INTO refused (digest, taken, status, {_REFUSED}) "
-            "VALUES (?,?,'TO_SEND',?,?,?,?,?,?)",
+            f"INSERT OR IGNORE INTO refused (digest, taken, status, {_REFUSED}, noted) "
+            "VALUES (?,?,'TO_SEND',?,?,?,?,?,?,?)",
             *(hashlib.sha256(each.original).digest(), taken, each.original, each.decorated),
             *(each.channel, each.error_code, each.error_description, each.message_id),
+            self._clock().timestamp(),
         )
         return noted.rowcount == 1
 
     def _duplicate(self) -> Fate:
-        self._run("UPDATE duplicates SET found = found + 1")
+        self._only_count(Fate.DUPLICATE, 1)
         return Fate.DUPLICATE
+
+    def _only_count(self, fate: str, number: int) -> None:
+        more = "ON CONFLICT (fate) DO UPDATE SET number = number + excluded.number"
+        self._run(f"INSERT INTO only_counted VALUES (?, ?) {more}", fate, number)
 
     def _run(self, sql: str, *parameters: object) -> sqlite3.Cursor:
         return self._database.execute(sql, parameters)

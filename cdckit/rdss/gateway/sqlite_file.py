@@ -6,7 +6,7 @@ import sqlite3
 
 from cdckit.rdss.gateway.errors import NoRepository, RepositoryInUse
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION = 0x52445353
 """What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
 
@@ -19,13 +19,13 @@ CREATE TABLE messages (
   sequence TEXT NOT NULL,
   position INTEGER NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
-  total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL,
+  total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL NOT NULL,
   destination TEXT,
   value BLOB
 );
 CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
 CREATE INDEX waiting ON messages (number) WHERE fate = 'waiting' AND whole;
-CREATE INDEX responses ON messages (correlation_id) WHERE fate = 'waiting' AND correlation_id IS NOT NULL;
+CREATE INDEX responses ON messages (correlation_id) WHERE correlation_id IS NOT NULL AND value IS NOT NULL;
 CREATE INDEX parts ON messages (sequence, position) WHERE total > 1;
 CREATE TABLE refused (
   number INTEGER PRIMARY KEY,
@@ -33,11 +33,10 @@ CREATE TABLE refused (
   taken INTEGER NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('TO_SEND', 'SENT')),
   channel TEXT NOT NULL, error_code TEXT NOT NULL, error_description TEXT NOT NULL, message_id TEXT,
-  original BLOB NOT NULL, decorated BLOB
+  original BLOB NOT NULL, decorated BLOB, noted REAL NOT NULL
 );
 CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
-CREATE TABLE duplicates (one INTEGER PRIMARY KEY CHECK (one = 1), found INTEGER NOT NULL);
-INSERT INTO duplicates VALUES (1, 0);
+CREATE TABLE only_counted (fate TEXT PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));
 """
 

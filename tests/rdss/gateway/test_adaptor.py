@@ -31,14 +31,17 @@ class Application:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
+        self.slept: list[float] = []
         self.asked: list[str] = []
-        self.fails, self.next = 0, ""
+        self.fails, self.next, self.after = 0, "", ""
         application = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, page = application.answer(self.path)
                 self.send_response(status)
+                if application.after:
+                    self.send_header("Retry-After", application.after)
                 self.end_headers()
                 self.wfile.write(page)
 
@@ -94,7 +97,11 @@ def adaptor(
 ) -> ChannelAdaptor:
     source = HttpSource(application.url, **told)
     return ChannelAdaptor(
-        gateway(repository, channels), source, convert, backoff=Backoff(retries=2), sleep=lambda _: None
+        gateway(repository, channels),
+        source,
+        convert,
+        backoff=Backoff(retries=2),
+        sleep=application.slept.append,
     )
 
 
@@ -225,6 +232,10 @@ def test_an_application_that_does_not_answer_is_asked_again(application: Applica
         polling = adaptor(repository, exchange(), application)
         application.fails = 2
         assert polling.poll().sent == 1
+        assert application.slept == [0.2, 0.4]
+        application.fails, application.after = 1, "30"
+        polling.poll()
+        assert application.slept == [0.2, 0.4, 30]
         application.fails = 3
         with pytest.raises(ChannelUnreachable, match="the answer was 503"):
             polling.poll()

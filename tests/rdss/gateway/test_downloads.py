@@ -253,6 +253,17 @@ def test_a_context_that_verifies_nothing_is_refused(fetch: Callable[..., Any], s
         fetch(server.url("/a"), certificates=context)
 
 
+def test_a_server_that_asks_for_time_gets_it_up_to_the_longest_delay(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    """The delays alone would be 0.2 s, 0.4 s and 0.8 s."""
+    busy = [status(503, Retry_After=said) for said in ("7", "0", "86400")]
+    server.answers["/busy"] = [*busy, whole(b"abc")]
+    slept = list[float]()
+    fetch(server.url("/busy"), backoff=Backoff(retries=3, longest=60), sleep=slept.append)
+    assert slept == [7, 0.4, 60]
+
+
 def test_a_file_that_is_not_there_is_not_asked_for_again(
     fetch: Callable[..., Any], server: FileServer
 ) -> None:

@@ -202,6 +202,24 @@ def test_a_request_returns_its_response_and_leaves_the_rest_for_the_handler() ->
         assert handled == [uuid(2)]
 
 
+def test_a_request_that_is_repeated_after_a_crash_has_the_same_response_until_it_is_forgotten() -> None:
+    """The first process ends after `request` has noted the response, and before it used it."""
+    channels = exchange()
+    answer = {**message(3, "MetadataRead").header, "correlationId": uuid(1), "messageClass": "Document"}
+    with SqliteRepository(":memory:") as repository:
+        put(channels, Message(answer, OBJECT))
+        question = message(1, "MetadataRead")
+        first = gateway(repository, channels).request(question)
+        restarted = gateway(repository, channels)
+        assert restarted.request(question, timeout=0) == first
+        assert restarted.process(lambda turn: None) == 0
+        assert len(kept(channels.output)) == 1
+        # Messages are noted by the clock of the machine, and the gateway of these tests lives in 2024.
+        assert restarted.forget(timedelta(days=-36500)) == 2
+        with pytest.raises(NoResponse):
+            restarted.request(question, timeout=0)
+
+
 def test_a_request_without_a_response_ends_and_a_late_response_is_handled() -> None:
     channels = exchange()
     with SqliteRepository(":memory:") as repository:

@@ -125,6 +125,32 @@ def test_a_sequence_that_stays_incomplete_is_found_by_its_last_part() -> None:
         assert names(repository.incomplete(noon + timedelta(hours=2))) == ["one", "two"]
 
 
+def test_what_is_done_is_forgotten_and_stays_counted() -> None:
+    """Of each kind one message is noted at noon; what waits, is to be sent or to be routed is not done."""
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    with SqliteRepository(":memory:", clock=lambda: noon) as repository:
+        told = [Outgoing(name, "Command", "MetadataCreate", "s", 1, b"{}") for name in ("told", "to tell")]
+        repository.to_send(told)
+        repository.sent("told")
+        repository.take([part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")], refuse)
+        repository.settle(["done"], Fate.PROCESSED)
+        [(number, _), _] = repository.unrouted(9)
+        repository.routed(number)
+        counts = dict(repository.counts())
+        assert list(counts.values()) == [1, 1, 2, 0, 1]
+        assert repository.forget(noon) == 0
+        # The message that was sent, the one that was processed, and the refused one that was routed.
+        assert repository.forget(noon + timedelta(seconds=1)) == 3
+        assert repository.counts() == counts
+        known = [repository.status(name) for name in ("told", "to tell", "done", "waits")]
+        assert known == [None, Status.TO_SEND, None, Status.RECEIVED]
+        assert len(repository.unrouted(9)) == 1
+        # What is forgotten is new again; what waits is not.
+        again = repository.take([part("done"), part("waits"), refused(b"{"), refused(b"[")], refuse)
+        assert again == [Fate.WAITING, Fate.DUPLICATE, Fate.INVALID, Fate.DUPLICATE]
+        assert repository.forget(noon + timedelta(seconds=1)) == 0
+
+
 def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.rows("CREATE TABLE done (name TEXT)")
