@@ -1,0 +1,37 @@
+"""What can be wrong with a change event of a database."""
+
+from __future__ import annotations
+
+from cdckit.parts.faults import Fault
+
+
+class EventFault(Fault):
+    """
+    The codes of the rejects among change events, in the order in which an event is looked at.
+
+    >>> EventFault.UNKNOWN_OPERATION.describe("It is x.")
+    'The operation of a change event must be one of c, u, d, r, t and m. It is x.'
+    >>> [str(fault) for fault in EventFault if fault.heals]
+    ['SCHEMA_UNKNOWN']
+    """
+
+    NOT_JSON = "NOT_JSON", "The value is not one JSON object, whole and with nothing after it."
+    NOT_AVRO = "NOT_AVRO", "The value does not decode with the Avro schema of its id."
+    SCHEMA_UNKNOWN = (
+        "SCHEMA_UNKNOWN",
+        "The value names an Avro schema by an id that is not among those given.",
+        True,
+    )
+    NOT_AN_EVENT = (
+        "NOT_AN_EVENT",
+        "The value is JSON, but no event of this producer: what says its kind is not there.",
+    )
+    UNKNOWN_OPERATION = (
+        "UNKNOWN_OPERATION",
+        "The operation of a change event must be one of c, u, d, r, t and m.",
+    )
+    NO_TABLE = "NO_TABLE", "The event does not say of which table it is."
+    NO_ROW = "NO_ROW", "The event has no row: a delete needs before, or a key; any other change needs after."
+    NO_TIME = "NO_TIME", "The event says no time that an instant can hold, and its record has none."
+    KEY_MISSING = "KEY_MISSING", "A key column is null or was not sent."
+    VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
