@@ -86,11 +86,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
     _soak_seed = None
     if config.option.tier == "soak":
-        # The workers of xdist are given the options as they stand after this.
+        # A worker of xdist has the options of the command line, and the seed by `pytest_configure_node`.
+        drawn = getattr(config, "workerinput", {}).get("soak_seed")
         if config.option.soak_seed is None:
-            config.option.soak_seed = random.SystemRandom().randrange(2**31)
+            config.option.soak_seed = random.SystemRandom().randrange(2**31) if drawn is None else drawn
         config.option.hypothesis_seed = str(config.option.soak_seed)
         _soak_seed = config.option.soak_seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers draw from one seed: they must collect the same tests."""
+    node.workerinput["soak_seed"] = node.config.option.soak_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:

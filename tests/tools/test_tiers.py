@@ -67,6 +67,7 @@ RUNS = {
     "soak 8": ["--collect-only", "-q", "--tier", "soak", "--soak-seed", "8"],
     "soak": ["--tier", "soak"],
     "soak again": ["--tier", "soak"],
+    "soak by two": ["--tier", "soak", "-n", "2"],
     "no tier after soaks": ["--collect-only", "-q"],
     "starts": [],
 }
@@ -132,6 +133,11 @@ def test_a_soak_without_a_seed_draws_one_and_prints_it(printed: dict[str, list[s
     )
     assert one.startswith("tier: soak, --soak-seed ")
     assert one != other
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_soak_draw_the_same_tests(printed: dict[str, list[str]]) -> None:
+    assert any("5 passed" in line for line in printed["soak by two"]), printed["soak by two"]
 
 
 @pytest.mark.slow
