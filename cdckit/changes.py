@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import require_int
+from cdckit.parts.meant import nearest, that_would_do
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
 from cdckit.parts.widening import as_type, common_spark_type
 
@@ -102,6 +103,9 @@ class Priority:
         return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
 
 
+_MADE_BY = "`changes_from(frame, keys=[…], sequence_by=…)` makes changes of any table, of Spark or of pandas."
+
+
 def require_changes(changes: DataFrame, *, function: str) -> None:
     """
     Raise unless *changes* has the columns of a table of changes (see `CHANGE_SCHEMA`).
@@ -111,7 +115,7 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
         WrongColumnType: A column has another type, or `carried` has not the fields of `data`, in order.
         InvalidArgument: Two fields of `data` differ in case alone: Spark could not tell them apart.
     """
-    require_types(changes, CHANGE_SCHEMA, function=function)
+    require_types(changes, CHANGE_SCHEMA, function=function, remedy=_MADE_BY)
     data = require_struct(changes, "data", function=function)
     _require_distinct(data.fieldNames(), function=function)
     carried = require_struct(changes, "carried", function=function)
@@ -163,12 +167,12 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     for source, priority in priorities.items():
         unknown = sorted(set(priority.fields) - set(fields))
         if unknown:
+            argument = f"priorities[{source!r}].fields"
             needed = f"of fields among {', '.join(fields)}"
-            known = {name: number for name, number in priority.fields.items() if name in fields}
-            example = f"with_priorities(changes, { ({source: Priority(priority.entity, known)})!r})"
-            raise InvalidArgument(
-                "with_priorities", f"priorities[{source!r}].fields", needed, unknown, example
-            )
+            example, unsaid = _call_with_fields(priorities, fields)
+            remedy = that_would_do(example, unsaid) if unsaid else None
+            said = None if unsaid else example
+            raise InvalidArgument("with_priorities", argument, needed, unknown, said, remedy)
     entity = _by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _by_source(
@@ -178,6 +182,26 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     ]
     named = F.struct(*(column.alias(name) for name, column in zip(fields, single, strict=True)))
     return changes.withColumns({"priority": entity, "field_priorities": named})
+
+
+def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """
+    The call with every misspelt field as it is probably meant, and what it cannot say.
+
+    What was said of the field itself stands.
+    """
+    right: dict[str, Priority] = {}
+    unsaid: list[str] = []
+    for source, priority in priorities.items():
+        meant: dict[str, int] = {}
+        for name, number in priority.fields.items():
+            close = name if name in fields else nearest(name, fields)
+            if close is None:
+                unsaid.append(f"the priority of {name!r} of {source!r}")
+            elif close == name or close not in priority.fields:
+                meant[close] = number
+        right[source] = Priority(priority.entity, meant)
+    return f"with_priorities(changes, {right!r})", unsaid
 
 
 def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:

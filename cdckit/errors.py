@@ -16,17 +16,25 @@ class CdcError(Exception):
 
 
 class MissingColumns(CdcError, ValueError):
-    """A DataFrame lacks columns that the called function reads."""
+    """
+    A DataFrame lacks columns that the called function reads.
 
-    def __init__(self, function: str, missing: Iterable[str], found: Iterable[str]) -> None:
+    *remedy*, where there is one, is a sentence that says what makes them.
+    """
+
+    def __init__(
+        self, function: str, missing: Iterable[str], found: Iterable[str], remedy: str | None = None
+    ) -> None:
         self.function, self.missing, self.found = function, tuple(missing), tuple(found)
-        super().__init__(function, self.missing, self.found)
+        self.remedy = remedy
+        super().__init__(function, self.missing, self.found, remedy)
 
     def __str__(self) -> str:
-        return (
+        said = (
             f"{self.function}() needs the columns {', '.join(self.missing)}; "
             f"the DataFrame has {', '.join(self.found) or 'none'}."
         )
+        return said if self.remedy is None else f"{said} {self.remedy}"
 
 
 class WrongColumnType(CdcError, TypeError):
@@ -44,18 +52,27 @@ class InvalidArgument(CdcError, ValueError):
     """
     An argument is not of the form that the called function needs.
 
-    *example*, where there is one, is a call that would do, made of what the caller said.
+    *example*, where there is one, is a call that would do, made of what the caller said; *remedy* a sentence
+    that says what to do, or what was probably meant.
     """
 
     def __init__(
-        self, function: str, argument: str, needed: str, found: object, example: str | None = None
+        self,
+        function: str,
+        argument: str,
+        needed: str,
+        found: object,
+        example: str | None = None,
+        remedy: str | None = None,
     ) -> None:
         self.function, self.argument, self.needed, self.found = function, argument, needed, found
-        self.example = example
-        super().__init__(function, argument, needed, found, example)
+        self.example, self.remedy = example, remedy
+        super().__init__(function, argument, needed, found, example, remedy)
 
     def __str__(self) -> str:
         said = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
+        if self.remedy is not None:
+            said = f"{said} {self.remedy}"
         return said if self.example is None else f"{said} A call that would do: {self.example}"
 
 

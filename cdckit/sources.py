@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame
 
 from cdckit.changes import Priority, find_unused_priorities
 from cdckit.errors import CdcError
+from cdckit.parts.meant import nearest, that_would_do
 
 
 class UnknownSource(CdcError, ValueError):
     """Priorities are given for sources that no change comes from."""
 
-    def __init__(self, unknown: Iterable[str], known: Iterable[str], example: str) -> None:
+    def __init__(
+        self, unknown: Iterable[str], known: Iterable[str], example: str, unsaid: Iterable[str] = ()
+    ) -> None:
         self.unknown, self.known, self.example = tuple(unknown), tuple(known), example
-        super().__init__(self.unknown, self.known, example)
+        self.unsaid = tuple(unsaid)
+        super().__init__(self.unknown, self.known, example, self.unsaid)
 
     def __str__(self) -> str:
         found = ", ".join(repr(each) for each in self.known) or "no source that has a name"
         return (
             f"with_priorities() would do nothing for {', '.join(repr(each) for each in self.unknown)}: "
-            f"the changes come from {found}. A call that would do: {self.example}"
+            f"the changes come from {found}. {that_would_do(self.example, self.unsaid)}"
         )
 
 
@@ -53,11 +56,14 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
         known = next(iter(unused.values()))
         unknown = [source for source in priorities if source in unused]
         right: dict[str, Priority] = {}
+        unsaid = []
         for source, priority in priorities.items():
-            near = difflib.get_close_matches(source, known, n=1) if source in unused else [source]
+            near = nearest(source, known) if source in unused else source
+            if near is None:
+                unsaid.append(f"the priority of {source!r}")
             # Two that are near one source: what was said of the source itself stands.
-            if near and (source not in unused or near[0] not in priorities):
-                right.setdefault(near[0], priority)
+            elif source not in unused or near not in priorities:
+                right.setdefault(near, priority)
         if not right and known:
             right[known[0]] = priorities[unknown[0]]
-        raise UnknownSource(unknown, known, f"with_priorities(changes, {right!r})")
+        raise UnknownSource(unknown, known, f"with_priorities(changes, {right!r})", unsaid)

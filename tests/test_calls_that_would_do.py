@@ -100,6 +100,10 @@ def test_an_instant_without_a_zone_is_shown_with_one(
             {"schedule": Priority(2, {"gate": 1, "gat": 3})},
             "with_priorities(changes, {'schedule': Priority(2, {'gate': 1})})",
         ),
+        (
+            {"schedule": Priority(2, {"gaet": 3}), "operations": Priority(5)},
+            "with_priorities(changes, {'schedule': Priority(2, {'gate': 3}), 'operations': Priority(5)})",
+        ),
         ([("schedule", 1)], 'with_priorities(changes, {"shop": Priority(1)})'),
     ],
 )
@@ -110,6 +114,12 @@ def test_priorities_of_another_form_are_shown_in_theirs(
         with_priorities(world["changes"], priorities)
     assert refused.value.example == example
     assert eval(example, world).columns
+
+
+def test_a_priority_of_a_field_that_is_like_none_is_not_dropped_silently(world: dict[str, Any]) -> None:
+    said = r"in which the priority of 'colour' of 'schedule' must still be said .*Priority\(2, {'gate': 1}\)"
+    with pytest.raises(InvalidArgument, match=said):
+        with_priorities(world["changes"], {"schedule": Priority(2, {"colour": 3, "gate": 1})})
 
 
 @pytest.mark.parametrize(
@@ -138,5 +148,7 @@ def test_a_source_that_no_change_comes_from_is_refused_with_the_nearest_one(worl
         "with_priorities(changes, {'schedule': Priority(1), 'operations': Priority(2, {'gate': 3})})"
     )
     assert eval(refused.value.example, world).columns
+    with pytest.raises(UnknownSource, match="in which the priority of 'weather' must still be said"):
+        require_sources(changes, {"weather": Priority(4), "operations": Priority(1)})
     with pytest.raises(UnknownSource, match="'weather': the changes come from 'operations', 'schedule'"):
         require_sources(changes, {"weather": Priority(4)})

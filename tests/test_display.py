@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import InvalidArgument, WrongColumnType, as_of, options
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_of, merge, options
 from cdckit.asking.between import timeline
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.display import Table, short_instants, show
@@ -424,6 +425,37 @@ def test_columns_can_be_chosen(spark: SparkSession, history: DataFrame) -> None:
     assert lines(show(changes, columns=["name", "source"]))[:2] == ["name  source", "Cup   shop"]
     with pytest.raises(InvalidArgument, match="one or more fields among source, operation, number, name"):
         show(changes, columns=["valid_from"])
+    with pytest.raises(InvalidArgument, match="Is it name for nmae and source for sorce"):
+        show(changes, columns=["nmae", "sorce", "operation"])
+
+
+def test_a_column_has_two_names_its_own_and_what_stands_above_it(
+    spark: SparkSession, history: DataFrame
+) -> None:
+    """To choose it, and to order by it; a field of that name comes first."""
+    newest = show(history, columns=["valid_from_timestamp", "name"], order_by="valid_from", provenance=False)
+    assert lines(newest)[:2] == ["valid_from  name     state", "09:00       Cup"]
+    assert repr(newest) == repr(
+        show(history, columns=["valid_from", "name"], order_by="valid_from_timestamp", provenance=False)
+    )
+    changes = spark.createDataFrame([said(9, "m2", "Cup"), said(10, "m1", "Mug")], SAID)
+    assert lines(show(changes, columns="message_id", order_by="message"))[:3] == ["message", "m1", "m2"]
+    named = history.withColumn("state", F.lit("new"))
+    assert show(named, order_by="state")
+
+
+def test_a_table_of_pandas_is_refused_with_what_makes_one_of_spark(history: DataFrame) -> None:
+    """The error does not hold its rows."""
+    frame = pd.DataFrame({"id": [1], "secret": ["x1x"]})
+    with pytest.raises(
+        InvalidArgument, match=r"a DataFrame of pandas with the columns id, secret.*changes_from"
+    ) as caught:
+        show(frame)  # type: ignore[arg-type]
+    assert "x1x" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match=r"merge\(\) needs .* `changes_from\(frame, keys="):
+        merge(frame, entity="cup", keys=["id"])  # type: ignore[arg-type]
+    with pytest.raises(MissingColumns, match=r"the DataFrame has guid, .* `changes_from\(frame, keys="):
+        merge(history, entity="cup", keys=["number"])
 
 
 def test_rejects_say_first_what_is_wrong(spark: SparkSession) -> None:

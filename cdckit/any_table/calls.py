@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +15,11 @@ from pyspark.sql import types as T
 
 from cdckit.any_table import places, times
 from cdckit.any_table.faults import UnfitTable
+from cdckit.any_table.frames import Table
 from cdckit.any_table.places import Typed
 from cdckit.parts.arguments import require_name
-from cdckit.parts.schemas import quoted
+from cdckit.parts.meant import as_meant, nearest, perhaps, said_again
+from cdckit.parts.schemas import quoted, quoted_if_needed
 from cdckit.parts.values import as_text, is_collated
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -39,8 +41,7 @@ class Call:
         """Raise `UnfitTable` with all that was found wrong, if anything was."""
         if self.wrong:
             found = [f"{name} {self.frame.schema[name].dataType.simpleString()}" for name in self.columns]
-            said = "".join(f", {name}={value!r}" for name, value in self.right.items())
-            example = f"{self.function}({self.first}{said})"
+            example = f"{self.function}({self.first}{said_again(self.right)})"
             raise UnfitTable(self.function, self.wrong, found, example, list(dict.fromkeys(self.unsaid)))
 
     def keys(self, said: Sequence[str | Column]) -> list[str]:
@@ -72,7 +73,7 @@ class Call:
         known = [name for name in named if name in self.columns]
         for name in named:
             if name not in self.columns:
-                self.wrong.append(f"{argument} names {name}, which is no column{self._perhaps(name)}")
+                self.wrong.append(f"{argument} names {name}, which is no column{perhaps(name, self.columns)}")
         if len(set(known)) < len(known):
             self.wrong.append(f"{argument} names a column twice: {', '.join(known)}")
         self._say(argument, named)
@@ -80,10 +81,10 @@ class Call:
 
     def _say(self, argument: str, named: Sequence[str]) -> None:
         """Let the call that would do name these columns, a misspelt one as it is probably meant."""
-        meant = [name if name in self.columns else self._close(name) for name in named]
-        if None in meant:
+        meant = as_meant(named, self.columns)
+        if not meant.whole:
             self.unsaid.append(argument)
-        self.right[argument] = list(dict.fromkeys(name for name in meant if name is not None))
+        self.right[argument] = meant.names
 
     def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[Typed]:
         """The columns, or expressions, that a table is sequenced by."""
@@ -133,6 +134,21 @@ class Call:
         else:
             self._keep(argument, said)
         return F.lit(None).cast("timestamp") if instant is None else instant
+
+    def unreadable(self, said: object, argument: str, table: Table) -> times.Unreadable:
+        """What to say of rows whose time, *said* by a column or an expression, cannot be read."""
+        found = None
+        if isinstance(said, str | Column):
+            with suppress(AnalysisException):
+                value = said if isinstance(said, Column) else self._parsed(said)
+                kind = self.frame.select(value.alias("value")).schema["value"].dataType
+                found = as_text(value, kind)
+        words = said if isinstance(said, str) else argument
+        left_out = f'frame.where("{words} is not null")'
+        if words in self.columns:
+            words, left_out = quoted_if_needed(words), table.without(words)
+        nothing = F.lit(None).cast("string")
+        return times.Unreadable(argument, words, nothing if found is None else found, left_out)
 
     def value(self, said: str | Column, argument: str) -> Typed | None:
         """A column of the table, or an expression over them, of any type."""
@@ -215,7 +231,7 @@ class Call:
     def _note_meant(self, argument: str, error: AnalysisException, said: str | Column) -> None:
         """Remember an expression with the column that is probably meant in the place of the one it names."""
         name = (error.getMessageParameters() or {}).get("objectName", "").strip("`")
-        close = self._close(name)
+        close = nearest(name, self.columns)
         if not isinstance(said, str) or not name or close is None:
             return
         meant = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
@@ -249,17 +265,7 @@ class Call:
         if named is None or "UNRESOLVED" not in (error.getCondition() or ""):
             return f"Spark cannot read {said!r} ({str(error).strip().splitlines()[0]})"
         name = named.strip("`")
-        return f"{name} is no column{self._perhaps(name)}"
-
-    def _perhaps(self, name: str) -> str:
-        close = self._close(name)
-        return "" if close is None else f" (is it {close}?)"
-
-    def _close(self, name: str) -> str | None:
-        """The column whose name is most like this one, if one is."""
-        by_lower = {column.lower(): column for column in self.columns}
-        close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-        return by_lower[close[0]] if close else None
+        return f"{name} is no column{perhaps(name, self.columns)}"
 
     def _kind(self, name: str) -> T.DataType:
         return self.frame.schema[name].dataType

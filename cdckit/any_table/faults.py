@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdckit.errors import CdcError
+from cdckit.parts.meant import that_would_do
 
 
 class UnfitTable(CdcError, ValueError):
@@ -26,10 +27,5 @@ class UnfitTable(CdcError, ValueError):
         return (
             f"{self.function}() cannot read the table so: {'; '.join(self.wrong)}. "
             f"The table has {', '.join(self.found) or 'no columns'}. "
-            f"A call that would {self._do()}: {self.example}"
+            f"{that_would_do(self.example, self.unsaid)}"
         )
-
-    def _do(self) -> str:
-        if not self.unsaid:
-            return "do"
-        return f"run, in which {' and '.join(self.unsaid)} must still be said as you mean it"

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, quoted_if_needed
 from cdckit.sessions import session
 
 AnyTable = DataFrame | pd.DataFrame
@@ -25,6 +25,13 @@ class Table(NamedTuple):
     frame: DataFrame
     columns: list[str]
     row: Column | None
+
+    def without(self, column: str, *more: str) -> str:
+        """The call that leaves out the rows in which all of these columns are null, in the caller's words."""
+        names = [column, *more]
+        if self.row is not None:
+            return f"frame.dropna(subset={names!r}, how='all')" if more else f"frame.dropna(subset={names!r})"
+        return f'frame.where("{" or ".join(f"{quoted_if_needed(name)} is not null" for name in names)}")'
 
 
 def as_table(frame: AnyTable, *, function: str) -> Table:
@@ -59,7 +66,15 @@ def require_distinct(columns: Collection[str], *, function: str) -> None:
     lower = [name.lower() for name in columns]
     twice = [name for name in columns if lower.count(name.lower()) > 1]
     if twice:
-        raise InvalidArgument(function, "its table", "of columns that differ in more than case", twice)
+        numbers = [lower[: place + 1].count(name) for place, name in enumerate(lower)]
+        renamed = [
+            name if number == 1 else f"{name}_{number}" for name, number in zip(columns, numbers, strict=True)
+        ]
+        raise InvalidArgument(
+            function, "its table", "of columns that differ in more than case", list(columns),
+            remedy=f"There is {' and '.join(dict.fromkeys(map(str.lower, twice)))} twice; rename one: "
+            f"`frame.columns = {renamed!r}` in pandas, `frame.toDF(*{renamed!r})` in Spark.",
+        )  # fmt: skip
 
 
 def _without_void(frame: DataFrame) -> DataFrame:

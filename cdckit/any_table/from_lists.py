@@ -12,7 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
+from cdckit.any_table import times
 from cdckit.any_table.calls import Call
+from cdckit.any_table.frames import Table
 from cdckit.any_table.lists import Lists, united
 from cdckit.any_table.truncates import key_alone
 from cdckit.changes import ABSENT, UPSERT
@@ -106,8 +108,10 @@ def changes_from_snapshots(
     by = call.source(source)
     _require_key_everywhere(call, key_names, lists.lacking)
     at = lists.taken
+    time = times.Unreadable("taken", "taken", F.lit(None).cast("string"), "")
     if at is None:
         at = _taken(call, taken)
+        time = call.unreadable(taken, "taken", Table(lists.frame, lists.columns, lists.row))
     elif taken is not None:
         raise InvalidArgument(_FUNCTION, "taken", "left out, since each list has its instant", taken)
     call.require_sound()
@@ -115,6 +119,7 @@ def changes_from_snapshots(
     rows = lists.frame.select(
         by.alias("source"),
         at.alias("taken"),
+        time.value.alias("time_said"),
         after.alias("next_taken"),
         F.struct(*(F.col(quoted(name)).alias(name) for name in fields)).alias("data"),
         F.struct(*(_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields)).alias(
@@ -122,7 +127,8 @@ def changes_from_snapshots(
         ),
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
-    return _changes(_compared(placed, key_names, compared=compared), priority)
+    operation = _sound(time._replace(value=F.col("time_said")), key_names)
+    return _changes(_compared(placed, key_names, operation, compared=compared), priority)
 
 
 def _taken(call: Call, said: str | Column | None) -> Column:
@@ -159,7 +165,7 @@ def _with_next(rows: DataFrame) -> DataFrame:
     return joined.withColumn("next_taken", F.col("later")).drop("by", "at", "later")
 
 
-def _compared(rows: DataFrame, keys: Sequence[str], *, compared: bool) -> DataFrame:
+def _compared(rows: DataFrame, keys: Sequence[str], operation: Column, *, compared: bool) -> DataFrame:
     """What each row says: that its entity is there, that it is gone with the next list, both, or nothing."""
     once, in_order = _once_in_a_list(rows, keys)
     data = require_struct(rows, "data", function=_FUNCTION)
@@ -167,7 +173,7 @@ def _compared(rows: DataFrame, keys: Sequence[str], *, compared: bool) -> DataFr
     unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
     goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
     stated = F.struct(
-        _sound(keys).alias("operation"), F.col("taken").alias("effective_timestamp"), "data", "carried"
+        operation.alias("operation"), F.col("taken").alias("effective_timestamp"), "data", "carried"
     )
     values, only = key_alone(F.col("data"), keys, data)
     gone = F.struct(
@@ -201,19 +207,16 @@ def _once_in_a_list(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, Wi
     return marked.where(~(F.col("again") & F.col("same"))), in_order
 
 
-def _sound(keys: Sequence[str]) -> Column:
+def _sound(time: times.Unreadable, keys: Sequence[str]) -> Column:
     """The operation; ends the job for a row that no list can hold."""
     of_key = [F.col("data").getField(name) for name in keys]
     row = F.to_json(F.col("data"))
-    no_time = (
-        "changes_from_snapshots() needs an instant for every row, and taken is null, or no ISO 8601, in: "
-    )
     no_key = f"changes_from_snapshots() needs a key for every row, and {', '.join(keys)} are null in: "
     twice = (
         "changes_from_snapshots() needs each entity once in a list, and one names it again, not the same: "
     )
     return (
-        F.when(F.col("taken").isNull(), F.raise_error(F.concat(F.lit(no_time), row)))
+        F.when(F.col("taken").isNull(), F.raise_error(time.sentence(_FUNCTION, row)))
         .when(reduce(and_, (each.isNull() for each in of_key)), F.raise_error(F.concat(F.lit(no_key), row)))
         .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
         .otherwise(UPSERT)

@@ -152,6 +152,7 @@ def changes_from(
     parts = call.parts(sequence_by, "sequence_by")
     rows = _Rows(
         effective=_effective(call, effective, parts),
+        time=_unreadable(call, table, effective, sequence_by),
         known=_time_of(parts),
         sequence=places.in_order(parts),
         message=None if message is None else call.value(message, "message"),
@@ -161,7 +162,8 @@ def changes_from(
     )
     call.require_sound()
     said = _statements(table, rows, key_names, fields, ignored, places_order=sequence_by is None)
-    changes = _changes(said, key_names, priority)
+    time = rows.time._replace(value=F.col("time_said"))
+    changes = _changes(said, _sound(time, key_names, table.without(*key_names)), priority)
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
     require_batch(table.frame, "frame", "leave the truncates out", function=_FUNCTION)
@@ -172,6 +174,7 @@ class _Rows(NamedTuple):
     """What the call says of each row, as columns over the table."""
 
     effective: Column
+    time: times.Unreadable
     known: Column | None
     sequence: Column | None
     message: places.Typed | None
@@ -208,6 +211,19 @@ def _effective(call: Call, said: str | Column | datetime | None, parts: Sequence
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 
+def _unreadable(
+    call: Call,
+    table: Table,
+    effective: str | Column | datetime | None,
+    sequence_by: str | Column | Sequence[str | Column] | None,
+) -> times.Unreadable:
+    """What a row without a time is told by: *effective*, or what comes first in *sequence_by*."""
+    several = sequence_by if isinstance(sequence_by, list | tuple) else [sequence_by]
+    if isinstance(effective, str | Column):
+        return call.unreadable(effective, "effective", table)
+    return call.unreadable(several[0] if several else None, "sequence_by", table)
+
+
 def _statements(
     table: Table,
     rows: _Rows,
@@ -229,6 +245,7 @@ def _statements(
     assert rows.sequence is not None
     return table.frame.select(
         rows.effective.alias("effective_timestamp"),
+        rows.time.value.alias("time_said"),
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         row.alias("row"),
@@ -244,7 +261,7 @@ def _statements(
     )
 
 
-def _changes(said: DataFrame, keys: Sequence[str], priority: int) -> DataFrame:
+def _changes(said: DataFrame, operation: Column, priority: int) -> DataFrame:
     time = as_text(F.col("effective_timestamp"), T.TimestampType())
     digest = F.md5(F.concat_ws("\n", "sequence", time, "place", "content"))
     # A message may say several things of one entity: which of them it is, its content tells.
@@ -252,7 +269,7 @@ def _changes(said: DataFrame, keys: Sequence[str], priority: int) -> DataFrame:
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
     return said.withColumn("digest", digest).select(
-        _sound(keys).alias("operation"),
+        operation.alias("operation"),
         "effective_timestamp",
         "sequence",
         F.struct(
@@ -271,14 +288,13 @@ def _changes(said: DataFrame, keys: Sequence[str], priority: int) -> DataFrame:
     )
 
 
-def _sound(keys: Sequence[str]) -> Column:
+def _sound(time: times.Unreadable, keys: Sequence[str], with_keys: str) -> Column:
     """The operation; ends the job for a row that is about no entity, or has no time that can be read."""
-    no_time = "changes_from() needs a time for every row, and effective is null, or no ISO 8601, in: "
     no_key = (
         f"changes_from() needs a key for every row, and {', '.join(keys)} are null: leave such rows out, "
-        f'`frame.where("{quoted(keys[0])} is not null")`, or name other keys.  The row: '
+        f"`{with_keys}`, or name other keys.  The row: "
     )
-    without_time = F.raise_error(F.concat(F.lit(no_time), "content"))
+    without_time = F.raise_error(time.sentence(_FUNCTION, F.col("content")))
     without_key = F.raise_error(F.concat(F.lit(no_key), "content"))
     return (
         F.when(F.col("effective_timestamp").isNull(), without_time)

@@ -35,6 +35,7 @@ class United(NamedTuple):
     taken: Column | None
     next_taken: Column | None
     lacking: Mapping[str, Sequence[datetime]]
+    row: Column | None = None
 
 
 def united(snapshots: Lists, *, function: str) -> United:
@@ -42,7 +43,7 @@ def united(snapshots: Lists, *, function: str) -> United:
     if not isinstance(snapshots, Mapping | list | tuple):
         table = as_table(snapshots, function=function)  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
-        return United(table.frame, table.columns, None, None, {})
+        return United(table.frame, table.columns, None, None, {}, table.row)
     return _union(_in_order(snapshots, function=function), function=function)
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 NEEDED = "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
+
+# How a time is written that is no ISO 8601: a sign between the parts of its day, and what Spark calls that.
+_FORMATS = ((r"^\d{1,2}\.\d{1,2}\.\d{4}", "d.M.yyyy"), (r"^\d{1,2}/\d{1,2}/\d{4}", "M/d/yyyy"))
+_OTHER_FORMAT = "dd.MM.yyyy HH:mm"
 
 TEXTS = (T.StringType, T.VarcharType, T.CharType)
 TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -46,3 +52,44 @@ def _of_text(text: Column) -> Column:
         .when(text.rlike(r"^\d{4}-\d{2}-\d{2}$"), F.concat(text, F.lit("T00:00:00Z")))
     )
     return full.try_cast("timestamp")
+
+
+class Unreadable(NamedTuple):
+    """
+    What to say where a row has no time that can be read.
+
+    `argument` is that of the call, `said` what was said for it, as in SQL; `value` is what stands in a row,
+    as text, and `left_out` a call that leaves out the rows without one.
+    """
+
+    argument: str
+    said: str
+    value: Column
+    left_out: str
+
+    def sentence(self, function: str, row: Column) -> Column:
+        """The sentence that ends the job: the first such value, and how its time can be read."""
+        needs = f"{function}() needs a time for every row, and {self.said} is "
+        null = F.lit(f"{needs}null: leave such rows out, `{self.left_out}`, or name another time.  The row: ")
+        way = F.concat(
+            F.lit(f"which is no ISO 8601, such as 2024-12-31 23:59: say how it is written, "
+                  f'{self.argument}="to_timestamp({self.said}, \''),
+            _format(self.value),
+            F.lit("')\".  The row: "),
+        )  # fmt: skip
+        wrong = F.concat(F.lit(f"{needs}'"), self.value, F.lit("', "), way)
+        return F.concat(F.when(self.value.isNull(), null).otherwise(wrong), row)
+
+
+def _format(value: Column) -> Column:
+    day = F.lit(None).cast("string")
+    for pattern, written in _FORMATS:
+        second = F.split(value, "[./]")[0].try_cast("int") > 12
+        first = written if "." in written else F.when(second, "d/M/yyyy").otherwise(written)
+        day = F.when(value.rlike(pattern), first).otherwise(day)
+    clock = (
+        F.when(value.rlike(r" \d{1,2}:\d{2}:\d{2}$"), " H:mm:ss")
+        .when(value.rlike(r" \d{1,2}:\d{2}$"), " H:mm")
+        .otherwise("")
+    )
+    return F.coalesce(F.concat(day, clock), F.lit(_OTHER_FORMAT))

@@ -32,6 +32,7 @@ _TIMES = {
     SYSTEM_TO: "system_to",
 }
 _MARKS = {DELETED: "state", SOURCE_MESSAGE: "message", "guid": "guid"}
+_OF_CHANGES = {"effective_timestamp": "effective", "arrival": "arrived", "message_id": "message"}
 _ENDS = (VALID_TO, SYSTEM_TO)
 # Of answers about a history: in a history itself these are fields like any other.
 _MESSAGES = ("message", "message_id", "by_message", "a_message", "b_message")
@@ -70,6 +71,28 @@ def only(columns: Sequence[Shown], headings: Sequence[str]) -> list[Shown]:
     """The columns with these headings, in their order; and the state, which says what is deleted."""
     chosen = [each for heading in headings for each in columns if each.heading == heading]
     return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
+
+
+def by_heading(frame: DataFrame, shown: Sequence[Shown], asked: Iterable[str]) -> list[str]:
+    """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
+    headings = _headings(frame)
+    known = {each.heading for each in shown}
+    return [name if name in known else headings.get(name, name) for name in asked]
+
+
+def by_name(frame: DataFrame, asked: Iterable[str]) -> list[str]:
+    """The names of the columns that are asked for: one that *frame* does not have may be a heading."""
+    names = {heading: name for name, heading in _headings(frame).items()}
+    known = set(frame.columns)
+    if are_changes(frame):
+        known |= set(require_struct(frame, "data", function="show").names)
+    return [name if name in known else names.get(name, name) for name in asked]
+
+
+def _headings(frame: DataFrame) -> dict[str, str]:
+    """What stands above the columns of *frame* that are called otherwise."""
+    called = _OF_CHANGES if are_changes(frame) else {**_TIMES, **_MARKS}
+    return {name: heading for name, heading in called.items() if name in frame.columns}
 
 
 def _of_versions(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:

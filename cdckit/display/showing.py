@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.display.columns import are_changes, columns_of, only
+from cdckit.display.columns import are_changes, by_heading, by_name, columns_of, only
 from cdckit.display.forms import as_html_table, as_text_table
 from cdckit.display.messages import by_their_names, by_their_sources, require_changes
 from cdckit.display.pages import Page, Rows, clock_of, page_of
@@ -44,11 +44,12 @@ def show(
             rejects.  Any other table is shown as it is.
         changes: The changes that a history was merged from: then each message is called by its source, and
             the mouse finds when it was true, when it came and where it lies.
-        columns: The columns to show, by what stands above them, in this order; without it all.  The state of
-            deleted versions is shown anyhow.
+        columns: The columns to show, by their names or by what stands above them, in this order; without it
+            all.  The state of deleted versions is shown anyhow.
         rows: How many rows to show at most, up to 1000; without it `options.rows`, which is 20 at first.
-        order_by: Columns to order by, of changes also fields; after them come guid and the beginnings of the
-            intervals.  Without it rows stand as *frame* gives them: in its order, if it has one.
+        order_by: Columns to order by, by their names or by what stands above them, of changes also fields;
+            after them come guid and the beginnings of the intervals.  Without it rows stand as *frame* gives
+            them: in its order, if it has one.
         provenance: Show after each value its message and priority, where *frame* knows them.
         width: How many characters of a value, or bytes, to show at most.
         zone: The zone to show instants in, a tzinfo or its name; the caption names it.  Without it
@@ -97,8 +98,9 @@ def show(
         require_changes(changes)
     shown = columns_of(frame, provenance=provenance, width=width)
     if columns is not None:
+        asked = by_heading(frame, shown, [columns] if isinstance(columns, str) else columns)
         known = [each.heading for each in shown]
-        shown = only(shown, require_fields(columns, known, "columns", function="show"))
+        shown = only(shown, require_fields(asked, known, "columns", function="show"))
     ordered = frame if order_by is None else _ordered(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
     cells = [column.cell.alias(str(place)) for place, column in enumerate(shown)]
@@ -151,6 +153,7 @@ def _ordered(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
     if are_changes(frame):
         data = frame.schema["data"].dataType
         known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
-    chosen = require_fields(order_by, list(known), "order_by", function="show")
+    asked = by_name(frame, [order_by] if isinstance(order_by, str) else order_by)
+    chosen = require_fields(asked, list(known), "order_by", function="show")
     ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
     return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))

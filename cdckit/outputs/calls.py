@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -13,8 +11,8 @@ from pyspark.sql import types as T
 
 from cdckit.history import HISTORY_SCHEMA, VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.outputs.faults import UnfitHistory
-from cdckit.parts import instants
 from cdckit.parts.arguments import require_flag
+from cdckit.parts.meant import as_meant, perhaps, said_again
 from cdckit.parts.schemas import quoted, require_columns
 
 
@@ -26,6 +24,7 @@ class Call:
         self.function, self.history = function, history
         self.wrong: list[str] = []
         self._said: dict[str, Any] = {}
+        self._unsaid: list[str] = []
         self._renamed: dict[str, str] = {}
         self.known = business_fields(history)
 
@@ -60,16 +59,16 @@ class Call:
         known = {field.name: field for field in self.known}
         for name in names:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                perhaps = f" (is it {close[0]}?)" if close else ""
-                self.wrong.append(f"{argument} names {name}, which is no field{perhaps}")
+                self.wrong.append(f"{argument} names {name}, which is no field{perhaps(name, known)}")
         if len(set(names)) < len(names):
             self.wrong.append(f"{argument} names a field twice: {', '.join(names)}")
         if not names and not empty:
             self.wrong.append(f"{argument} is empty")
-        sound = list(dict.fromkeys(name for name in names if name in known))
-        self._said[argument] = sound if sound or empty else list(known)[:1]
-        return [known[name] for name in sound]
+        meant = as_meant(names, list(known))
+        if not meant.whole or not (names or empty):
+            self._unsaid.append(argument)
+        self._said[argument] = meant.names if meant.names or empty else list(known)[:1]
+        return [known[name] for name in dict.fromkeys(names) if name in known]
 
     def new_columns(self, names: Iterable[str]) -> None:
         """Note which columns that the table gets are in the history already, in any case, or come twice."""
@@ -90,24 +89,27 @@ class Call:
             table = "history"
             if self._renamed:
                 table = f"history.withColumnsRenamed({self._renamed!r})"
-            said = "".join(f", {name}={_written(value)}" for name, value in self._said.items())
-            raise UnfitHistory(self.function, self.wrong, found, f"{self.function}({table}{said})")
+            # Fields are called as that table calls them.
+            said = {
+                argument: [self._renamed.get(name, name) for name in value]
+                if isinstance(value, list)
+                else value
+                for argument, value in self._said.items()
+            }
+            example = f"{self.function}({table}{said_again(said)})"
+            raise UnfitHistory(self.function, self.wrong, found, example, self._unsaid)
 
     def _names(self, said: Iterable[str] | None, argument: str) -> list[str]:
         if said is not None and not isinstance(said, Iterable):
             self.wrong.append(f"{argument} is {said!r}, and must be a list of fields")
+            self._unsaid.append(argument)
             return []
         listed = [said] if isinstance(said, str) else list(said or [])
         for each in listed:
             if not isinstance(each, str):
                 self.wrong.append(f"{argument} names {each!r}, which is no text")
+                self._unsaid.append(argument)
         return [each for each in listed if isinstance(each, str)]
-
-
-def _written(value: object) -> str:
-    if isinstance(value, datetime) and value.utcoffset() is not None:
-        return instants.written(value)
-    return repr(value).removeprefix("datetime.")
 
 
 def columns(names: Iterable[str]) -> list[Column]:

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdckit.errors import CdcError
+from cdckit.parts.meant import that_would_do
 
 
 class UnfitHistory(CdcError, ValueError):
     """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
 
-    def __init__(self, function: str, wrong: Sequence[str], found: Sequence[str], example: str) -> None:
-        self.function, self.wrong, self.found, self.example = function, tuple(wrong), tuple(found), example
-        super().__init__(function, self.wrong, self.found, example)
+    def __init__(
+        self,
+        function: str,
+        wrong: Sequence[str],
+        found: Sequence[str],
+        example: str,
+        unsaid: Sequence[str] = (),
+    ) -> None:
+        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
+        self.example, self.unsaid = example, tuple(unsaid)
+        super().__init__(function, self.wrong, self.found, example, self.unsaid)
 
     def __str__(self) -> str:
         return (
             f"{self.function}() cannot make its table so: {'; '.join(self.wrong)}. "
             f"The history has {', '.join(self.found) or 'no columns'}. "
-            f"A call that would do: {self.example}"
+            f"{that_would_do(self.example, self.unsaid)}"
         )
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts import instants
+from cdckit.parts.meant import perhaps_each
 
 Call = Callable[[str], str]
 """The call that a function was asked by, given how an instant of it would be said."""
@@ -63,7 +64,8 @@ def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *
     """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
     found = [fields] if isinstance(fields, str) else list(fields)
     if not found or set(found) - set(known) or len(set(found)) != len(found):
-        raise InvalidArgument(function, argument, f"one or more fields among {', '.join(known)}", found)
+        needed = f"one or more fields among {', '.join(known)}"
+        raise InvalidArgument(function, argument, needed, found, remedy=perhaps_each(found, known))
     return found
 
 
@@ -76,7 +78,8 @@ def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) ->
     listed = list(keys) if isinstance(keys, Sequence) and not isinstance(keys, str) else []
     if not listed or [name for name in listed if name not in known] or len(set(listed)) != len(listed):
         needed = f"a list of distinct fields among {', '.join(known)}"
-        raise InvalidArgument(function, "keys", needed, keys)
+        close = f"Say keys={[keys]!r}." if keys in known else perhaps_each(listed or [keys], known)
+        raise InvalidArgument(function, "keys", needed, keys, remedy=close)
     return listed
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_flag
+from cdckit.parts.meant import nearest
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""
@@ -101,7 +102,17 @@ def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
         return UTC if zone == "UTC" else ZoneInfo(zone)
     except (TypeError, ValueError, OSError, KeyError):
         needed = "a tzinfo, or the name of a zone as zoneinfo.available_timezones() lists them"
-        raise InvalidArgument(function, "zone", needed, zone) from None
+        close = _nearest_zone(str(zone))
+        remedy = None if close is None else f"Is it {close!r}?"
+        raise InvalidArgument(function, "zone", needed, zone, remedy=remedy) from None
+
+
+def _nearest_zone(said: str) -> str | None:
+    """The zone whose name, or whose city, is most like what was said."""
+    zones = sorted(available_timezones())
+    by_city = {zone.rsplit("/", 1)[-1]: zone for zone in zones}
+    city = nearest(said, by_city)
+    return nearest(said, zones) or (None if city is None else by_city[city])
 
 
 def require_rows(number: int, argument: str, *, function: str) -> int:

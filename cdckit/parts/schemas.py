@@ -10,18 +10,43 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 
 
-def require_columns(frame: DataFrame, columns: Iterable[str], *, function: str) -> None:
-    """Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame."""
+def require_columns(
+    frame: DataFrame, columns: Iterable[str], *, function: str, remedy: str | None = None
+) -> None:
+    """
+    Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame.
+
+    *remedy* is the sentence that says what makes such a table.
+    """
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", "a DataFrame", frame)
+        raise InvalidArgument(function, "its table", "a DataFrame of Spark", *_instead_of(frame, remedy))
     missing = [column for column in columns if column not in frame.columns]
     if missing:
-        raise MissingColumns(function, missing, frame.columns)
+        raise MissingColumns(function, missing, frame.columns, remedy)
 
 
-def require_types(frame: DataFrame, needed: T.StructType, *, function: str) -> None:
+def _instead_of(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
+    """What was found instead of a table of Spark, no example, and what makes one of it."""
+    if not type(frame).__module__.startswith("pandas"):
+        return frame, None, remedy
+    columns = ", ".join(map(str, getattr(frame, "columns", [])))
+    found = f"a {type(frame).__name__} of pandas with the columns {columns}"
+    return (
+        found,
+        None,
+        remedy
+        or (
+            "`changes_from(frame, keys=[…])` makes changes of it, which `merge` makes a history of; "
+            "`session().createDataFrame(frame)` makes it a table of Spark as it is."
+        ),
+    )
+
+
+def require_types(
+    frame: DataFrame, needed: T.StructType, *, function: str, remedy: str | None = None
+) -> None:
     """Raise unless *frame* has the columns of *needed* in their types, nullable or not."""
-    require_columns(frame, needed.fieldNames(), function=function)
+    require_columns(frame, needed.fieldNames(), function=function, remedy=remedy)
     for field in needed.fields:
         require_type(frame, field.name, field.dataType, function=function)
 
@@ -66,6 +91,11 @@ def flat_columns(text: str) -> T.StructType:
 def quoted(name: str) -> str:
     """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_if_needed(name: str) -> str:
+    """A column's *name* as a reader would write it in SQL: in backticks where it is no plain word."""
+    return name if name.isascii() and name.isidentifier() else quoted(name)
 
 
 def text_literal(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as python_datetime
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -367,6 +366,48 @@ def test_all_that_is_wrong_is_said_at_once_with_a_call_that_would_do(spark: Spar
     assert "A call that would run, in which keys and " in text
 
 
+@pytest.mark.parametrize(
+    ("written", "way"),
+    [
+        ("31.12.2024", "effective=\"to_timestamp(`changed on`, 'd.M.yyyy')\""),
+        ("1/31/2024 9:30", "'M/d/yyyy H:mm'"),
+        ("31/1/2024 09:30:15", "'d/M/yyyy H:mm:ss'"),
+        ("in June", "'dd.MM.yyyy HH:mm'"),
+        (None, "`frame.dropna(subset=['changed on'])`"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_told_with_the_way_to_read_it(
+    spark: SparkSession, written: str | None, way: str
+) -> None:
+    """Column, value and row are named, and the advice works."""
+    frame = pd.DataFrame({"id": [1, 2], "changed on": ["2024-01-01", written]})
+    found = f"`changed on` is {'null' if written is None else repr(written)}"
+    with pytest.raises(PySparkException) as caught:
+        changes_from(frame, keys=["id"], effective="changed on").collect()
+    assert all(said in str(caught.value) for said in ("changes_from() needs a time", found, way, '"id":2'))
+    if written is not None and written[0].isdigit():
+        pattern = str(caught.value).split("`changed on`, ")[1].split("'")[1]
+        only = changes_from(frame[1:], keys=["id"], effective=f"to_timestamp(`changed on`, '{pattern}')")
+        assert only.where("year(effective_timestamp) = 2024").count() == 1
+
+
+def test_a_row_without_a_key_or_a_time_is_told_with_the_call_that_leaves_it_out(spark: SparkSession) -> None:
+    """In the words of whom the table is of, and for a time that the sequence is."""
+    without = spark.createDataFrame([(1, None)], "id int, at timestamp")
+    with pytest.raises(
+        PySparkException, match=r"at is null: leave such rows out, `frame.where\(\"at is not null"
+    ):
+        changes_from(without, keys=["id"], sequence_by=["at", "id"]).collect()
+    pandas = pd.DataFrame({"id": [None], "part": pd.array([None], "Int64"), "name": "x"})
+    with pytest.raises(PySparkException, match=r"`frame.dropna\(subset=\['id', 'part'\], how='all'\)`"):
+        changes_from(pandas, keys=["id", "part"]).collect()
+
+
+def test_the_call_that_would_do_says_an_instant_as_a_program_does(spark: SparkSession) -> None:
+    with pytest.raises(UnfitTable, match=r"effective=datetime\(2024, 1, 1, tzinfo=UTC\), source='shop'"):
+        changes_from(KETTLE, keys=["nr"], effective=DAY[0], source="shop")
+
+
 def test_the_call_that_would_do_says_all_that_was_said(spark: SparkSession) -> None:
     """A name that is misspelt stands in it as it is probably meant, and nothing is dropped silently."""
     frame = pd.DataFrame(
@@ -411,7 +452,7 @@ def test_a_number_is_no_time(spark: SparkSession) -> None:
         UnfitTable, match="effective is not said, and the sequence, bigint, is no time"
     ) as caught:
         changes_from(frame, keys=["id"], sequence_by="version")
-    names = {"frame": frame, "changes_from": changes_from, "datetime": python_datetime}
+    names = {"frame": frame, "changes_from": changes_from, "datetime": datetime, "UTC": UTC}
     assert versions(eval(caught.value.example, names), "name") == [(1, 1, False, "teapot")]
 
 
@@ -430,7 +471,10 @@ def test_a_column_of_pandas_that_spark_has_not_is_named(values: Any) -> None:
 def test_what_is_no_table_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgument, match="a DataFrame of Spark or of pandas"):
         changes_from([{"id": 1}], keys=["id"])  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="differ in more than case"):
+    twice = (
+        r"differ in more than case; it is .* There is id twice; rename one: `frame.columns = \['id', 'ID_2'\]"
+    )
+    with pytest.raises(InvalidArgument, match=twice):
         changes_from(pd.DataFrame([[1, 2]], columns=["id", "ID"]), keys=["id"])
     with pytest.raises(InvalidArgument, match=r"one type each.*b \("):
         changes_from(pd.DataFrame({"id": [1, 2], "b": [1, "x"]}), keys=["id"])

@@ -274,7 +274,10 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
     renamed = (
         "history.withColumnsRenamed({'product_key': 'product_key_before', 'Is_Current': 'Is_Current_before'})"
     )
-    assert f"A call that would do: scd_type_2({renamed}, track_history_column_list=['id']" in said
+    assert (
+        f"A call that would do: scd_type_2({renamed}, track_history_column_list=['product_key_before', 'id']"
+        in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,6 +289,14 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
             "previous_price already",
         ),
         (lambda h: scd_type_6(h, ["prize"]), r"fields names prize, which is no field \(is it price\?\)"),
+        (
+            lambda h: scd_type_2(h, track_history_column_list=["plcae", "id"]),
+            r"would do: scd_type_2\(history, track_history_column_list=\['place', 'id'\]\)$",
+        ),
+        (
+            lambda h: scd_type_2(h, track_history_column_list=["colour"]),
+            r"run, in which track_history_column_list must still be said as you mean it: scd_type_2",
+        ),
         (lambda h: scd_type_6(h, "price", surrogate_key="current_price"), "two columns would have the name"),
         (lambda h: scd_type_4(h, surrogate_key="guid"), "a column guid already"),
         (lambda h: scd_type_1(h.drop("guid")), r"the column guid \(string\) is missing"),

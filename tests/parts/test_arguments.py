@@ -148,7 +148,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("function", ASKED)
 @pytest.mark.parametrize("frame", [None, [], "history"])
 def test_a_table_is_a_dataframe(spark: SparkSession, function: str, frame: Any) -> None:
-    with pytest.raises(InvalidArgument, match=rf"{function}\(\) needs .* to be a DataFrame; it is"):
+    with pytest.raises(InvalidArgument, match=rf"{function}\(\) needs .* to be a DataFrame of Spark; it is"):
         ASKED[function](frame)
 
 
