@@ -331,6 +331,12 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
             none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
+    Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
+    decides by `sequence`, `arrival`, `message_id` and `source`.  These are the same on every run, but of two
+    sources they are no order: a sequence is a source's own, and the arrivals of two tables are their row
+    numbers.  So where one instant can have two speakers (dates rather than times make it likely), say
+    whose word counts by `with_priorities`; `why` tells where a tie was decided.
+
     Cost: a projection of each, no shuffle.
 
     >>> prices = changes.where("operation = 'upsert'").withColumns(

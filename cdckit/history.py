@@ -65,6 +65,31 @@ def standard_columns(*names: str) -> T.StructType:
     return T.StructType([HISTORY_SCHEMA[name] for name in names])
 
 
+OPEN_END = "cdckit.open_end"
+"""In the metadata of `valid_to_timestamp`: the microseconds since 1970 that stand there for an open end."""
+
+
+def open_end(history: DataFrame) -> int | None:
+    """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
+    found = history.schema[VALID_TO].metadata.get(OPEN_END)
+    return found if isinstance(found, int) else None
+
+
+def is_open(history: DataFrame) -> Column:
+    """Whether a version has not ended."""
+    stands_for_open, ends = open_end(history), F.col(VALID_TO)
+    if stands_for_open is None:
+        return ends.isNull()
+    return ends.isNull() | (ends == F.timestamp_micros(F.lit(stands_for_open)))
+
+
+def with_open_ends(history: DataFrame) -> DataFrame:
+    """The same versions, with null for every end that is open."""
+    if open_end(history) is None:
+        return history
+    return history.withColumn(VALID_TO, F.when(~is_open(history), F.col(VALID_TO)))
+
+
 def require_history(history: DataFrame, *columns: str, function: str) -> None:
     """
     Raise unless *history* has these of the columns that every history has, and is of one moment.

@@ -72,7 +72,7 @@ def test_fields_come_first_then_intervals_and_what_is_deleted_is_marked(history:
         "3 ·m1/0  Old Cup ·m2/2  10:00       …                        m2       cup",
         "3 ·m1/0  Mug ·m1/2      09:00       11:00                    m1       mug",
         "3 ·m1/0  NULL ·m3/2     11:00       …         deleted ·m3/2  m3       mug",
-        "(4 rows; instants of 2024-03-10, UTC; … is an open end; ·message/priority after a value)",
+        "(4 rows; instants of 2024-03-10, UTC; … is an open end; after a value its message/priority)",
     ]
 
 
@@ -392,7 +392,7 @@ def test_priorities_of_changes_are_shown_where_there_are_some(spark: SparkSessio
     assert lines(show(changes)) == [
         "source  operation  number  name    effective  arrived  priority  message",
         "shop    upsert     1       Cup ·7  09:00      09:01    5         m1",
-        "(1 row; instants of 2024-03-10, UTC; ·priority of a field that has its own)",
+        "(1 row; instants of 2024-03-10, UTC; after a value the priority that it has of its own)",
     ]
     assert "·" not in repr(show(changes, provenance=False))
 
@@ -419,7 +419,7 @@ def test_columns_can_be_chosen(spark: SparkSession, history: DataFrame) -> None:
         "10:00       Old Cup ·m2/2",
         "09:00       Mug ·m1/2",
         "11:00       NULL ·m3/2     deleted ·m3/2",
-        "(4 rows; instants of 2024-03-10, UTC; ·message/priority after a value)",
+        "(4 rows; instants of 2024-03-10, UTC; after a value its message/priority)",
     ]
     changes = spark.createDataFrame([said(9, "m1", "Cup")], SAID)
     assert lines(show(changes, columns=["name", "source"]))[:2] == ["name  source", "Cup   shop"]

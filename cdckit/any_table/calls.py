@@ -150,6 +150,13 @@ class Call:
         nothing = F.lit(None).cast("string")
         return times.Unreadable(argument, words, nothing if found is None else found, left_out)
 
+    def unreadable_time(self, effective: object, sequence_by: object, table: Table) -> times.Unreadable:
+        """What to say of rows without a time: it is *effective*, or what comes first in *sequence_by*."""
+        if isinstance(effective, str | Column):
+            return self.unreadable(effective, "effective", table)
+        several = sequence_by if isinstance(sequence_by, list | tuple) else [sequence_by]
+        return self.unreadable(several[0] if several else None, "sequence_by", table)
+
     def value(self, said: str | Column, argument: str) -> Typed | None:
         """A column of the table, or an expression over them, of any type."""
         found = self.expression(said, argument)

@@ -9,7 +9,6 @@ from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
 from cdckit.any_table import times
@@ -63,8 +62,8 @@ def changes_from_snapshots(
 
     Returns:
         One row per row that says something new, and one per entity and list that it is missing in for the
-        first time (`cdckit.changes.CHANGE_SCHEMA`).  A null in a list is a value.  `message_id` is the
-        instant of the list, in UTC.
+        first time (`cdckit.changes.CHANGE_SCHEMA`).  A null in a list is a value.  `message_id` is made of
+        the instant of the list: the same list is the same message whenever it is read.
 
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that: all at once.
@@ -89,14 +88,14 @@ def changes_from_snapshots(
     >>> said.orderBy("data.id", "effective_timestamp").select(
     ...     "operation", "effective_timestamp", "message_id", "data"
     ... ).show()
-    +---------+-------------------+-------------------+-----------+
-    |operation|effective_timestamp|         message_id|       data|
-    +---------+-------------------+-------------------+-----------+
-    |   upsert|2024-01-01 00:00:00|2024-01-01 00:00:00|{1, kettle}|
-    |   upsert|2024-01-02 00:00:00|2024-01-02 00:00:00|{1, teapot}|
-    |   upsert|2024-01-01 00:00:00|2024-01-01 00:00:00|   {2, mug}|
-    |   absent|2024-01-02 00:00:00|2024-01-02 00:00:00|  {2, NULL}|
-    +---------+-------------------+-------------------+-----------+
+    +---------+-------------------+------------------+-----------+
+    |operation|effective_timestamp|        message_id|       data|
+    +---------+-------------------+------------------+-----------+
+    |   upsert|2024-01-01 00:00:00|list-60dd710212000|{1, kettle}|
+    |   upsert|2024-01-02 00:00:00|list-60deb2df88000|{1, teapot}|
+    |   upsert|2024-01-01 00:00:00|list-60dd710212000|   {2, mug}|
+    |   absent|2024-01-02 00:00:00|list-60deb2df88000|  {2, NULL}|
+    +---------+-------------------+------------------+-----------+
     <BLANKLINE>
     """
     require_int(priority, "priority", function=_FUNCTION)
@@ -237,7 +236,8 @@ def _changes(found: DataFrame, priority: int) -> DataFrame:
             F.lit(0).cast("bigint").alias("offset"),
             F.lit(1).alias("record_number"),
         ).alias("arrival"),
-        as_text(at, T.TimestampType()).alias("message_id"),
+        # No text of the instant: it would be a second clock in a table that is shown in another zone.
+        F.concat(F.lit("list-"), F.lower(F.hex(F.unix_micros(at)))).alias("message_id"),
         "source",
         F.lit(priority).alias("priority"),
         "data",

@@ -88,6 +88,10 @@ def changes_from(
         in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
         `as_known` goes by, is when a row was sequenced if that is a time, else its effective time.
 
+        Two tables that speak of an entity at one instant, with equal priority, are a tie: which of them
+        counts is decided by the form of their sequences and by row numbers, so by nothing that means
+        anything.  Say whose word counts: *priority*, or `with_priorities` (see `union_changes`).
+
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that; all of it at
             once, with the columns that there are, and a call that would do.  Or the sequence is no time,
@@ -152,7 +156,7 @@ def changes_from(
     parts = call.parts(sequence_by, "sequence_by")
     rows = _Rows(
         effective=_effective(call, effective, parts),
-        time=_unreadable(call, table, effective, sequence_by),
+        time=call.unreadable_time(effective, sequence_by, table),
         known=_time_of(parts),
         sequence=places.in_order(parts),
         message=None if message is None else call.value(message, "message"),
@@ -209,19 +213,6 @@ def _effective(call: Call, said: str | Column | datetime | None, parts: Sequence
     if known is None and parts:
         call.lacks_time(parts[0].kind)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
-
-
-def _unreadable(
-    call: Call,
-    table: Table,
-    effective: str | Column | datetime | None,
-    sequence_by: str | Column | Sequence[str | Column] | None,
-) -> times.Unreadable:
-    """What a row without a time is told by: *effective*, or what comes first in *sequence_by*."""
-    several = sequence_by if isinstance(sequence_by, list | tuple) else [sequence_by]
-    if isinstance(effective, str | Column):
-        return call.unreadable(effective, "effective", table)
-    return call.unreadable(several[0] if several else None, "sequence_by", table)
 
 
 def _statements(

@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, require_history
+from cdckit.history import DELETED, VALID_FROM, VALID_TO, is_open, require_history
 from cdckit.parts.arguments import require_flag, require_instant, require_instants
 
 
@@ -66,7 +66,8 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     Keep the version of each entity that is in force now: the one with an open end.
 
     Args:
-        history: One row per version; `valid_to_timestamp` is null while the version is current.
+        history: One row per version; `valid_to_timestamp` is null while the version is current (or what
+            `scd_type_2` was told to write for it).
         deletes: Keep the entities that are deleted now, with nulls in all fields but the keys.
 
     Returns:
@@ -88,7 +89,7 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     require_history(history, VALID_TO, DELETED, function="current")
-    return without_deleted(history.where(F.col(VALID_TO).isNull()), deletes, function="current")
+    return without_deleted(history.where(is_open(history)), deletes, function="current")
 
 
 def without_deleted(versions: DataFrame, deletes: bool, *, function: str) -> DataFrame:

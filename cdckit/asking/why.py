@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +15,7 @@ from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID
-from cdckit.kernel.verdicts import Question, verdicts
+from cdckit.kernel.verdicts import PLACE, Question, verdicts
 from cdckit.merging import sorted_by_entity
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
 from cdckit.parts.arrow_types import arrow_schema
@@ -40,7 +40,8 @@ def why(
     Args:
         changes: One row per change.
         key: The entity: the value of each of its key fields; or `{"guid": ...}`, and nothing else,
-            where the changes have that column.
+            where the changes have that column.  There the key fields may have changed their values: asked
+            by them, it is the entity that a change gave these values to.
         field: The field that is asked about; `deleted_indicator` asks about the row itself: who says
             that the entity is there, or that it is deleted.
         at: The time that is asked about, aware: what the value was then.
@@ -50,12 +51,14 @@ def why(
 
     Returns:
         One row per change that carried the field, or deleted the entity (about the row: per change that
-        speaks of the entity at all): `step` (1, 2, … in the order in
-        which they count), `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`,
-        `operation`, `value` (what it said; null if it deleted), `priority`, `verdict`, `reason` (the
-        verdict in words), `by_message`, `by_source` and `by_priority` (the message that overruled it, null
-        where none did).  Priorities are those of the field; where the row as a whole decided (a delete that
-        was too weak, a word about what was deleted), those of the row.  The verdicts are
+        speaks of the entity at all): `step` (1, 2, … in the order in which they count),
+        `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`, `operation`, `value` (what it
+        said; null if it deleted), `priority`, `verdict`, `reason` (the verdict in words), `by_message`,
+        `by_source` and `by_priority` (the message that overruled it, null where none did).  Priorities
+        are those of the field; where the row as a whole decided (a delete that was too weak, a word
+        about what was deleted), those of the row.  Where two messages spoke at one instant with equal
+        priority, `reason` says that the order of arrival decided: see `union_changes` for what that means
+        of two sources.  The verdicts are
 
         - WON: it is the value that stands; at most one row, and none where the field was never set;
         - SUPERSEDED: it stood until a later message, or a delete, took its place;
@@ -76,9 +79,11 @@ def why(
         MissingColumns, WrongColumnType: As `merge`.
         InvalidArgument: As `merge`; *key* does not name exactly the keys, or the guid where there is one,
             or has a value of another type; *field* is not of the changes; *at* or *known_at* is naive.
-        PythonException: When the result is computed, as `merge`.
+        PythonException: When the result is computed, as `merge`; or several entities have had these key
+            fields (its text holds `NotOneEntity`).
 
-    Cost: one scan with a filter; then the entity's changes, all in one partition and in memory.
+    Cost: one scan with a filter, where there are guids and *key* names key fields two; then the entity's
+    changes, all in one partition and in memory.
 
     Source:
         Data hub, "message provenance" and priority; the contract of `merge`.
@@ -109,8 +114,8 @@ def why(
         microseconds(at, "at", function="why", call=call),
         None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
     )
-    more = {"arrival_timestamp": F.col("arrival.timestamp")}
-    mine = changes.where(_of_key(changes, key, keys, data))
+    more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
+    mine = _of_key(changes, key, keys, data)
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
     told = partial(
@@ -119,13 +124,21 @@ def why(
     return Made(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
 
 
-def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> Column:
+def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> DataFrame:
+    """The changes of the entity, which *key* names by its guid or by all key fields."""
     listed = require_keys(keys, data.fieldNames(), function="why")
-    needed = [GUID] if GUID in changes.columns else listed
-    if not isinstance(key, Mapping) or set(key) != set(needed):
-        raise InvalidArgument("why", "key", f"a value for each of {', '.join(needed)}", key)
+    has_guid = GUID in changes.columns
+    ways = [[GUID], listed] if has_guid else [listed]
+    if not isinstance(key, Mapping) or set(key) not in map(set, ways):
+        needed = ", or for ".join(", ".join(way) for way in ways)
+        raise InvalidArgument("why", "key", f"a value for each of {needed}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
-    return of_entity(key, known, within="data", function="why")
+    asked = of_entity(key, known, within="data", function="why")
+    if not has_guid or GUID in key:
+        return changes.where(asked)
+    carried = reduce(Column.__and__, (F.col("carried").getField(name) for name in listed))
+    theirs = changes.where(asked & carried).select(GUID).distinct()
+    return changes.join(F.broadcast(theirs), on=GUID, how="left_semi")
 
 
 def _verdict_schema(value: T.DataType) -> T.StructType:

@@ -61,7 +61,7 @@ def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
         text = f'<del style="opacity:0.6">{text}</del>'
     in_full = f' title="{escape(cell.in_full)}"' if cell.in_full else ""
     if cell.said:
-        text += f'<sup style="opacity:0.6;padding-left:3px"{in_full}>{escape(cell.said)}</sup>'
+        text += f'<sup style="line-height:0;opacity:0.6;padding-left:3px"{in_full}>{escape(cell.said)}</sup>'
         in_full = ""
     style = _LONG_CELL if len(cell.text) > _LONG else _NUMBER if number else _CELL
     return f'<td style="{style}"{in_full}>{text}</td>'

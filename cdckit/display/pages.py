@@ -74,8 +74,8 @@ def clock_of(rows: Rows, zone: tzinfo) -> Clock:
     return Clock.of([each for column in _times(rows).values() for each in column], zone)
 
 
-def page_of(rows: Rows, messages: Mapping[str, Said], *, width: int, zone: tzinfo) -> Page:
-    """The table of what was read, its messages called as *messages* say."""
+def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool, width: int, zone: tzinfo) -> Page:
+    """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
     clock, times, places = clock_of(rows, zone), _times(rows), rows.places
     # Beginnings and ends are read together, so they are written alike; a field is written for itself.
     bounds = [each for place, column in times.items() if rows.kinds[place] != "instant" for each in column]
@@ -95,7 +95,7 @@ def page_of(rows: Rows, messages: Mapping[str, Said], *, width: int, zone: tzinf
     deleted = [any(_is_deleted(row[place], rows.kinds[place]) for place in places) for row in rows.shown]
     headings = [one_line(rows.headings[place]) for place in places]
     numbers = [rows.kinds[place] == "number" for place in places]
-    return Page(headings, numbers, table, deleted, "; ".join(_notes(rows, table, clock, times)))
+    return Page(headings, numbers, table, deleted, "; ".join(_notes(rows, table, clock, times, named=named)))
 
 
 def _times(rows: Rows) -> dict[int, list[int]]:
@@ -111,7 +111,12 @@ def _is_deleted(cell: Any, kind: str) -> bool:
 
 
 def _notes(
-    rows: Rows, table: Sequence[Sequence[Cell]], clock: Clock, times: Mapping[int, Sequence[int]]
+    rows: Rows,
+    table: Sequence[Sequence[Cell]],
+    clock: Clock,
+    times: Mapping[int, Sequence[int]],
+    *,
+    named: bool,
 ) -> list[str]:
     cells = [row[place] for row in rows.shown for place in rows.places]
     open_ends = any(
@@ -122,8 +127,8 @@ def _notes(
         clock.caption: any(times.values()),
         f"{OPEN} is an open end": open_ends,
         "blank was not sent": any(not cell.sent for cell in cells),
-        "·message/priority after a value": any(cell.m is not None for cell in cells),
-        "·priority of a field that has its own": any(cell.m is None and cell.p for cell in cells),
+        f"after a value its {'source' if named else 'message'}/priority": any(c.m is not None for c in cells),
+        "after a value the priority that it has of its own": any(c.m is None and c.p for c in cells),
     }
     return [note for note, holds in notes.items() if holds]
 

@@ -80,7 +80,7 @@ def show(
     1 ·m1/0  teapot ·m2/0  10:00       …                        m2
     2 ·m1/0  mug ·m1/0     09:00       11:00                    m1
     2 ·m1/0  NULL ·m3/0    11:00       …         deleted ·m3/0  m3
-    (4 rows; instants of 2024-01-01, UTC; … is an open end; ·message/priority after a value)
+    (4 rows; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
 
     >>> show(changes, order_by=["message_id", "number"])
     source  operation  number  name    effective  arrived  message
@@ -145,7 +145,8 @@ class Table:
         else:
             clock = clock_of(rows, look.zone)
             messages = by_their_sources(rows.messages, self._changes, clock.in_full)
-        return page_of(rows, messages, width=look.width, zone=look.zone)
+        named = self._changes is not None
+        return page_of(rows, messages, named=named, width=look.width, zone=look.zone)
 
 
 def _ordered(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:

@@ -57,6 +57,15 @@ _REASONS = {
 }
 
 
+_TIES = {
+    Verdict.WON: "its word stands: decided by order of arrival, equal priority at one instant",
+    Verdict.SUPERSEDED: "stood no time: decided by order of arrival, equal priority at one instant",
+}
+"""The words for a tie: of two messages of one instant and one priority their order alone decides."""
+
+PLACE = "place in its source"
+"""The column that holds `sequence`: of one source it decides, of two it is no order."""
+
 _ALL = list(Verdict)
 """Verdicts travel as their places in this list: one number a change."""
 
@@ -107,6 +116,8 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
+    reasons = pa.array([each.reason for each in _ALL] + [_TIES.get(each, each.reason) for each in _ALL])
+    tied = _ties(changes, ruling, stated, overruling)
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
         "effective_timestamp": table.column("effective_timestamp").take(at),
@@ -117,12 +128,31 @@ def verdicts(
         "value": _said(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
-        "reason": pa.array([each.reason for each in _ALL]).take(verdict),
+        "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * tied)[speaks])),
         "by_message": table.column("message_id").take(by).take(at),
         "by_source": table.column("source").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
     }
     yield batch_of(columns, schema)
+
+
+def _ties(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Bools:
+    """Which changes stood, or lost their place, by a tie with another: neither time nor priority decided."""
+    tied = np.zeros(len(changes), dtype=bool)
+    lost = np.flatnonzero((ruling.verdict == _ALL.index(Verdict.SUPERSEDED)) & (ruling.by != NOWHERE))
+    by, instants = ruling.by[lost], changes.instants()
+    same = (instants[lost] == instants[by]) & (stated[lost] == overruling[lost])
+    # A source has an order of its own: where it says one, that is no tie.
+    ordered = _equal(changes, "source", lost, by) & ~_equal(changes, PLACE, lost, by)
+    same &= ~ordered
+    tied[lost[same]] = tied[by[same]] = True
+    return tied
+
+
+def _equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:
+    values = changes.table.column(column)
+    left, right = (pc.fill_null(values.take(pa.array(at)), "") for at in (some, others))
+    return bools(pc.equal(left, right))
 
 
 def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:

@@ -9,7 +9,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.history import HISTORY_SCHEMA, VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.history import (
+    HISTORY_SCHEMA,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    require_history,
+    with_open_ends,
+)
 from cdckit.outputs.faults import UnfitHistory
 from cdckit.parts.arguments import require_flag
 from cdckit.parts.meant import as_meant, perhaps, said_again
@@ -125,6 +132,6 @@ def free(taken: Sequence[str], name: str) -> str:
 
 
 def in_force_at_some_time(history: DataFrame) -> DataFrame:
-    """The versions without those that are over as they begin."""
+    """The versions without those that are over as they begin; an end that is open is null."""
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-    return history.where(begins.isNotNull() & (ends.isNull() | (ends > begins)))
+    return with_open_ends(history).where(begins.isNotNull() & (ends.isNull() | (ends > begins)))

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.asking.as_of import without_deleted
-from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM, VALID_TO
+from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
 from cdckit.outputs.calls import Call, columns, in_force_at_some_time
 from cdckit.outputs.tracking import folded, tracked_fields
-from cdckit.parts.arguments import require_instant, require_name
+from cdckit.parts.arguments import microseconds, require_name
 
 IS_CURRENT = "is_current"
 
@@ -55,9 +55,11 @@ def scd_type_2(
     Returns:
         `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive), `is_current` (the version has not
         ended), `deleted_indicator`, the fields, `source_message`.  It is a history, too: `as_of`, `between`
-        and `as_of_join` take it.  With *valid_to_current* no end is open, so what asks for open ends, such
-        as `current` and `scd_type_1`, finds nothing in it: ask for `is_current`.  What others call these
-        columns:
+        and `as_of_join` take it.  With *valid_to_current* the metadata of `valid_to_timestamp` say what
+        stands for an open end, by which `current`, `scd_type_1`, `create_view` and pictures know it; where
+        another program has written the table anew they do not: ask for `is_current` there.  The year
+        9999 is more than Spark's own `toPandas` can hold (nanoseconds end in 2262); `to_pandas` holds
+        it.  What others call these columns:
 
         - dbt: `dbt_valid_from`, `dbt_valid_to`, `dbt_is_deleted`, and `dbt_scd_id` for the key;
         - Kimball: row effective date, row expiration date, current row indicator, surrogate key;
@@ -210,9 +212,9 @@ class Shape:
         call.standard_columns()
         self._call, self._flagged = call, flagged
         self._tracked = tracked_fields(call, track_history_column_list, track_history_except_column_list)
-        self._open: Column | None = None
+        self._open: int | None = None
         if valid_to_current is not None:
-            self._open = require_instant(
+            self._open = microseconds(
                 valid_to_current,
                 "valid_to_current",
                 function=function,
@@ -242,10 +244,14 @@ class Shape:
             version = F.concat_ws("|", "guid", F.unix_micros(begins).cast("string"))
             named[self._key] = F.md5(version)
         named |= {"guid": F.col("guid"), VALID_FROM: begins}
-        named[VALID_TO] = ends if self._open is None else F.coalesce(ends, self._open)
+        named[VALID_TO] = ends
         if self._flagged:
             named[IS_CURRENT] = ends.isNull()
         plain = [DELETED, *self._call.known.fieldNames(), *self._more, SOURCE_MESSAGE]
         if self._provenance and FIELD_PROVENANCE in rows.columns:
             plain.append(FIELD_PROVENANCE)
-        return rows.select(*(column.alias(name) for name, column in named.items()), *columns(plain))
+        table = rows.select(*(column.alias(name) for name, column in named.items()), *columns(plain))
+        if self._open is None:
+            return table
+        stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))
+        return table.withColumn(VALID_TO, stands_for_open).withMetadata(VALID_TO, {OPEN_END: self._open})

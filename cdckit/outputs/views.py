@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, require_history
+from cdckit.history import DELETED, VALID_FROM, VALID_TO, open_end, require_history
 from cdckit.parts.arguments import require_name
 from cdckit.parts.schemas import quoted, require_batch
 
@@ -72,11 +72,11 @@ def create_view(history: DataFrame, name: str) -> None:
     require_name(name, "name", function="create_view")
     require_batch(history, "history", "ask the table that keeps it", function="create_view")
     history.createOrReplaceTempView(quoted(name))
-    for statement in _statements(history.columns, name):
+    for statement in _statements(history.columns, name, open_end(history)):
         history.sparkSession.sql(statement)
 
 
-def _statements(names: list[str], name: str) -> list[str]:
+def _statements(names: list[str], name: str, stands_for_open: int | None) -> list[str]:
     """
     What makes the view of now and the two functions.
 
@@ -92,9 +92,12 @@ def _statements(names: list[str], name: str) -> list[str]:
     )
     needed = f"{name}_between() needs end to be after start, or NULL"
     message = needed.replace("\\", "\\\\").replace("'", "\\'")
+    is_open = f"{ends} IS NULL"
+    if stands_for_open is not None:
+        is_open = f"({is_open} OR {ends} = timestamp_micros({stands_for_open}))"
     return [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
-        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`",
+        f"SELECT {every} FROM {view} AS v WHERE {is_open} AND NOT v.`{DELETED}`",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`at` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
         f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
         f"WHERE {begins} <= {as_of}.`at` AND ({ends} IS NULL OR {ends} > {as_of}.`at`) "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -11,10 +12,14 @@ from pyspark.sql import types as T
 
 from cdckit.asking.provenance import with_messages
 from cdckit.errors import InvalidArgument
-from cdckit.history import SYSTEM_FROM, SYSTEM_TO, business_fields
+from cdckit.history import SYSTEM_FROM, SYSTEM_TO, VALID_TO, business_fields, with_open_ends
+from cdckit.parts.instants import microseconds
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import require_columns
 from cdckit.parts.values import as_text
+
+# What tables of other programs write for an open end; an axis up to there would show nothing else.
+_NO_REAL_END = microseconds(datetime(9999, 1, 1, tzinfo=UTC))
 
 
 def of_one_entity(
@@ -24,6 +29,13 @@ def of_one_entity(
     asked = of_entity(key, T.StructType([table.schema["guid"], *fields_of(table)]), function=function)
     one = table.where(asked).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
     return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
+
+
+def with_ends(history: DataFrame) -> DataFrame:
+    """The same versions, with null for ends that are open, as those are that stand in the year 9999."""
+    versions = with_open_ends(history)
+    is_real = F.unix_micros(VALID_TO) < F.lit(_NO_REAL_END)
+    return versions.withColumn(VALID_TO, F.when(is_real, F.col(VALID_TO)))
 
 
 def fields_of(table: DataFrame) -> T.StructType:

@@ -18,7 +18,7 @@ from cdckit.parts.arguments import require_fields
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import as_text
-from cdckit.pictures.asked import first_rows, require_limit, with_sources
+from cdckit.pictures.asked import first_rows, require_limit, with_ends, with_sources
 from cdckit.pictures.look import (
     PALETTE,
     ROWS,
@@ -53,9 +53,10 @@ def validity_bars(
     A bar with an arrow has no end yet; one that is hatched is a time in which the entity was deleted.
 
     Args:
-        history: One row per version, all versions of each entity.
+        history: One row per version, all versions of each entity.  An end in the year 9999 or later is
+            taken for an open one.
         label: The field, or the fields, that name an entity on the axis: the values of its last version
-            that is not deleted.
+            that is not deleted and has one of them; without any, the guid.
         colour_by: "operation", what a version did to its entity (see `with_operation`), or "source",
             whose message began it.
         changes: One row per change; needed to colour by source.
@@ -97,11 +98,11 @@ def validity_bars(
     clock = as_zone(zone, function=function)
 
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]
-    kept = history.where(F.col(VALID_FROM).isNotNull())
-    named = kept.select(*needed, F.concat_ws(" ", *texts).alias("label"))
-    alive = F.when(~F.col(DELETED), F.col(VALID_FROM))
+    kept = with_ends(history).where(F.col(VALID_FROM).isNotNull())
+    named = kept.select(*needed, F.nullif(F.concat_ws(" ", *texts), F.lit("")).alias("label"))
+    alive = F.when(~F.col(DELETED) & F.col("label").isNotNull(), F.col(VALID_FROM))
     of_entities = named.groupBy("guid").agg(
-        F.coalesce(F.max_by("label", alive), F.max("label")).alias("entity"),
+        F.coalesce(F.max_by("label", alive), F.max("label"), F.lit("")).alias("entity"),
         F.count("*").alias("number"),
         F.bool_or(DELETED).alias("ever"),
         F.max_by(DELETED, VALID_FROM).alias("at_last"),

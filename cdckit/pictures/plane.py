@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -30,6 +30,7 @@ from cdckit.history import (
 from cdckit.parts.arguments import require_fields
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_types
+from cdckit.pictures.areas import NO_END, Area, folded, latest_known, pieces_of
 from cdckit.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
 from cdckit.pictures.axis import time_axis
 from cdckit.pictures.cells import Said, Writing
@@ -46,9 +47,8 @@ from cdckit.pictures.look import (
     only_words,
     open_end_mark,
 )
-from cdckit.pictures.words import days, duration_text, entity_text, with_number
+from cdckit.pictures.words import duration_text, entity_text, with_number
 
-_NO_END = float("inf")
 _VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
 
 
@@ -120,11 +120,11 @@ def _picture(
     key: Mapping[str, Any],
     zone: tzinfo,
 ) -> Figure:
-    areas = _folded([_Area.of(row) for row in rows])
+    areas = folded([Area.of(row) for row in rows])
     told = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
     values = {value: Said(value, kind) for value in told}
     writing = Writing.of([values.values()], zone)
-    latest = _latest(areas)
+    latest = latest_known(areas)
     several = rows[0]["matching"] - 1
     notes = [
         f"the first {limit:,} beliefs" if more else "",
@@ -141,14 +141,7 @@ def _picture(
     return figure
 
 
-def _latest(areas: list[_Area]) -> _Area | None:
-    """What became known longest after it began; None where nothing became known a second later, or more."""
-    news = [area for area in areas if not area.was_believed(areas)]
-    latest = max(news, key=lambda area: area.y0 - area.x0, default=None)
-    return latest if latest is not None and latest.y0 - latest.x0 >= SECOND else None
-
-
-def _finding(latest: _Area | None, values: Mapping[str | None, Said], writing: Writing) -> str:
+def _finding(latest: Area | None, values: Mapping[str | None, Said], writing: Writing) -> str:
     if latest is None:
         return f"{'its one' if len(values) == 1 else 'each'} value was known when it began"
     if latest.deleted:
@@ -160,60 +153,17 @@ def _finding(latest: _Area | None, values: Mapping[str | None, Said], writing: W
     return f"{what} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
 
 
-class _Area(NamedTuple):
-    """A rectangle of the plane: what was believed from y0 to y1 of the time from x0 to x1."""
-
-    x0: float
-    x1: float
-    y0: float
-    y1: float
-    value: str | None
-    deleted: bool
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> _Area:
-        ends = [_NO_END if row[name] is None else days(row[name]) for name in (VALID_TO, SYSTEM_TO)]
-        starts = [days(row[name]) for name in (VALID_FROM, SYSTEM_FROM)]
-        return cls(starts[0], ends[0], starts[1], ends[1], row["value"], row[DELETED])
-
-    def says_as(self, other: _Area) -> bool:
-        return (self.value, self.deleted) == (other.value, other.deleted)
-
-    def was_believed(self, areas: Iterable[_Area]) -> bool:
-        """Whether the same was believed of its beginning before: then a cut made it, and no news."""
-        return any(a.says_as(self) and a.x0 <= self.x0 < a.x1 and a.y0 < self.y0 for a in areas)
-
-
-def _folded(areas: list[_Area]) -> list[_Area]:
-    """The same plane without the borders that other fields of the entity made."""
-    across: list[_Area] = []
-    for area in sorted(areas, key=lambda area: (area.y0, area.y1, area.x0)):
-        last = across[-1] if across else None
-        if last and last.says_as(area) and (last.y0, last.y1, last.x1) == (area.y0, area.y1, area.x0):
-            across[-1] = last._replace(x1=area.x1)
-        else:
-            across.append(area)
-    upwards: list[_Area] = []
-    for area in sorted(across, key=lambda area: (area.x0, area.x1, area.y0)):
-        last = upwards[-1] if upwards else None
-        if last and last.says_as(area) and (last.x0, last.x1, last.y1) == (area.x0, area.x1, area.y0):
-            upwards[-1] = last._replace(y1=area.y1)
-        else:
-            upwards.append(area)
-    return upwards
-
-
 def _draw_areas(
     figure: Figure,
     axes: Axes,
-    areas: list[_Area],
+    areas: list[Area],
     shades: Mapping[str | None, str],
     forms: Mapping[str | None, Sequence[str]],
-    latest: _Area | None,
+    latest: Area | None,
     zone: tzinfo,
 ) -> None:
-    xs = [x for area in areas for x in (area.x0, area.x1) if x != _NO_END]
-    ys = [y for area in areas for y in (area.y0, area.y1) if y != _NO_END]
+    xs = [x for area in areas for x in (area.x0, area.x1) if x != NO_END]
+    ys = [y for area in areas for y in (area.y0, area.y1) if y != NO_END]
     right = time_axis(axes.xaxis, "valid time: when it held", min(xs), max(xs), pad=0.12, zone=zone)
     top = time_axis(axes.yaxis, "system time: when it was believed", min(ys), max(ys), pad=0.12, zone=zone)
     axes.grid(False)
@@ -225,7 +175,7 @@ def _draw_areas(
         diagonal: dict[str, Any] = {"linestyle": "--", "color": "#b35806", "linewidth": 0.9, "alpha": 0.7}
         axes.plot([low, high], [low, high], **diagonal)
         others["each moment as believed at that moment"] = Line2D([], [], **diagonal)
-    if any(_NO_END in (area.x1, area.y1) for area in areas):
+    if any(NO_END in (area.x1, area.y1) for area in areas):
         others |= open_end_mark()
     draw_key(figure, {}, others=others)
     figure.draw_without_rendering()
@@ -238,7 +188,7 @@ def _draw_areas(
             text.set_parse_math(False)
 
 
-def _draw_area(axes: Axes, area: _Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:
+def _draw_area(axes: Axes, area: Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:
     shade = "white" if area.deleted else shades[area.value]
     edge = PALETTE["delete"].colour if area.deleted else shade
     x1, y1 = min(area.x1, right), min(area.y1, top)
@@ -249,35 +199,38 @@ def _draw_area(axes: Axes, area: _Area, right: float, top: float, shades: Mappin
             facecolor=shade, edgecolor=edge, hatch=hatch, linewidth=0.8,
         )
     )  # fmt: skip
-    if area.x1 == _NO_END:
+    if area.x1 == NO_END:
         axes.plot(right, (area.y0 + y1) / 2, ">", color=edge, markersize=7, clip_on=False)
-    if area.y1 == _NO_END:
+    if area.y1 == NO_END:
         axes.plot((area.x0 + x1) / 2, top, "^", color=edge, markersize=7, clip_on=False)
 
 
 def _name_areas(
     axes: Axes,
-    areas: list[_Area],
+    areas: list[Area],
     ends: tuple[float, float],
     shades: Mapping[str | None, str],
     forms: Mapping[str | None, Sequence[str]],
-    latest: _Area | None,
+    latest: Area | None,
 ) -> set[str | None]:
     """Write values into their areas: the latest known, the one that stands last, then the largest first."""
     labels, written = Labels(axes), Counter[str | None]()
+    pieces, named = pieces_of(areas), set[int]()
     last = max(areas, key=lambda area: (area.y1, area.x0))
 
-    def turn(area: _Area) -> tuple[bool, bool, float]:
+    def turn(area: Area) -> tuple[bool, bool, float]:
         size = (min(area.x1, ends[0]) - area.x0) * (min(area.y1, ends[1]) - area.y0)
         return area != latest, area != last, -size
 
     for area in sorted(areas, key=turn):
-        # One rectangle above the diagonal and one below it say enough of a value.
-        if not area.deleted and written[area.value] >= 2:
+        # What looks like one area has one name; and two areas of a value say enough of it.
+        if pieces[area] in named or (not area.deleted and written[area.value] >= 2):
             continue
         box = Bbox([[area.x0, area.y0], [min(area.x1, ends[0]), min(area.y1, ends[1])]])
         ink, behind = (INK, "white") if area.deleted else (ink_on(shades[area.value]), shades[area.value])
         told = ["deleted"] if area.deleted else forms[area.value]
         has_room = labels.write_in(told, box, colour=ink, behind=behind, must=area in (latest, last))
+        if has_room:
+            named.add(pieces[area])
         written[area.value] += has_room and not area.deleted
     return {value for value, times in written.items() if times}

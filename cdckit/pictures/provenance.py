@@ -17,7 +17,14 @@ from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, requ
 from cdckit.parts.arguments import require_fields
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_columns, require_struct
-from cdckit.pictures.asked import exact_text, first_rows, of_one_entity, require_limit, with_sources
+from cdckit.pictures.asked import (
+    exact_text,
+    first_rows,
+    of_one_entity,
+    require_limit,
+    with_ends,
+    with_sources,
+)
 from cdckit.pictures.cells import Said, Writing
 from cdckit.pictures.labels import Labels
 from cdckit.pictures.look import (
@@ -81,7 +88,7 @@ def provenance_map(
 
     >>> from cdckit import pictures
     >>> pictures.provenance_map(history, changes, {"number": 2}).get_suptitle()
-    '2: deleted in the end, 2 values from shop'
+    '2: deleted in the end, 1 value from shop'
     """
     function = "provenance_map"
     require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
@@ -101,7 +108,7 @@ def provenance_map(
         for place, name in enumerate(names)
     ]
     interval = [F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)]
-    found = of_one_entity(history, key, [*interval, F.array(*cells).alias("cells")], function)
+    found = of_one_entity(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
     first = found.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
     told = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
@@ -194,7 +201,7 @@ def _bars(cells: list[_Cell], shown: list[int], looks: Mapping[str, Look]) -> li
 
 def _finding(rows: list[Mapping[str, Any]], sources: list[str], after: str) -> str:
     """Whose values stand *after* what is drawn."""
-    final = [row for row in rows if row[VALID_FROM] == rows[-1][VALID_FROM] and row["message"] is not None]
+    final = [row for row in rows if row[VALID_FROM] == rows[-1][VALID_FROM] and row["value"] is not None]
     counted = Counter(source_name(row) for row in final)
     parts = [f"{with_number(counted[name], 'value')} from {name}" for name in sources if name in counted]
     if rows[-1][DELETED]:

@@ -15,6 +15,7 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
+    is_open,
     require_free,
     require_history,
 )
@@ -199,7 +200,7 @@ def find_several_current(history: DataFrame) -> DataFrame:
     require_history(history, "guid", VALID_TO, function="find_several_current")
     number = F.count(F.lit(1)).over(Window.partitionBy("guid"))
     # The row is held in one column: whatever its fields are called, they cannot be taken for the number.
-    counted = history.where(F.col(VALID_TO).isNull()).select(
+    counted = history.where(is_open(history)).select(
         F.struct(*(F.col(quoted(name)) for name in history.columns)).alias("row"), number.alias("number")
     )
     return counted.where("number > 1").select("row.*")

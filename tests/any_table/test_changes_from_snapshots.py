@@ -65,7 +65,7 @@ def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSessio
             said(changes_from_snapshots(table, keys=["id"], taken=taken, except_column_list=["day"])) == NEW
         )
     row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
-    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "2024-01-02 00:00:00")
+    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "list-60deb2df88000")
     assert row["carried"] == {"id": True, "name": False}
     assert row["arrival"]["timestamp"] == DAY[1]
 
@@ -139,7 +139,9 @@ def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
     table = spark.createDataFrame(rows, "id int, name string, day string")
     with pytest.raises(PySparkException, match="needs a key for every row, and id are null"):
         changes_from_snapshots(table.where("day is not null"), keys=["id"], taken="day").collect()
-    with pytest.raises(PySparkException, match=r"needs a time for every row, and day is null: leave such rows out"):
+    with pytest.raises(
+        PySparkException, match=r"needs a time for every row, and day is null: leave such rows out"
+    ):
         changes_from_snapshots(table.where("id is not null"), keys=["id"], taken="day").collect()
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from fold import fold
 from histories import Row, random_changes, to_dataframe
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, why
 
@@ -289,9 +291,9 @@ def test_a_guid_names_the_entity_where_changes_have_one(spark: SparkSession) -> 
     frame = to_dataframe(spark, changes, FIELDS)
     table = why(frame, {"guid": "g1"}, "a", keys=KEYS, at=START + 9 * HOUR)
     assert [(row["message_id"], row["verdict"]) for row in table.collect()] == [("m1", "WON")]
-    # Several entities can have had that key: only the guid tells them apart.
-    with pytest.raises(InvalidArgument, match="a value for each of guid"):
-        why(frame, KEY, "a", keys=KEYS, at=START)
+    # Several entities have had that key: only the guid tells them apart.
+    with pytest.raises(PythonException, match="NotOneEntity"):
+        why(frame, KEY, "a", keys=KEYS, at=START).collect()
 
 
 def test_where_the_row_decides_its_priorities_are_shown(spark: SparkSession) -> None:
@@ -351,3 +353,47 @@ def test_a_question_that_cannot_be_asked(
 ) -> None:
     with pytest.raises(InvalidArgument, match=rf"why\(\) needs {says} "):
         why(changes, key, field, **{"keys": KEYS, "at": START, **options})
+
+
+def ties(spark: SparkSession, *changes: Row) -> list[tuple[str, bool]]:
+    """(message, whether its reason says that order of arrival decided)."""
+    table = why(to_dataframe(spark, list(changes), FIELDS), KEY, "a", keys=KEYS, at=START + 24 * HOUR)
+    tie = "decided by order of arrival, equal priority at one instant"
+    return [(row["message_id"], tie in row["reason"]) for row in table.collect()]
+
+
+def test_a_tie_is_told(spark: SparkSession) -> None:
+    """One instant and one priority: then nothing but the order of arrival decides between two sources.
+
+    Within a source its sequence decides, where it says one.  A priority decides, too, and so does time.
+    """
+    other = {"source": "two"}
+    first, second = change(1, "m1", 10), change(1, "m2", 20)
+    assert ties(spark, first, second | other) == [("m1", True), ("m2", True)]
+    assert ties(spark, first, second) == [("m1", True), ("m2", True)]
+    assert ties(spark, first | {"sequence": "1"}, second | {"sequence": "2"}) == [
+        ("m1", False),
+        ("m2", False),
+    ]
+    numbered = second | {"sequence": "2"} | other
+    assert ties(spark, first | {"sequence": "1"}, numbered) == [("m1", True), ("m2", True)]
+    assert ties(spark, first, change(1, "m2", 20, 1) | other) == [("m1", False), ("m2", False)]
+    assert ties(spark, first, change(2, "m2", 20) | other, change(2, "m3", 30)) == [
+        *(("m1", False), ("m2", True), ("m3", True)),
+    ]
+
+
+def test_an_entity_with_a_guid_is_also_known_by_its_key(spark: SparkSession) -> None:
+    """By every key that it has had."""
+    moved = change(2, "m2", 20) | {"data": {"h": 1, "k": "y", "a": 20, "b": None}}
+    table = to_dataframe(spark, [change(1, "m1", 10), moved], FIELDS).withColumn("guid", F.lit("g1"))
+
+    def messages(changes: DataFrame, key: Row) -> list[str]:
+        told = why(changes, key, "a", keys=KEYS, at=START + 24 * HOUR)
+        return [row["message_id"] for row in told.collect()]
+
+    for key in ({"guid": "g1"}, KEY, {"h": 1, "k": "y"}):
+        assert messages(table, key) == ["m1", "m2"]
+    assert messages(table, {"h": 1, "k": "z"}) == []
+    with pytest.raises(InvalidArgument, match="a value for each of guid, or for h, k"):
+        messages(table, {"h": 1})
