@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import Made
+from cdckit.rdss.accepting import accepted
 from cdckit.rdss.header_rules import instant_of
 from cdckit.rdss.rules import RULES, Rules
 from cdckit.rdss.validation import Verdict, validate
@@ -58,9 +60,17 @@ DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *MESSAGE_FIELDS, *ERROR_FI
 
 _WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *MESSAGE_FIELDS, *ERROR_FIELDS])
 _MADE = [*MESSAGE_FIELDS, *ERROR_FIELDS]
+_PUBLISHED, _EXPIRES = (
+    [field.name for field in _MADE].index(name) for name in ("published_timestamp", "expiration_timestamp")
+)
+_NO_FAULT = (None, None, None)
+
+Row = tuple[Any, ...]
+"""The values of the columns that a message is decoded to."""
 
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
+_YEAR_1 = pa.scalar(datetime.min.replace(tzinfo=UTC), pa.timestamp("us", "UTC"))
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
@@ -114,71 +124,93 @@ def _decoded(
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            values = batch.column("value")
-            instants = [now] * len(values) if now else batch.column("timestamp").to_pylist()
-            verdicts = [
-                validate(value, now=at or _BEFORE_ALL, rules=rules)
-                for value, at in zip(values.to_pylist(), instants, strict=True)
-            ]
-            columns = message_columns(verdicts)
+            columns = _message_columns(batch, now, rules)
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=_WORKER_SCHEMA.fieldNames())
 
 
-def message_columns(verdicts: list[Verdict]) -> list[pa.Array]:
+def _message_columns(batch: pa.RecordBatch, now: datetime | None, rules: Rules) -> list[pa.Array]:
+    """What the messages of records say; most are valid, and only of the others a verdict is made."""
+    values, arrivals = batch.column("value").to_pylist(), batch.column("timestamp")
+    messages = (accepted(value, rules) for value in values)
+    rows = [None if message is None else _row(*message) for message in messages]
+    instants = pa.nulls(len(rows), arrivals.type).fill_null(now) if now else arrivals
+    for place in _not_told(rows, instants):
+        at = now or arrivals[place].as_py() or _BEFORE_ALL
+        rows[place] = _row_of(validate(values[place], now=at, rules=rules))
+    return _columns([row for row in rows if row is not None])
+
+
+def _not_told(rows: Sequence[Row | None], instants: pa.Array) -> list[int]:
+    """The places of messages that were not accepted, or that had expired at their instant."""
+    ends = _instants([None if row is None else row[_EXPIRES] for row in rows])
+    late = pc.less(ends.cast(pa.int64()), instants.cast(pa.int64()))
+    refused = pa.array([row is None for row in rows], pa.bool_())
+    places: list[int] = pc.indices_nonzero(pc.or_(refused, late.fill_null(False))).to_pylist()
+    return places
+
+
+def message_columns(verdicts: Iterable[Verdict]) -> list[pa.Array]:
     """The columns of `DECODED_SCHEMA` behind those of the record."""
-    headers = [_readable(verdict) for verdict in verdicts]
-    rows = [
-        (
-            *(read(header) for read in _READ),
-            _object(verdict.body),
-            verdict.body_text,
-            None if verdict.code is None else verdict.code.queue.value,
-            None if verdict.code is None else verdict.code.value,
-            verdict.description,
-        )
-        for header, verdict in zip(headers, verdicts, strict=True)
-    ]
+    return _columns([_row_of(verdict) for verdict in verdicts])
+
+
+def _columns(rows: Sequence[Row]) -> list[pa.Array]:
     columns = zip(*rows, strict=True) if rows else [()] * len(_MADE)
-    return [pa.array(each, _arrow(field)) for each, field in zip(columns, _MADE, strict=True)]
+    return [
+        _instants(each) if place in (_PUBLISHED, _EXPIRES) else pa.array(each, _arrow(field))
+        for place, (each, field) in enumerate(zip(columns, _MADE, strict=True))
+    ]
+
+
+def _instants(texts: Sequence[str | None]) -> pa.Array:
+    """A column of instants from their texts in the form of RFC 3339; null for what is none."""
+    kind = _arrow(_MADE[_PUBLISHED])
+    try:
+        instants = pc.cast(pa.array(texts, pa.string()), kind)
+    except pa.ArrowInvalid:
+        pass  # leap seconds, digits behind the sixth, …
+    else:
+        if not pc.any(pc.less(instants, _YEAR_1)).as_py():
+            return instants
+    return pa.array([instant_of(text) for text in texts], kind)
 
 
 def _arrow(field: T.StructField) -> pa.DataType:
     return arrow_type(field.dataType)
 
 
-def _text(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda header: header.get(name)
+def _row_of(verdict: Verdict) -> Row:
+    row = _row(_readable(verdict), verdict.body, verdict.body_text)
+    if verdict.code is None:
+        return row
+    return (*row[: -len(_NO_FAULT)], verdict.code.queue.value, verdict.code.value, verdict.description)
 
 
-def _within(outer: str, name: str) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda header: header[outer].get(name) if outer in header else None
-
-
-def _at(name: str) -> Callable[[Mapping[str, Any]], datetime | None]:
-    return lambda header: (
-        instant_of(header["messageTimings"].get(name)) if "messageTimings" in header else None
+def _row(header: Mapping[str, Any], body: object, body_text: str | None) -> Row:
+    """The values of a message without a fault, instants as texts."""
+    get = header.get
+    times, sequence = get("messageTimings") or {}, get("messageSequence") or {}
+    return (
+        get("messageId"),
+        get("correlationId"),
+        get("messageClass"),
+        get("messageType"),
+        get("returnAddress"),
+        times.get("publishedTimestamp"),
+        times.get("expirationTimestamp"),
+        sequence.get("sequence"),
+        sequence.get("position"),
+        sequence.get("total"),
+        get("messageHistory"),
+        get("version"),
+        get("errorCode"),
+        get("errorDescription"),
+        get("generator"),
+        get("tenantJiscID"),
+        _object(body),
+        body_text,
+        *_NO_FAULT,
     )
-
-
-_READ = (
-    _text("messageId"),
-    _text("correlationId"),
-    _text("messageClass"),
-    _text("messageType"),
-    _text("returnAddress"),
-    _at("publishedTimestamp"),
-    _at("expirationTimestamp"),
-    _within("messageSequence", "sequence"),
-    _within("messageSequence", "position"),
-    _within("messageSequence", "total"),
-    _text("messageHistory"),
-    _text("version"),
-    _text("errorCode"),
-    _text("errorDescription"),
-    _text("generator"),
-    _text("tenantJiscID"),
-)
-"""For each of `HEADER_FIELDS`, what reads it of a header whose values are of their types."""
 
 
 def _readable(verdict: Verdict) -> Mapping[str, Any]:

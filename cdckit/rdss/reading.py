@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdckit.parts.json_text import members
 from cdckit.rdss.codes import RdssFault
@@ -19,8 +18,7 @@ DEEPEST = 100
 _LONGEST_NUMBER = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A message that is well-formed: its header and body as they came, and the text of the body."""
 
     header: Any

@@ -11,14 +11,15 @@ The function is pure and total: any bytes get a verdict, within bounded time and
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
+from cdckit.rdss.accepting import accepted
+from cdckit.rdss.checksums import odd_checksums
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, most_specific, shown
 from cdckit.rdss.header_rules import breach, expired
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 _MOST_VALUES = 5_000
-_CHECKSUMS = {"md5": re.compile("[0-9A-Fa-f]{32}"), "sha256": re.compile("[0-9A-Fa-f]{64}")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,9 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     """
     if now.utcoffset() is None:
         raise InvalidArgument("validate", "now", "an aware datetime (one with tzinfo)", now)
+    valid = accepted(value, rules)
+    if valid is not None:
+        return _verdict(expired(valid.header, now), *valid)
     try:
         message = read(value, rules)
     except Unreadable as refused:
@@ -118,7 +121,7 @@ def body_finding(header: Mapping[str, Any], body: object, rules: Rules = RULES) 
     kind = BODIES[header["messageType"], header["messageClass"]]
     finding = _by_schema(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY)
     if finding is None and kind == "object" and rules.checksum_form:
-        finding = next(_odd_checksums(body), None)
+        finding = next(odd_checksums(body), None)
     return finding
 
 
@@ -146,17 +149,6 @@ def _by_schema(validator: Validator, value: object, path: Path, otherwise: RdssF
         return found(RdssFault.MALFORMED, path, f"it is nested deeper than {DEEPEST} levels.")
     few = sum(1 for _ in islice(places(value), _MOST_VALUES)) < _MOST_VALUES
     return most_specific(validator, value, path, otherwise, every=few)
-
-
-def _odd_checksums(body: Any) -> Iterator[Finding]:
-    """Checksums of a valid object that no file can have."""
-    for place, file in enumerate(body.get("objectFile", ())):
-        for which, checksum in enumerate(file["fileChecksum"]):
-            kind, text = checksum["checksumType"], checksum["checksumValue"]
-            if not _CHECKSUMS[kind].fullmatch(text):
-                path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
-                sentence = f"{shown(text)} is no {kind} checksum, which has hexadecimal digits alone."
-                yield found(RdssFault.INVALID_CHECKSUM, path, sentence)
 
 
 def _verdict(finding: Finding | None, header: object, body: Any = None, text: str | None = None) -> Verdict:

@@ -1,0 +1,23 @@
+"""The forms of checksums."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.findings import BODY, Finding, found, shown
+
+_CHECKSUMS = {"md5": re.compile("[0-9A-Fa-f]{32}"), "sha256": re.compile("[0-9A-Fa-f]{64}")}
+
+
+def odd_checksums(body: Any) -> Iterator[Finding]:
+    """Checksums of a valid object that no file can have."""
+    for place, file in enumerate(body.get("objectFile", ())):
+        for which, checksum in enumerate(file["fileChecksum"]):
+            kind, text = checksum["checksumType"], checksum["checksumValue"]
+            if not _CHECKSUMS[kind].fullmatch(text):
+                path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
+                sentence = f"{shown(text)} is no {kind} checksum, which has hexadecimal digits alone."
+                yield found(RdssFault.INVALID_CHECKSUM, path, sentence)
