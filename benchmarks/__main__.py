@@ -21,7 +21,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import asking, decode, first_answer, hub, joining, ledger, merging, outputs, rdss
+from benchmarks import (
+    asking,
+    debezium_streams,
+    decode,
+    first_answer,
+    hub,
+    joining,
+    ledger,
+    merging,
+    outputs,
+    rdss,
+)
 from benchmarks.measure import PeakMemory, Result
 from cdckit import session
 
@@ -41,6 +52,7 @@ PARTS = [
     "hub",
     "small",
     "rdss",
+    "streams",
 ]
 
 
@@ -61,6 +73,7 @@ def main(arguments: list[str]) -> int:
         "hub": lambda: hub.results(_session(), given.work),
         "small": lambda: hub.small_results(_session(), given.work),
         "rdss": lambda: rdss.results(_session(), given.work),
+        "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,
     }

@@ -1,0 +1,358 @@
+"""From patches to answers: what became of each patch, and what its entity is then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, ERRORS
+from cdckit.debezium.streams.catalogue import (
+    ENTITY_PATCHES,
+    ENTITY_UPDATES,
+    SCHEMA_PATCHES,
+    SCHEMA_UPDATES,
+    Stream,
+)
+from cdckit.debezium.streams.codes import Status
+from cdckit.debezium.streams.documents import Document
+from cdckit.debezium.streams.folding import IS_LAST, Plan, folded
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_flag, require_instant, require_int
+from cdckit.parts.schemas import require_batch, require_columns, require_types
+from cdckit.rejected import ERROR_CODE
+
+STATE = T.StructType(
+    [
+        T.StructField("document", T.StringType()),
+        T.StructField("answered", T.ArrayType(T.StringType())),
+        T.StructField("revision", T.LongType()),
+        T.StructField("changed", T.LongType()),
+        T.StructField("taught", T.StringType()),
+    ]
+)
+"""What is known of an entity, behind its identity: its document as JSON text, null where it does not
+exist; the names of its last patches; how often it was changed; when the last patch was answered; and the
+document as it was when a patch last let it be learnt from."""
+
+_MADE = T.StructType(
+    [
+        T.StructField("status", T.IntegerType()),
+        ERRORS,
+        T.StructField("before", T.StringType()),
+        T.StructField("after", T.StringType()),
+        T.StructField("action", T.StringType()),
+        T.StructField("revision_after", T.LongType()),
+        T.StructField("ended", T.LongType()),
+        T.StructField("taught_before", T.StringType()),
+        T.StructField("is_repeat", T.BooleanType()),
+    ]
+)
+
+ENTITY = ("db", "collection", "zone", "entity")
+SCHEMA = ("db",)
+_READS = (
+    "errors",
+    "client_id",
+    "request",
+    "part",
+    "ops",
+    "include_before",
+    "include_after",
+    "learning",
+    "at",
+)
+
+
+def _keeps(patches: Stream) -> T.StructType:
+    return T.StructType([*ARRIVAL_FIELDS, *patches.columns().fields])
+
+
+ANSWER_SCHEMA = T.StructType([*_keeps(ENTITY_PATCHES).fields, *_MADE.fields, IS_LAST, *STATE.fields])
+"""One row is one patch of an entity, and what became of it."""
+SCHEMA_ANSWER_SCHEMA = T.StructType([*_keeps(SCHEMA_PATCHES).fields, *_MADE.fields, IS_LAST, *STATE.fields])
+"""One row is one patch of a schema, and what became of it."""
+ENTITY_SCHEMA = T.StructType([*(ENTITY_PATCHES.columns()[name] for name in ENTITY), *STATE.fields])
+"""One row is one entity: its identity, and what is known of it."""
+SCHEMA_SCHEMA = T.StructType([*(SCHEMA_PATCHES.columns()[name] for name in SCHEMA), *STATE.fields])
+"""One row is the schema of one database, and what is known of it."""
+
+UPDATE_SCHEMA = T.StructType(
+    [
+        *ARRIVAL_FIELDS,
+        *ENTITY_UPDATES.columns().fields,
+        T.StructField("action", T.StringType()),
+        T.StructField("revision", T.LongType()),
+    ]
+)
+"""One row is one update of an entity: the fields of entity-updates; which action it was; and how many
+updates its entity had with it."""
+
+
+def apply_patches(
+    patches: DataFrame,
+    *,
+    entities: DataFrame | None = None,
+    ended: datetime | None = None,
+    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    documents: bool = False,
+    most_characters: int = 1_000_000,
+    remember: int = 100,
+) -> DataFrame:
+    """
+    Apply the patches of each entity one after the other, each wholly or not at all.
+
+    Args:
+        patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`; rows with an `error_code`
+            are passed over.
+        entities: What is known from before: what `entities` returned; None if nothing is.
+        ended: When the patches are answered, aware; by default each at the time of its record, so that the
+            same patches always have the same answers.  Of one entity it never goes back.
+        order_by: The columns that say in which order the patches of an entity count, then `part`: by default
+            record time, topic, partition and offset.  Of a topic that is partitioned by entity, whose clocks
+            may not be trusted, `["offset"]` is the order in which they were written.
+        documents: Whether `before` and `after` are there for all, asked for or not: `changes` needs
+            `after`.
+        most_characters: How long the JSON text of an entity may become.
+        remember: How many of the last patches of an entity are remembered for the next call.
+
+    Returns:
+        One row per patch (`ANSWER_SCHEMA`): its own columns, and
+
+        - `status`: 1, it was applied; 2, the entity does not exist, and no operation adds anything (reads,
+          and removes, get this); 3, it could not be applied, and nothing of it was.
+        - `errors`: why, for 2 and 3.
+        - `before` and `after`: the entity as JSON text, if asked for; null where it does not exist.
+        - `action`: `created`, `updated` or `deleted`; null where nothing was to be changed: a read, a
+          failure.
+        - `ended`, milliseconds; `revision_after`, how often the entity was changed so far.
+        - `taught_before`: of a patch with `learning`, the entity as it was after the last such one.
+        - `is_repeat`: the same part of the same request was there before; it has no effect, and no status.
+        - in the last row of each entity (`is_last`) what is known of it then: see `entities`.
+
+    Raises:
+        InvalidArgument: *patches* are a stream (hand its batches to a function), *ended* has no zone, a
+        number
+            is not above 0.
+        MissingColumns, WrongColumnType: *patches* or *entities* are not such tables.
+
+    Cost: one shuffle by entity, a sort, one pass through Python; of an entity one document is held at a time.
+    The answers are often used twice, for updates and for what is known: write them, or cache them, before.
+
+    Source:
+        Debezium streams, "entity-updates".
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    ...     "includeAfter": true, "collection": "Mugs", "zone": "z", "entity": "m1",
+    ...     "part": 1, "parts": 1, "ops": [%s]}'''
+    >>> sent = [
+    ...     said % b'{"op": "add", "path": "size/cl", "value": 25}',
+    ...     said.replace(b"2,", b"3,", 1) % b'{"op": "inc", "path": "size", "value": 1}',
+    ... ]
+    >>> answers = apply_patches(streams.decode(records_of(*sent), streams.ENTITY_PATCHES))
+    >>> answers.select("request", "status", "action", "after", "errors").show(truncate=False)
+    +-------+------+-------+------------------+--------------------------------------------------+
+    |request|status|action |after             |errors                                            |
+    +-------+------+-------+------------------+--------------------------------------------------+
+    |2      |1     |created|{"size":{"cl":25}}|NULL                                              |
+    |3      |3     |NULL   |NULL              |[operation 1: '/size' is an object, and no number]|
+    +-------+------+-------+------------------+--------------------------------------------------+
+    <BLANKLINE>
+    """
+    function = "apply_patches"
+    if entities is not None:
+        require_types(entities, ENTITY_SCHEMA, function=function)
+    limits = _limits(documents, most_characters, remember, function)
+    return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, limits, function)
+
+
+def apply_schema_patches(
+    patches: DataFrame,
+    *,
+    schemas: DataFrame | None = None,
+    ended: datetime | None = None,
+    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    documents: bool = False,
+    most_characters: int = 1_000_000,
+    remember: int = 100,
+) -> DataFrame:
+    """
+    Apply the patches of each database's schema: as `apply_patches` does those of entities.
+
+    Args:
+        patches: What `decode` returned of `SCHEMA_PATCHES`.
+        schemas: What is known from before: what `entities` returned of such answers.
+        ended, order_by, documents, most_characters, remember: As for `apply_patches`.
+
+    Returns:
+        One row per patch (`SCHEMA_ANSWER_SCHEMA`).
+
+    Raises:
+        As `apply_patches`.
+
+    Cost: as `apply_patches`; all patches of one schema are answered by one task.
+
+    Source:
+        Debezium streams, "schema-updates".
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    ...     "part": 1, "parts": 1, "includeAfter": true,
+    ...     "ops": [{"op": "add", "path": "Mugs/fields/size", "value": {"type": "LONG"}}]}'''
+    >>> answers = apply_schema_patches(streams.decode(records_of(said), streams.SCHEMA_PATCHES))
+    >>> answers.select("db", "status", "action", "after").show(truncate=False)
+    +----+------+-------+--------------------------------------------+
+    |db  |status|action |after                                       |
+    +----+------+-------+--------------------------------------------+
+    |shop|1     |created|{"Mugs":{"fields":{"size":{"type":"LONG"}}}}|
+    +----+------+-------+--------------------------------------------+
+    <BLANKLINE>
+    """
+    function = "apply_schema_patches"
+    if schemas is not None:
+        require_types(schemas, SCHEMA_SCHEMA, function=function)
+    limits = _limits(documents, most_characters, remember, function)
+    return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, limits, function)
+
+
+def _limits(documents: bool, most: int, remember: int, function: str) -> partial[Document]:
+    require_flag(documents, "documents", function=function)
+    for argument, number in (("most_characters", most), ("remember", remember)):
+        if require_int(number, argument, function=function) < 1:
+            raise InvalidArgument(function, argument, "a number above 0", number)
+    return partial(Document, most=most, remember=remember, show=documents)
+
+
+def _answered(
+    patches: DataFrame,
+    known: DataFrame | None,
+    stream: Stream,
+    identity: tuple[str, ...],
+    ended: datetime | None,
+    order_by: Iterable[str],
+    fold: partial[Document],
+    function: str,
+) -> DataFrame:
+    keeps = _keeps(stream)
+    require_types(patches, keeps, function=function)
+    require_batch(
+        patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
+    )
+    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
+    require_columns(patches, order, function=function)
+    usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
+    against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
+    given = usable.withColumns({"errors": against, "at": _ended(ended, function)})
+    plan = Plan(identity, _READS, keeps, _MADE, STATE, fold)
+    return folded(given, known, plan, order=order)
+
+
+def _ended(ended: datetime | None, function: str) -> Column:
+    if ended is not None:
+        return F.unix_millis(require_instant(ended, "ended", function=function))
+    return F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0))
+
+
+def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
+    """
+    What is known of the entities, or schemas, behind the patches that were answered.
+
+    Args:
+        answers: What `apply_patches` or `apply_schema_patches` returned.
+        known: What was given to it.
+
+    Returns:
+        One row per entity that is or was: its identity; `document`, JSON text, null where it does not
+        exist (any more); `answered`, the names of its last patches, so that they have no effect when they
+        come again; `revision`; `changed`, in milliseconds.  Give it to the next call.
+
+    Raises:
+        MissingColumns, WrongColumnType: These are not such tables.
+
+    Cost: a filter; with *known*, one shuffle of it by identity.
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
+    ...     "ops": [{"op": "add", "path": "a", "value": 1}]}'''
+    >>> answers = apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
+    >>> entities(answers).select("collection", "entity", "document", "answered", "revision").show()
+    +----------+------+--------+--------+--------+
+    |collection|entity|document|answered|revision|
+    +----------+------+--------+--------+--------+
+    |      Mugs|    m1| {"a":1}| [c/2/1]|       1|
+    +----------+------+--------+--------+--------+
+    <BLANKLINE>
+    """
+    whole = "entity" in answers.columns
+    columns = (ENTITY_SCHEMA if whole else SCHEMA_SCHEMA).fieldNames()
+    identity = list(ENTITY if whole else SCHEMA)
+    require_columns(answers, [*columns, IS_LAST.name], function="entities")
+    # A patch that names no entity was refused: there is nothing to know.
+    named = F.coalesce(*(F.when(F.col(name).isNull(), F.lit(False)) for name in identity), F.lit(True))
+    last = answers.where(F.col(IS_LAST.name) & named).select(*columns)
+    if known is None:
+        return last
+    require_types(known, ENTITY_SCHEMA if whole else SCHEMA_SCHEMA, function="entities")
+    return last.unionByName(known.select(*columns).join(last.select(*identity), identity, "left_anti"))
+
+
+def entity_updates(answers: DataFrame) -> DataFrame:
+    """
+    The updates of entities: what was applied, and changed something.
+
+    Args:
+        answers: What `apply_patches` returned.
+
+    Returns:
+        One row per update (`UPDATE_SCHEMA`), `status` always 1; `before` and `after` where the patch asked
+        for them.  Reads change nothing: their responses are among the `partial_responses` only.
+
+    Raises:
+        MissingColumns, WrongColumnType: *answers* are not what `apply_patches` returned.
+
+    Cost: one filter, no shuffle.
+
+    Source:
+        Debezium streams, "entity-updates": a durable record of all entities that were changed.
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.decode(records_of(b"?"), streams.ENTITY_PATCHES)
+    >>> entity_updates(apply_patches(nothing)).count()
+    0
+    """
+    require_types(answers, ANSWER_SCHEMA, function="entity_updates")
+    return _updates(answers, UPDATE_SCHEMA.fieldNames())
+
+
+def schema_updates(answers: DataFrame) -> DataFrame:
+    """
+    The updates of schemas: as `entity_updates`, of what `apply_schema_patches` returned.
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.decode(records_of(b"?"), streams.SCHEMA_PATCHES)
+    >>> schema_updates(apply_schema_patches(nothing)).count()
+    0
+    """
+    require_types(answers, SCHEMA_ANSWER_SCHEMA, function="schema_updates")
+    return _updates(answers, [*ARRIVAL_COLUMNS, *SCHEMA_UPDATES.columns().fieldNames(), "action", "revision"])
+
+
+def _updates(answers: DataFrame, columns: list[str]) -> DataFrame:
+    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
+    return with_asked(answers.where(done).withColumn("revision", F.col("revision_after"))).select(*columns)
+
+
+def with_asked(answers: DataFrame) -> DataFrame:
+    """`before` and `after` as the patch asked for them."""
+    return answers.withColumns(
+        {
+            "before": F.when(F.col("include_before"), F.col("before")),
+            "after": F.when(F.col("include_after"), F.col("after")),
+        }
+    )

@@ -1,0 +1,225 @@
+"""The streams as values: their fields, their keys, how they are partitioned, and what may be dropped of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+
+Kind = Literal["text", "long", "int", "flag", "json", "list", "reasons"]
+"""What a field holds: `json` is any value, as JSON text; `list` an array, each element as JSON text;
+`reasons` one text or an array of them; a `flag` that is not there is false."""
+
+TYPES: Mapping[Kind, T.DataType] = MappingProxyType(
+    {
+        "text": T.StringType(),
+        "long": T.LongType(),
+        "int": T.IntegerType(),
+        "flag": T.BooleanType(),
+        "json": T.StringType(),
+        "list": T.ArrayType(T.StringType()),
+        "reasons": T.ArrayType(T.StringType()),
+    }
+)
+
+COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "clientid": "client_id",
+        "request": "request",
+        "includeBefore": "include_before",
+        "includeAfter": "include_after",
+        "appVersion": "app_version",
+        "error": "errors",
+    }
+)
+"""The columns whose name is not that of the field."""
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        **dict.fromkeys(("request", "begun", "ended"), "long"),
+        **dict.fromkeys(("part", "parts", "status", "count"), "int"),
+        **dict.fromkeys(("learning", "includeBefore", "includeAfter"), "flag"),
+        **dict.fromkeys(("ops", "before", "after", "type"), "json"),
+        **dict.fromkeys(("patches", "responses"), "list"),
+        "error": "reasons",
+    }
+)
+"""What the fields hold that are no texts."""
+
+SEPARATOR = "/"
+"""Stands between the parts of a key; within one, `~1` is written for it, as in a path."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """
+    One stream of the page.
+
+    Args:
+        name: Its name, which is that of its topic.
+        fields: What its messages have, in the order in which they are written.
+        required: Those without which a message is none.
+        key: The columns that its key is made of.
+        partition_by: The columns that choose the partition.
+        forever: Whether it is kept forever; the others may be dropped after a time.
+        latest: Whether of what is older the newest message of each key stays: where a message holds all
+            that there is to know under its key, and not a part or a difference.
+
+    Source:
+        Debezium streams; the table of each stream.
+
+    >>> ENTITY_PATCHES.key, PARTIAL_RESPONSES.partition_by, ENTITY_BATCHES.forever
+    (('db', 'collection', 'zone', 'entity'), ('client_id',), True)
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    required: frozenset[str]
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    forever: bool = False
+    latest: bool = False
+
+    def columns(self) -> T.StructType:
+        """The columns of its messages, behind those of the records."""
+        return T.StructType([T.StructField(column_of(name), TYPES[kind_of(name)]) for name in self.fields])
+
+
+def kind_of(field: str) -> Kind:
+    """What a field holds."""
+    return KINDS.get(field, "text")
+
+
+def column_of(field: str) -> str:
+    """The column of a field of a message."""
+    return COLUMNS.get(field, field)
+
+
+_ENTITY = ("db", "collection", "zone", "entity")
+_WHO = ("clientid", "request", "user", "begun")
+_SHOWN = ("learning", "includeBefore", "includeAfter")
+_OUTCOME = ("status", "error", "before", "after")
+_ENTITY_KEY = ("db", "collection", "zone", "entity")
+_REQUEST_KEY = ("client_id", "request")
+_DATABASE_KEY = ("db",)
+_DEVICE_KEY = ("device",)
+_UPDATE = (*_ENTITY, *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME)
+_RESPONSE = frozenset(("db", "clientid", "request", "user", "begun", "ended", "parts", "status"))
+
+
+def _stream(name: str, fields: tuple[str, ...], optional: tuple[str, ...], **more: object) -> Stream:
+    return Stream(name, fields, frozenset(fields) - frozenset(optional), **more)  # type: ignore[arg-type]
+
+
+ENTITY_BATCHES = _stream(
+    "entity-batches",
+    ("db", *_WHO, *_SHOWN, "patches"),
+    _SHOWN,
+    key=_REQUEST_KEY,
+    partition_by=_REQUEST_KEY,
+    forever=True,
+)
+ENTITY_PATCHES = _stream(
+    "entity-patches",
+    (*_ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"),
+    _SHOWN,
+    key=_ENTITY_KEY,
+    partition_by=_ENTITY_KEY,
+)
+# The page's samples of updates, and of what is derived from them, come without the part, too.
+ENTITY_UPDATES = _stream(
+    "entity-updates",
+    _UPDATE,
+    ("part", *_SHOWN, *_OUTCOME[1:]),
+    key=_ENTITY_KEY,
+    partition_by=_ENTITY_KEY,
+    latest=True,
+)
+SCHEMA_PATCHES = _stream(
+    "schema-patches",
+    ("db", *_WHO, "part", "parts", *_SHOWN, "ops"),
+    _SHOWN,
+    key=_DATABASE_KEY,
+    partition_by=_DATABASE_KEY,
+    forever=True,
+)
+SCHEMA_UPDATES = _stream(
+    "schema-updates",
+    ("db", *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME),
+    ("part", *_SHOWN, *_OUTCOME[1:]),
+    key=_DATABASE_KEY,
+    partition_by=_DATABASE_KEY,
+    latest=True,
+)
+SCHEMA_LEARNING = Stream(
+    "schema-learning",
+    _UPDATE,
+    frozenset(("db", "clientid", "request", "user", "begun", "status")),
+    key=_ENTITY_KEY,
+    partition_by=("db", "collection"),
+)
+PARTIAL_RESPONSES = Stream(
+    "partial-responses", _UPDATE, _RESPONSE | {"part"}, key=_REQUEST_KEY, partition_by=("client_id",)
+)
+COMPLETE_RESPONSES = Stream(
+    "complete-responses",
+    ("clientid", "request", "user", "parts", "begun", "ended", "responses"),
+    frozenset(("clientid", "request", "user", "parts", "begun")),
+    key=_REQUEST_KEY,
+    partition_by=("client_id",),
+)
+CONNECTIONS = _stream(
+    "connections",
+    ("db", "clientid", "user", "device", "appVersion", "begun"),
+    (),
+    key=("user",),
+    partition_by=("user",),
+)
+ZONE_CHANGES = Stream(
+    "zone-changes",
+    _UPDATE,
+    ENTITY_UPDATES.required,
+    key=_ENTITY_KEY,
+    partition_by=("db", "subject_zone"),
+)
+CHANGES_BY_DEVICE = Stream(
+    "changes-by-device",
+    ("db", "collection", "zone", "entity", "notification", "action", "ended"),
+    frozenset(("db", "collection", "zone", "entity", "notification", "action", "ended")),
+    key=_DEVICE_KEY,
+    partition_by=_DEVICE_KEY,
+)
+DEVICE_NOTIFICATIONS = _stream(
+    "device-notifications",
+    ("db", "user", "device", "count", "begun", "ended"),
+    (),
+    key=_DEVICE_KEY,
+    partition_by=_DEVICE_KEY,
+    latest=True,
+)
+
+STREAMS: Mapping[str, Stream] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            *(ENTITY_BATCHES, ENTITY_PATCHES, ENTITY_UPDATES),
+            *(SCHEMA_PATCHES, SCHEMA_UPDATES, SCHEMA_LEARNING),
+            *(PARTIAL_RESPONSES, COMPLETE_RESPONSES),
+            *(CONNECTIONS, ZONE_CHANGES, CHANGES_BY_DEVICE, DEVICE_NOTIFICATIONS),
+        )
+    }
+)
+"""The streams of the page by their names."""
+
+
+def require_stream(stream: Stream, *, function: str) -> Stream:
+    """The stream itself; raises `InvalidArgument` for anything else."""
+    if not isinstance(stream, Stream):
+        raise InvalidArgument(function, "stream", f"a Stream, of {', '.join(STREAMS)}", stream)
+    return stream

@@ -1,0 +1,102 @@
+"""JSON documents as Python values and back: every digit is kept, and what would not end is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+from cdckit.parts.json_text import exact_values, storable
+
+DEEPEST = 100
+"""How deep a document may be nested."""
+
+
+class NoSuchText(ValueError):
+    """A value has no JSON text: a number beyond what decimals hold."""
+
+
+def read(text: str) -> Any:
+    """
+    The value of a JSON text: fractions as decimals.
+
+    Raises:
+        ValueError: It is no JSON, or nested too deep for Python's reader.
+
+    >>> read('{"a": 1.10}')
+    {'a': Decimal('1.10')}
+    """
+    return exact_values(text)
+
+
+def written(value: Any) -> str:
+    """
+    A value as compact JSON text.  Half a character, which only an escape can spell, is spelled so again.
+
+    Raises:
+        NoSuchText: A number is beyond what decimals hold.
+
+    >>> written({"a": Decimal("1.10"), "b": None})
+    '{"a":1.10,"b":null}'
+    """
+    try:
+        return _PLAIN(value)
+    except TypeError:
+        return _exactly(value)
+    except ValueError as error:
+        raise NoSuchText("a number is out of range") from error
+
+
+def _exactly(value: Any) -> str:
+    mark = f"number {uuid4()} "  # drawn anew each time: nobody can have put it into a text
+
+    def marked(number: Any) -> str:
+        if not isinstance(number, Decimal) or not number.is_finite():
+            raise NoSuchText("a number is out of range")
+        return f"{mark}{number}"
+
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, separators=(",", ":"), check_circular=False, default=marked
+    )
+    return re.sub(f'"{mark}([^"]*)"', r"\1", encoder.encode(value))
+
+
+# No document of ours holds itself: what is changed is copied.
+_PLAIN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+def column_text(text: str | None) -> str | None:
+    """The text as a column can hold it: half a character is written out."""
+    return text if text is None or text.isascii() else storable(text)
+
+
+def depth(value: Any) -> int:
+    """
+    How deep a value is nested: 0 for one that is no array and no object.
+
+    >>> depth(1), depth([]), depth({"a": [1]})
+    (0, 1, 2)
+    """
+    found, level = 0, [value]
+    while containers := [each for each in level if isinstance(each, dict | list)]:
+        found += 1
+        level = [
+            inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return found
+
+
+def same(first: Any, second: Any) -> bool:
+    """
+    Whether two JSON values are equal: numbers by their value, objects in any order, true is no 1.
+
+    >>> same([1, {"a": None}], [Decimal("1.0"), {"a": None}]), same(True, 1)
+    (True, False)
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(same(value, second[key]) for key, value in first.items())
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)

@@ -1,0 +1,200 @@
+"""Schema learning: what the entities of a collection have in common, told again whenever it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.streams.answering import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
+from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
+from cdckit.debezium.streams.catalogue import SCHEMA_LEARNING
+from cdckit.debezium.streams.codes import Status
+from cdckit.debezium.streams.folding import IS_LAST, Plan, folded
+from cdckit.debezium.streams.lessons import EntityType
+from cdckit.parts.schemas import require_batch, require_columns, require_types
+
+LEARNING_SCHEMA = T.StructType(
+    [*ARRIVAL_FIELDS, *SCHEMA_LEARNING.columns().fields, T.StructField("is_type", T.BooleanType())]
+)
+"""One row is one message of schema-learning: an update of an entity, or of an entity type (`is_type`)."""
+
+TYPE_STATE = T.StructType(
+    [T.StructField("entity_type", T.StringType()), T.StructField("lessons", T.StringType())]
+)
+_MADE = T.StructType(
+    [T.StructField("changed_type", T.StringType()), T.StructField("entities", T.IntegerType())]
+)
+_IDENTITY = ("db", "collection")
+_KEEPS = T.StructType(
+    [
+        *ARRIVAL_FIELDS,
+        *(LEARNING_SCHEMA[name] for name in (*_IDENTITY, "ended", "is_type", "client_id", "request")),
+    ]
+)
+LESSON_SCHEMA = T.StructType([*_KEEPS.fields, *_MADE.fields, IS_LAST, *TYPE_STATE.fields])
+"""One row is one message of schema-learning, and what it taught."""
+TYPE_SCHEMA = T.StructType([*(LEARNING_SCHEMA[name] for name in _IDENTITY), *TYPE_STATE.fields])
+"""One row is one entity type: what is known of it, and what that was made of."""
+
+
+def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> DataFrame:
+    """
+    What can be learnt from: the updates of entities that say so, and those of the entity types of a schema.
+
+    Args:
+        answers: What `apply_patches` returned; only updates with `learning` teach.
+        schemas: What `apply_schema_patches` returned; None if there are none.
+
+    Returns:
+        One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `before` as the entity was taught
+        last, `after` as it is.  Of a schema: a row for each entity type in it (`is_type`), `part` i of n,
+        with only that type in `after`, no `ops`, and the name of the type as `collection`.
+
+    Raises:
+        MissingColumns, WrongColumnType: These are no answers.
+
+    Cost: a filter of each, no shuffle.
+
+    Source:
+        Debezium streams, "schema-learning".
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
+    >>> schema_learning(nothing).count()
+    0
+    """
+    require_types(answers, ANSWER_SCHEMA, function="schema_learning")
+    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
+    # What the patch asked for is for its response; here both are there, or nothing could be learnt.
+    taught = answers.where(done & F.col("learning")).withColumns(
+        {"before": F.col("taught_before"), "is_type": F.lit(False), "errors": F.lit(None)}
+    )
+    lessons = taught.select(*_columns(taught))
+    if schemas is None:
+        return lessons
+    require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
+    return lessons.unionByName(_entity_types(schemas.where(done)))
+
+
+def _entity_types(schemas: DataFrame) -> DataFrame:
+    """One row for each entity type of each schema."""
+    types = F.map_entries(F.from_json("after", "map<string,string>"))
+    ranked = F.array_sort(F.filter(types, lambda each: each["value"].isNotNull()))
+    each = schemas.withColumn("_types", ranked).select("*", F.posexplode("_types").alias("_place", "_type"))
+    name = F.col("_type")["key"]
+    quoted = F.to_json(F.array(name))
+    inside = F.substring(quoted, F.lit(2), F.length(quoted) - 2)
+    after = F.concat(F.lit("{"), inside, F.lit(":"), F.col("_type")["value"], F.lit("}"))
+    made = each.withColumns(
+        {
+            "collection": name,
+            "part": F.col("_place") + 1,
+            "parts": F.size("_types"),
+            "after": after,
+            "before": F.lit(None),
+            "ops": F.lit(None),
+            "errors": F.lit(None),
+            "is_type": F.lit(True),
+        }
+    )
+    return made.select(*_columns(made))
+
+
+def _columns(messages: DataFrame) -> list[Column]:
+    return [
+        (F.col(field.name) if field.name in messages.columns else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in LEARNING_SCHEMA
+    ]
+
+
+def learn(
+    messages: DataFrame, *, known: DataFrame | None = None, order_by: Iterable[str] = ARRIVAL_COLUMNS
+) -> DataFrame:
+    """
+    What each message of schema-learning taught, one after the other for each entity type.
+
+    Args:
+        messages: What `schema_learning` returned.
+        known: What was learnt before: what `entity_types` returned; None if nothing was.
+        order_by: The columns in whose order they count: with the types alone the order does not matter,
+            but what is told on the way does.
+
+    Returns:
+        One row per message (`LESSON_SCHEMA`): where it came from; `changed_type`, the entity type as it is
+        since this message, null if the message did not change it; `entities`, how many there are; and in
+        the last row of each type (`is_last`) what is known then: see `entity_types`.
+
+        A field is `optional` when fewer entities have it than there are; fields of nested documents stand
+        under their path, `phone/home`.  Its type is the common one of all values that were seen of it:
+        INTEGER and LONG are LONG, INTEGER and DOUBLE are DOUBLE, all else is STRING.  What a schema
+        declares of a field stands.
+
+    Raises:
+        InvalidArgument: *messages* are a stream.
+        MissingColumns, WrongColumnType: *messages* or *known* are not such tables.
+
+    Cost: one shuffle by entity type, as the page has it, and a sort: all updates of one type pass through
+    one task, which holds its fields and no entities.
+
+    Source:
+        Debezium streams, "schema-learning".
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
+    ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
+    >>> answers = streams.apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
+    >>> learn(schema_learning(answers)).select("entities", "changed_type").show(truncate=False)
+    +--------+---------------------------------------------------------------+
+    |entities|changed_type                                                   |
+    +--------+---------------------------------------------------------------+
+    |1       |{"Mugs":{"fields":{"cl":{"type":"INTEGER","optional":false}}}}|
+    +--------+---------------------------------------------------------------+
+    <BLANKLINE>
+    """
+    require_types(messages, LEARNING_SCHEMA, function="learn")
+    require_batch(messages, "messages", "hand its batches to a function", function="learn")
+    if known is not None:
+        require_types(known, TYPE_SCHEMA, function="learn")
+    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
+    require_columns(messages, order, function="learn")
+    reads = ("is_type", "collection", "before", "after")
+    plan = Plan(_IDENTITY, reads, _KEEPS, _MADE, TYPE_STATE, EntityType)
+    return folded(messages, known, plan, order=order)
+
+
+def learned_types(lessons: DataFrame) -> DataFrame:
+    """
+    The entity types as they were learnt, one row for each change: those lessons that changed a type.
+
+    Cost: one filter.
+    """
+    require_types(lessons, LESSON_SCHEMA, function="learned_types")
+    changed = lessons.where(F.col("changed_type").isNotNull())
+    columns = (*ARRIVAL_COLUMNS, *_IDENTITY, "ended", "entities")
+    return changed.select(*columns, F.col("changed_type").alias("entity_type"))
+
+
+def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFrame:
+    """
+    What is known of the entity types behind these lessons (`TYPE_SCHEMA`): give it to the next call of
+    `learn`.
+
+    Args:
+        lessons: What `learn` returned.
+        known: What was given to it.
+
+    Cost: a filter; with *known*, one shuffle of it.
+    """
+    require_types(lessons, LESSON_SCHEMA, function="entity_types")
+    last = lessons.where(IS_LAST.name).select(*TYPE_SCHEMA.fieldNames())
+    if known is None:
+        return last
+    require_types(known, TYPE_SCHEMA, function="entity_types")
+    older = known.select(*TYPE_SCHEMA.fieldNames())
+    return last.unionByName(older.join(last.select(*_IDENTITY), list(_IDENTITY), "left_anti"))

@@ -1,0 +1,221 @@
+"""One patch on one document: all of it or nothing, and the document before stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from typing import Any, Final
+
+from cdckit.debezium.streams.json_values import DEEPEST, NoSuchText, depth, same, written
+from cdckit.debezium.streams.operations import (
+    ADD,
+    COPY,
+    INCREMENT,
+    MOVE,
+    REMOVE,
+    REPLACE,
+    REQUIRE,
+    Operation,
+)
+from cdckit.debezium.streams.paths import APPEND, Path, begins_array, index_of, shown, step_text
+
+MISSING: Final = object()
+"""What stands where nothing stands: no entity, no field."""
+
+_LONGEST_NUMBER = 10_000  # bits: what Python writes without a limit of its own
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
+
+
+class Unfit(ValueError):
+    """A patch does not fit its document; the sentence says why."""
+
+
+def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[Any, int]:
+    """
+    The document after a patch, `MISSING` where it is gone, and by how many bytes copies made it larger.
+
+    Args:
+        document: The document before, a dictionary, or `MISSING`.  It is not changed: what an operation
+            touches is copied, once in a patch, and all else is shared between the two.
+        operations: What is done, in this order.
+        room: How many bytes copies may add: a document that is copied into itself doubles each time.
+
+    Raises:
+        Unfit: An operation cannot be done.  Then none is.
+
+    >>> patched({"n": 1}, [Operation(INCREMENT, ("n",), 2), Operation(ADD, ("m", "k"), 1)], room=0)
+    ({'n': 3, 'm': {'k': 1}}, 0)
+    """
+    at_work = _Work(document, room)
+    for place, operation in enumerate(operations, 1):
+        try:
+            _DO[operation.name](at_work, operation)
+        except Unfit as error:
+            raise Unfit(f"operation {place}: {error}") from None
+    return at_work.document, room - at_work.room
+
+
+class _Work:
+    """A document that is worked on, and which parts of it are copies of our own."""
+
+    def __init__(self, document: Any, room: int) -> None:
+        self.document, self.room = document, room
+        # By identity; the values keep the copies alive, so that no other object gets their identity.
+        self.owned: dict[int, Any] = {}
+
+    def own(self, value: Any) -> Any:
+        if id(value) in self.owned:
+            return value
+        return self.kept(value.copy())
+
+    def kept(self, copy: Any) -> Any:
+        self.owned[id(copy)] = copy
+        return copy
+
+    def put(self, path: Path, value: Any) -> None:
+        if not path:
+            if not isinstance(value, dict):
+                raise Unfit(f"an entity is a document, not {shown(value)}")
+            self.document = value
+            return
+        node = self.document = self.kept({}) if self.document is MISSING else self.own(self.document)
+        for place, step in enumerate(path[:-1]):
+            child = _child(node, step)
+            if child is MISSING:
+                child = self.kept([] if begins_array(path[place + 1]) else {})
+            elif isinstance(child, dict | list):
+                child = self.own(child)
+            else:
+                raise Unfit(f"{_written(path[: place + 1])} is {shown(child)}, and has no parts")
+            _set(node, step, child, path[: place + 1])
+            # An element that was appended stands under no name: the next step goes into it itself.
+            node = child
+        _set(node, path[-1], value, path)
+
+    def find(self, path: Path) -> Any:
+        node = self.document
+        for step in path:
+            node = _child(node, step)
+            if node is MISSING:
+                break
+        return node
+
+    def remove(self, path: Path) -> None:
+        if not path:
+            self.document = MISSING
+        elif self.find(path) is not MISSING:
+            node = self.document = self.own(self.document)
+            for step in path[:-1]:
+                child = self.own(_child(node, step))
+                _set(node, step, child, path)
+                node = child
+            del node[path[-1] if isinstance(node, dict) else int(path[-1])]
+
+
+def _child(node: Any, step: str) -> Any:
+    if isinstance(node, dict):
+        return node.get(step, MISSING)
+    index = index_of(step) if isinstance(node, list) else None
+    return MISSING if index is None or index >= len(node) else node[index]
+
+
+def _set(node: Any, step: str, value: Any, path: Path) -> None:
+    if isinstance(node, dict):
+        node[step] = value
+        return
+    index = len(node) if step == APPEND else index_of(step)
+    if index is None:
+        raise Unfit(f"{_written(path)}: {shown(step)} is no place in an array")
+    if index > len(node):
+        raise Unfit(f"{_written(path)}: the array has {len(node)} elements")
+    if index == len(node):
+        node.append(value)
+    else:
+        node[index] = value
+
+
+def _written(path: Path) -> str:
+    return shown("/" + "/".join(map(step_text, path)))
+
+
+def _put(work: _Work, operation: Operation) -> None:
+    work.put(operation.path, operation.value)
+
+
+def _remove(work: _Work, operation: Operation) -> None:
+    work.remove(operation.path)
+
+
+def _move(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.source)
+    if value is not MISSING and operation.source != operation.path:
+        _require_depth(operation.path, value)
+        work.remove(operation.source)
+        work.put(operation.path, value)
+
+
+def _copy(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.source)
+    if value is MISSING or operation.source == operation.path:
+        return
+    if isinstance(value, dict | list):
+        _require_depth(operation.path, value)
+        # From here on the value stands in two places: neither may be written into.
+        work.owned.clear()
+    work.room -= len(_text(value))
+    if work.room < 0:
+        raise Unfit("its copies would make the document larger than it may be")
+    work.put(operation.path, value)
+
+
+def _increment(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.path)
+    if value is MISSING:
+        work.put(operation.path, operation.value)
+    elif isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise Unfit(f"{_written(operation.path)} is {shown(value)}, and no number")
+    else:
+        work.put(operation.path, _sum(value, operation.value))
+
+
+def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
+    if isinstance(first, int) and isinstance(second, int):
+        whole = first + second
+        if whole.bit_length() > _LONGEST_NUMBER:
+            raise Unfit("the sum has too many digits")
+        return whole
+    try:
+        return _EXACT.add(Decimal(first), Decimal(second))
+    except DecimalException:
+        raise Unfit("the sum has too many digits") from None
+
+
+def _require(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.path)
+    if value is MISSING:
+        raise Unfit(f"{_written(operation.path)} is not there, and should be {shown(operation.value)}")
+    if not same(value, operation.value):
+        raise Unfit(f"{_written(operation.path)} is {shown(value)}, not {shown(operation.value)}")
+
+
+def _require_depth(path: Path, value: Any) -> None:
+    if len(path) + depth(value) > DEEPEST:
+        raise Unfit(f"the document would be nested deeper than {DEEPEST}")
+
+
+def _text(value: Any) -> str:
+    try:
+        return written(value)
+    except NoSuchText as error:
+        raise Unfit(str(error)) from None
+
+
+_DO: Mapping[str, Callable[[_Work, Operation], None]] = {
+    ADD: _put,
+    REPLACE: _put,
+    REMOVE: _remove,
+    MOVE: _move,
+    COPY: _copy,
+    INCREMENT: _increment,
+    REQUIRE: _require,
+}

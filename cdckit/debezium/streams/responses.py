@@ -1,0 +1,274 @@
+"""Responses: one for each patch, and one for each request once all its patches are answered."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.streams.answering import with_asked
+from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
+from cdckit.debezium.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES
+from cdckit.debezium.streams.codes import StreamFault
+from cdckit.debezium.streams.messages import message_text
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.schemas import require_batch, require_columns, require_types
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+
+Policy = Literal["keep", "reject"]
+
+RESPONSE_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *PARTIAL_RESPONSES.columns().fields])
+"""One row is the response to one patch, of an entity or of a schema."""
+
+REQUEST_SCHEMA = T.StructType(
+    [
+        *RESPONSE_SCHEMA.fields,
+        T.StructField("part_is", T.StringType()),
+        T.StructField("waiting_since", T.TimestampType()),
+        T.StructField("waiting_for", T.StringType()),
+    ]
+)
+"""One row is one partial response, and whether all of its request are there."""
+
+_REQUEST = ("client_id", "request")
+_TOLD = ("parts", "user", "begun")
+
+
+def partial_responses(*answers: DataFrame) -> DataFrame:
+    """
+    The responses to all patches, applied or not.
+
+    Args:
+        answers: What `apply_patches` and `apply_schema_patches` returned, one or more.
+
+    Returns:
+        One row per patch that was answered (`RESPONSE_SCHEMA`); repeats get no second response; `before` and
+        `after` where the patch asked for them.  `timestamp`, `topic`, `partition` and `offset` are those
+        of the patch.
+
+    Raises:
+        InvalidArgument: No answers at all.
+        MissingColumns: These are not answers.
+
+    Cost: a filter of each, no shuffle.
+
+    Source:
+        Debezium streams, "partial-responses".
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
+    >>> partial_responses(nothing).count()
+    0
+    """
+    if not answers:
+        raise InvalidArgument("partial_responses", "answers", "one or more tables of answers", answers)
+    return reduce(DataFrame.unionByName, map(_partial, answers))
+
+
+def _partial(answers: DataFrame) -> DataFrame:
+    require_columns(answers, ["is_repeat", "include_before", "include_after"], function="partial_responses")
+    answered = with_asked(answers.where(~F.col("is_repeat")))
+    columns = [
+        F.col(field.name)
+        if field.name in answers.columns
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in RESPONSE_SCHEMA
+    ]
+    return answered.select(*columns)
+
+
+def response_parts(responses: DataFrame) -> DataFrame:
+    """
+    The partial responses, and whether all those of a request are there.
+
+    What becomes of one depends on the set of responses alone, not on the order in which they came.
+
+    Args:
+        responses: What `partial_responses` returned, or `decode` of `PARTIAL_RESPONSES` (rows in error are
+            passed over): all there are, also those that waited before.
+
+    Returns:
+        One row per response (`REQUEST_SCHEMA`) and
+
+        - `part_is`: `complete`, all parts of the request are there; `waiting`, some are missing;
+          `duplicate`, the same part was there before, by record time, topic, partition and offset;
+          `contradicting`, the parts differ in how many they are, in user or time of the request: then none
+          can be believed, and each has the error code CONTRADICTING.
+        - `waiting_since`: when the first response to the request came, and `waiting_for`: how many are
+          missing, and the first of them; null unless it waits.
+
+        and `error_code` and `error_description`.
+
+    Raises:
+        InvalidArgument: *responses* are a stream: hand its batches to a function.
+        MissingColumns, WrongColumnType: These are no responses.
+
+    Cost: one shuffle by request, and a sort.
+
+    Source:
+        Debezium streams, "complete-responses".
+
+    >>> from cdckit.debezium import streams
+    >>> response = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "ended": 8,
+    ...     "part": %d, "parts": 3, "status": 1, "ops": []}'''
+    >>> came = streams.decode(records_of(*(response % n for n in (3, 1, 3))), streams.PARTIAL_RESPONSES)
+    >>> shown = response_parts(came).select("offset", "part", "part_is", "waiting_for")
+    >>> shown.orderBy("offset").show(truncate=False)
+    +------+----+---------+--------------------------------------+
+    |offset|part|part_is  |waiting_for                           |
+    +------+----+---------+--------------------------------------+
+    |0     |3   |waiting  |1 of 3 parts, the first of them part 2|
+    |1     |1   |waiting  |1 of 3 parts, the first of them part 2|
+    |2     |3   |duplicate|NULL                                  |
+    +------+----+---------+--------------------------------------+
+    <BLANKLINE>
+    """
+    require_types(responses, RESPONSE_SCHEMA, function="response_parts")
+    instead = "hand its batches to a function: writeStream.foreachBatch(…)"
+    require_batch(responses, "responses", instead, function="response_parts")
+    usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
+    arrival = [F.col(name).asc_nulls_last() for name in ARRIVAL_COLUMNS]
+    request = Window.partitionBy(*_REQUEST)
+    # Of two responses to one part that came at one place, the texts decide: rows have no order of their own.
+    by_part = request.orderBy("part", *arrival, "status", "after", "ended")
+    placed = usable.select(*RESPONSE_SCHEMA.fieldNames()).withColumn(
+        "_before", F.coalesce(F.lag("part").over(by_part), F.lit(0))
+    )
+    part, before = F.col("part"), F.col("_before")
+    is_first = before != part
+    gap = F.min(F.when(part > before + 1, before + 1)).over(request)
+    told = F.struct(*_TOLD)
+    known = placed.withColumns(
+        {
+            "_is_first": is_first,
+            "_differs": F.min(told).over(request) != F.max(told).over(request),
+            "_there": F.sum(is_first.cast("long")).over(request),
+            "_gap": F.coalesce(gap, F.max(part).over(request) + 1),
+            "_since": F.min("timestamp").over(request),
+        }
+    )
+    columns = [*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION]
+    return known.withColumns(_outcome()).select(*columns)
+
+
+def _outcome() -> dict[str, Column]:
+    differs, missing = F.col("_differs"), F.col("parts") - F.col("_there")
+    waits = ~differs & F.col("_is_first") & (missing > 0)
+    lacking = F.format_string(
+        "%d of %d parts, the first of them part %d", missing, F.col("parts"), F.col("_gap")
+    )
+    fault = StreamFault.CONTRADICTING
+    return {
+        "part_is": F.when(differs, "contradicting")
+        .when(~F.col("_is_first"), "duplicate")
+        .when(waits, "waiting")
+        .otherwise("complete"),
+        "waiting_since": F.when(waits, F.col("_since")),
+        "waiting_for": F.when(waits, lacking),
+        ERROR_CODE: F.when(differs, F.lit(fault.value)),
+        ERROR_DESCRIPTION: F.when(differs, F.lit(fault.describe())),
+    }
+
+
+def complete_responses(parts: DataFrame) -> DataFrame:
+    """
+    One response per request whose patches are all answered.
+
+    Args:
+        parts: What `response_parts` returned.
+
+    Returns:
+        One row per complete request: `client_id`, `request`, `user`, `parts`, `begun`; `ended`, when the
+        last part was; `responses`, the messages of its parts in their order; and `message`, what is to be
+        written: the partial response itself where there is one part, else the aggregate of all.
+
+    Raises:
+        InvalidArgument: *parts* are a stream.
+        MissingColumns, WrongColumnType: *parts* are not what `response_parts` returned.
+
+    Cost: grouped as they lie after `response_parts`, which shuffled them.
+
+    Source:
+        Debezium streams, "complete-responses".
+
+    >>> from cdckit.debezium import streams
+    >>> response = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "ended": %d,
+    ...     "part": %d, "parts": 2, "status": 1, "ops": []}'''
+    >>> came = streams.decode(records_of(response % (9, 2), response % (8, 1)), streams.PARTIAL_RESPONSES)
+    >>> whole = complete_responses(response_parts(came))
+    >>> second = F.get_json_object("message", "$.responses[1].part").alias("second")
+    >>> whole.select("request", "parts", "ended", second).show()
+    +-------+-----+-----+------+
+    |request|parts|ended|second|
+    +-------+-----+-----+------+
+    |      2|    2|    9|     2|
+    +-------+-----+-----+------+
+    <BLANKLINE>
+    """
+    require_types(parts, REQUEST_SCHEMA, function="complete_responses")
+    require_batch(parts, "parts", "hand its batches to a function", function="complete_responses")
+    complete = parts.where(F.col("part_is") == "complete")
+    piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
+    whole = complete.groupBy(*_REQUEST).agg(
+        *(F.first(name).alias(name) for name in _TOLD),
+        F.max("ended").alias("ended"),
+        F.transform(F.array_sort(F.collect_list(piece)), lambda each: each["text"]).alias("responses"),
+    )
+    aggregate = message_text(whole, COMPLETE_RESPONSES)
+    message = F.when(F.col("parts") == 1, F.element_at("responses", 1)).otherwise(aggregate)
+    return whole.select(*COMPLETE_RESPONSES.columns().fieldNames(), message.alias("message"))
+
+
+def waiting(
+    parts: DataFrame, *, now: datetime, wait: timedelta = timedelta(hours=1), overdue: Policy = "keep"
+) -> DataFrame:
+    """
+    The responses that wait for others to their request, and how long they have.
+
+    Save them, and give them to `response_parts` together with what has come since.
+
+    Args:
+        parts: What `response_parts` returned.
+        now: The instant at which waiting is measured, aware.
+        wait: How long a request may be incomplete, from the record time of its first response on.
+        overdue: `keep` those waiting that have waited longer, or `reject` them, with the code MISSING_PART.
+
+    Returns:
+        One row per waiting response, in the columns of *parts* and two more: `waited` (interval) and
+        `is_overdue`; the error columns are null but for the rejected.
+
+    Raises:
+        InvalidArgument: *now* has no zone, or *overdue* is no policy.
+        MissingColumns, WrongColumnType: *parts* are not what `response_parts` returned.
+
+    Cost: one filter, no shuffle.
+
+    Source:
+        Debezium streams, "complete-responses": only after all parts have been completed.
+
+    >>> from datetime import UTC
+    >>> from cdckit.debezium import streams
+    >>> parts = response_parts(streams.decode(records_of(b"?"), streams.PARTIAL_RESPONSES))
+    >>> waiting(parts, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
+    0
+    """
+    require_types(parts, T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), function="waiting")
+    at = require_instant(now, "now", function="waiting")
+    if overdue not in ("keep", "reject"):
+        raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
+    late = parts.where(F.col("part_is") == "waiting").withColumn("waited", at - F.col("waiting_since"))
+    measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
+    refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    fault = StreamFault.MISSING_PART
+    said = F.concat(F.lit(fault.describe("It lacks") + " "), F.col("waiting_for"), F.lit("."))
+    return measured.withColumns(
+        {
+            ERROR_CODE: F.when(refused, F.lit(fault.value)),
+            ERROR_DESCRIPTION: F.when(refused, said),
+        }
+    )

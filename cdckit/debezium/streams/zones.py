@@ -1,0 +1,267 @@
+"""Zones: which entities changed in which, who subscribed to them, and what each device is to be told."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.asking.joins import Lookup, as_of_join
+from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
+from cdckit.debezium.streams.answering import ANSWER_SCHEMA
+from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
+from cdckit.debezium.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES
+from cdckit.debezium.streams.codes import Status
+from cdckit.history import require_history
+from cdckit.parts.identifiers import guid
+from cdckit.parts.schemas import require_columns, require_types
+
+SUBSCRIPTIONS = ("$zoneSubscription", "$zoneSubscriptions")
+"""The collection of subscriptions, as the page calls it, and as the prototype does."""
+
+WANTS = ("creates", "updates", "deletes")
+"""Of a subscription, the fields that say what it wants to be told."""
+
+ZONE_CHANGE_SCHEMA = T.StructType(
+    [
+        *ARRIVAL_FIELDS,
+        *ENTITY_UPDATES.columns().fields,
+        T.StructField("action", T.StringType()),
+        T.StructField("revision", T.LongType()),
+        T.StructField("subject_zone", T.StringType()),
+    ]
+)
+"""One row is one update of an entity, or of a subscription, and the zone that it is about."""
+
+SUBSCRIPTION_FIELDS = T.StructType(
+    [
+        *(
+            T.StructField(name, T.StringType())
+            for name in ("db", "subscription", "device", "collection", "zone")
+        ),
+        *(T.StructField(name, T.BooleanType()) for name in WANTS),
+    ]
+)
+"""What is known of a subscription; `db` and `subscription`, its entity, are the key."""
+
+
+def zone_changes(answers: DataFrame) -> DataFrame:
+    """
+    The updates by the zone that they are about.
+
+    Args:
+        answers: What `apply_patches` returned with `documents=True`: of a subscription the zone stands in
+            its document.
+
+    Returns:
+        One row per update (`ZONE_CHANGE_SCHEMA`): the columns of `entity_updates`, `before` and `after` for
+        subscriptions as if they had asked for them, and `subject_zone`: the zone of the entity; of a
+        subscription the zone that it subscribes to, and not its own.  A subscription that moves from one
+        zone to another is told in the one that it moves to.
+
+    Raises:
+        MissingColumns, WrongColumnType: *answers* are not what `apply_patches` returned.
+
+    Cost: one filter and the JSON of subscriptions; no shuffle.
+
+    Source:
+        Debezium streams, "zone-changes".
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
+    >>> zone_changes(nothing).count()
+    0
+    """
+    require_types(answers, ANSWER_SCHEMA, function="zone_changes")
+    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
+    about = F.coalesce("after", "before")
+    subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
+    zone = F.when(subscribes, F.get_json_object(about, "$.zone")).otherwise(F.col("zone"))
+    shown = {
+        name: F.when(F.col(asked) | subscribes, F.col(name))
+        for name, asked in (("before", "include_before"), ("after", "include_after"))
+    }
+    changed = answers.where(done).withColumns({"subject_zone": zone, "revision": F.col("revision_after")})
+    return changed.withColumns(shown).select(*ZONE_CHANGE_SCHEMA.fieldNames())
+
+
+def subscription_changes(zone_changes: DataFrame) -> DataFrame:
+    """
+    What is said of subscriptions, as changes: `merge` makes their history of them.
+
+    Args:
+        zone_changes: What `zone_changes` returned; all but subscriptions are passed over.
+
+    Returns:
+        One row per change (`cdckit.changes.CHANGE_SCHEMA`) of the key `db`, `subscription`; each carries all
+        fields (`SUBSCRIPTION_FIELDS`).  A wish that is not said, or no boolean, is false; no collection
+        means all collections of the zone.
+
+    Raises:
+        MissingColumns, WrongColumnType: *zone_changes* are not what `zone_changes` returned.
+
+    Cost: one filter and a projection.
+
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
+    >>> subscription_changes(zone_changes(nothing)).count()
+    0
+    """
+    require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="subscription_changes")
+    said = zone_changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
+    kept = F.from_json("after", _SUBSCRIPTION)
+    texts = {name: kept[name] for name in ("device", "collection", "zone")}
+    wishes = {name: F.coalesce(kept[name] == "true", F.lit(False)) for name in WANTS}
+    data = {"db": F.col("db"), "subscription": F.col("entity"), **texts, **wishes}
+    deleted = F.col("action") == "deleted"
+    carried = (F.lit(True) if name in ("db", "subscription") else ~deleted for name in data)
+    return said.select(
+        *change_columns(F.when(deleted, DELETE).otherwise(UPSERT)),
+        F.struct(*(column.alias(name) for name, column in data.items())).alias("data"),
+        F.struct(*(column.alias(name) for name, column in zip(data, carried, strict=True))).alias("carried"),
+    )
+
+
+_SUBSCRIPTION = ", ".join(f"{name} string" for name in ("device", "collection", "zone", *WANTS))
+
+
+def change_columns(operation: Column) -> list[Column]:
+    """The columns of changes that an update gives: its place, its message and its time."""
+    columns = {
+        "operation": operation,
+        "effective_timestamp": F.timestamp_millis("ended"),
+        "sequence": number_in_order(F.coalesce("revision", F.lit(0))),
+        "arrival": F.struct(
+            "timestamp", "topic", "partition", "offset", F.coalesce("part", F.lit(1)).alias("record_number")
+        ),
+        "message_id": F.concat_ws("/", "client_id", "request", "part"),
+        "source": F.col("db"),
+        "priority": F.lit(0),
+    }
+    return [columns[name].alias(name) for name in CHANGE_SCHEMA.fieldNames()]
+
+
+def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """
+    What each device is to be told: one message per device that wanted this action in this zone at this time.
+
+    A subscription counts as it was when the entity changed: from the instant at which it was made, or
+    altered, until that at which it was altered again, or deleted.
+
+    Args:
+        zone_changes: What `zone_changes` returned; updates of subscriptions are told to nobody.
+        subscriptions: Their history, over all zones: `merge` of `subscription_changes`, with the keys `db`
+            and `subscription`.
+
+    Returns:
+        One row per device and change: `device`; `db`, `collection`, `zone`, `entity`, `action` (`created`,
+        `updated` or `deleted`), `ended`; and `notification`, a UUID that is the same on every run.
+        Several subscriptions of one device tell it once.
+
+    Raises:
+        MissingColumns, WrongColumnType: These are not such tables.
+
+    Cost: a join of the changes with the subscriptions that ever were to their zone, then `as_of_join`: one
+    shuffle and sort of these pairs; and the removal of duplicates.
+
+    Source:
+        Debezium streams, "changes-by-device".
+
+    >>> from cdckit import merge
+    >>> from cdckit.debezium import streams
+    >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
+    >>> changes = zone_changes(nothing)
+    >>> known = merge(subscription_changes(changes), entity="subscription", keys=["db", "subscription"])
+    >>> changes_by_device(changes, known).count()
+    0
+    """
+    require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="changes_by_device")
+    require_history(subscriptions, function="changes_by_device")
+    require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames(), function="changes_by_device")
+    changed = zone_changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
+    told = changed.select(
+        *("db", "collection", "zone", "entity", "action", "ended", "client_id", "request", "part"),
+        F.timestamp_millis("ended").alias("at"),
+    )
+    ever = subscriptions.select("db", "zone", "subscription").where("zone IS NOT NULL").distinct()
+    pairs = told.join(ever, ["db", "zone"], "inner")
+    fields = [name for name in SUBSCRIPTION_FIELDS.fieldNames() if name not in ("db", "subscription")]
+    lookup = Lookup(subscriptions, on=["db", "subscription"], into="subscribed", fields=fields)
+    joined = as_of_join(pairs, lookup, time="at")
+    wanted = joined.where(_wants() & F.col("subscribed.device").isNotNull())
+    named = wanted.withColumn("device", F.col("subscribed.device"))
+    key = {
+        name: F.col(name)
+        for name in ("device", "db", "collection", "zone", "entity", "client_id", "request", "part")
+    }
+    message = named.withColumn("notification", guid("notification", key))
+    return message.select("device", *CHANGES_BY_DEVICE.columns().fieldNames()).dropDuplicates(
+        ["notification"]
+    )
+
+
+def _wants() -> Column:
+    here = F.col("subscribed.zone") == F.col("zone")
+    these = F.coalesce(F.col("subscribed.collection") == F.col("collection"), F.lit(True))
+    wishes = zip(("created", "updated", "deleted"), WANTS, strict=True)
+    wants = F.lit(False)
+    for action, wish in wishes:
+        wants = wants | ((F.col("action") == action) & F.col(f"subscribed.{wish}"))
+    return here & these & wants
+
+
+def device_notifications(
+    told: DataFrame, devices: DataFrame, acknowledged: DataFrame | None = None
+) -> DataFrame:
+    """
+    What each device has not acknowledged yet.
+
+    Args:
+        told: What `changes_by_device` returned.
+        devices: Which user has which device: what `user_devices` returned.  Of several users of a device in a
+            database the one that used it last is told.
+        acknowledged: One row per acknowledgement: `device` and `notification`; None if there are none.
+            One that is not known, or comes twice, has no effect.
+
+    Returns:
+        One row per database and device with something left: `user` (null where nobody connected from it),
+        `count`; `begun` and `ended`, when the first and the last of these changes were (milliseconds).
+
+    Raises:
+        MissingColumns: A column is not there.
+
+    Cost: a join with what was acknowledged, an aggregation, and a join with the devices.
+
+    Source:
+        Debezium streams, "device-notifications".
+
+    >>> from cdckit.debezium import streams
+    >>> columns = "db string, device string, notification string, ended long"
+    >>> rows = [("s", "d", "n1", 5), ("s", "d", "n2", 7), ("s", "d", "n3", 9)]
+    >>> told = session().createDataFrame(rows, columns)
+    >>> seen = session().createDataFrame([("d", "n1"), ("d", "n1")], "device string, notification string")
+    >>> users = session().createDataFrame([("s", "ann", "d")], "db string, user string, device string")
+    >>> users = users.withColumn("last_used", F.to_timestamp(F.lit("2024-01-01")))
+    >>> device_notifications(told, users, seen).show()
+    +---+----+------+-----+-----+-----+
+    | db|user|device|count|begun|ended|
+    +---+----+------+-----+-----+-----+
+    |  s| ann|     d|    2|    7|    9|
+    +---+----+------+-----+-----+-----+
+    <BLANKLINE>
+    """
+    function = "device_notifications"
+    require_columns(told, ["db", "device", "notification", "ended"], function=function)
+    require_columns(devices, ["db", "user", "device", "last_used"], function=function)
+    left = told.dropDuplicates(["device", "notification"])
+    if acknowledged is not None:
+        require_columns(acknowledged, ["device", "notification"], function=function)
+        left = left.join(acknowledged, ["device", "notification"], "left_anti")
+    counted = left.groupBy("db", "device").agg(
+        F.count(F.lit(1)).cast("int").alias("count"),
+        F.min("ended").alias("begun"),
+        F.max("ended").alias("ended"),
+    )
+    last = devices.groupBy("db", "device").agg(F.max(F.struct("last_used", "user"))["user"].alias("user"))
+    joined = counted.join(last, ["db", "device"], "left")
+    return joined.select("db", "user", "device", "count", "begun", "ended")

@@ -1,0 +1,165 @@
+"""Schema learning: types, optional fields, nested documents, told when they change; the fixtures' steps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.debezium import streams
+from cdckit.debezium.streams.lessons import EntityType
+from cdckit.debezium.streams.value_types import common_type
+from cdckit.records import RECORD_SCHEMA
+
+FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
+DOCUMENTS = [
+    {"a": 1},
+    {"a": 2**40, "b": {"c": "x"}},
+    {"a": None, "b": {"c": 5, "d": [1]}},
+    {"b": "text", "at": "2024-01-01T00:00:00Z"},
+]
+
+
+def fields(of: EntityType) -> dict[str, tuple[str, bool]]:
+    told = json.loads(of.state()[0] or "{}")
+    return {name: (each["type"], each["optional"]) for name, each in told["C"]["fields"].items()}
+
+
+def taught(lessons: Iterable[tuple[Any, Any]]) -> EntityType:
+    of = EntityType()
+    for before, after in lessons:
+        of.step(False, "C", *(None if each is None else json.dumps(each) for each in (before, after)))
+    return of
+
+
+def test_the_fixtures_five_steps() -> None:
+    if not FIXTURES.exists():
+        pytest.skip("the fixtures of the upstream are not here")
+    of, required, optional = EntityType(), [], []
+    for step in range(1, 6):
+        text = re.sub(r"/\*.*?\*/", "", (FIXTURES / f"contacts-step{step}.json").read_text())
+        for update in json.loads(text)["entityChanges"]:
+            documents = (
+                None if update[name] is None else json.dumps(update[name]) for name in ("before", "after")
+            )
+            of.step(False, "C", *documents)
+        found = {name: is_optional for name, (_, is_optional) in fields(of).items()}
+        required.append({name for name, is_optional in found.items() if not is_optional})
+        optional.append({name for name, is_optional in found.items() if is_optional})
+    names = {"firstName", "lastName", "homePhone"}
+    assert required == [
+        names,
+        names | {"age"},
+        names | {"title"},
+        names | {"title"},
+        (names | {"title"}) - {"homePhone"},
+    ]
+    assert optional == [{"title", "age"}, {"title"}, {"age"}, {"age"}, {"age", "homePhone", "mobilePhone"}]
+
+
+def test_types_widen_whatever_the_order() -> None:
+    expected = {
+        "a": ("LONG", True),
+        "b": ("STRING", True),
+        "b/c": ("STRING", True),
+        "b/d": ("STRING", True),
+        "at": ("TIMESTAMP", True),
+    }
+    for order in itertools.permutations(DOCUMENTS):
+        assert fields(taught((None, each) for each in order)) == expected
+
+
+def test_common_types_are_a_matter_of_the_set() -> None:
+    known = ["INTEGER", "LONG", "DOUBLE", "STRING", "UUID", "DOCUMENT"]
+    for three in itertools.combinations_with_replacement(known, 3):
+        for one, two, last in itertools.permutations(three):
+            assert common_type({common_type({one, two}), last}) == common_type(three), three
+
+
+def test_counts_follow_updates_and_deletes() -> None:
+    """Against counting the entities that are there."""
+    chance = random.Random(5)
+    of, there = EntityType(), dict[int, Any]()
+    for _ in range(300):
+        entity = chance.randrange(6)
+        after = chance.choice([None, *DOCUMENTS])
+        of.step(
+            False, "C", *(None if each is None else json.dumps(each) for each in (there.get(entity), after))
+        )
+        there.pop(entity, None)
+        if after is not None:
+            there[entity] = after
+        have = {name: sum(name in document for document in there.values()) for name in ("a", "b", "at")}
+        found = fields(of)
+        assert {name: found[name][1] for name in have if name in found} == {
+            name: count < len(there) for name, count in have.items() if name in found
+        }
+        state = of.state()
+        again = EntityType()
+        again.load(*state)
+        assert again.state() == state
+
+
+def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: SparkSession) -> None:
+    def patch(request: int, entity: str, *ops: dict[str, Any], learning: bool = True) -> dict[str, Any]:
+        said = {"db": "d", "clientid": "c", "request": request, "user": "u", "begun": 1, "learning": learning}
+        place = {"collection": "C", "zone": "z", "entity": entity, "part": 1, "parts": 1}
+        return {**said, **place, "ops": list(ops)}
+
+    def add(path: str, value: Any) -> dict[str, Any]:
+        return {"op": "add", "path": path, "value": value}
+
+    def records(*said: dict[str, Any], start: int) -> Any:
+        rows = [
+            (None, json.dumps(each).encode(), "t", 0, start + place, None, 0, None)
+            for place, each in enumerate(said)
+        ]
+        return spark.createDataFrame(rows, RECORD_SCHEMA)
+
+    sent = [
+        patch(1, "e1", add("a", 1), add("b/c", "x")),
+        patch(2, "e2", add("a", 2), learning=False),  # not learnt: a stays required
+        patch(3, "e2", add("z", True)),  # learnt now, with all that it is: a and z
+        patch(4, "e2", {"op": "remove", "path": "z"}, learning=False),
+        patch(5, "e1", {"op": "inc", "path": "a", "value": 2**40}),
+    ]
+    declared = {
+        "fields": {"a": {"type": "LONG", "optional": True}, "n": {"type": "STRING", "optional": False}}
+    }
+    header = {"db": "d", "clientid": "c", "request": 9, "user": "u", "begun": 1, "part": 1, "parts": 1}
+    schema = {**header, "ops": [add("C", declared), add("D", {"fields": {}})]}
+
+    patches = streams.decode(records(*sent, start=0), streams.ENTITY_PATCHES)
+    schemas = streams.decode(records(schema, start=3), streams.SCHEMA_PATCHES)
+    answers = streams.apply_patches(patches)
+    types = streams.apply_schema_patches(schemas, documents=True)
+    lessons = streams.learn(streams.schema_learning(answers, types), order_by=["offset"]).cache()
+    told = streams.learned_types(lessons).where("collection = 'C'").orderBy("offset", "entities").collect()
+    long = {"type": "LONG", "optional": True}
+    seen = {"b": {"type": "DOCUMENT", "optional": False}, "b/c": {"type": "STRING", "optional": False}}
+    now_optional = {name: {**each, "optional": True} for name, each in seen.items()}
+    integer, flag = {"type": "INTEGER", "optional": False}, {"type": "BOOLEAN", "optional": True}
+    n = declared["fields"]["n"]
+    assert [(row.offset, json.loads(row.entity_type)["C"]["fields"]) for row in told] == [
+        (0, {"a": integer, **seen}),
+        (2, {"a": integer, **now_optional, "z": flag}),
+        (3, {"a": long, **now_optional, "n": n, "z": flag}),
+    ]
+    # The page: one message for each entity type of the schema, without ops.
+    messages = streams.schema_learning(answers, types).where("is_type").orderBy("part")
+    assert [(row.part, row.parts, row.ops, json.loads(row.after)) for row in messages.collect()] == [
+        (1, 2, None, {"C": declared}),
+        (2, 2, None, {"D": {"fields": {}}}),
+    ]
+    known = streams.entity_types(lessons)
+    assert sorted(row.collection for row in known.collect()) == ["C", "D"]
+    nothing = streams.learn(streams.schema_learning(answers.where(F.lit(False))), known=known)
+    assert {row.collection for row in streams.entity_types(nothing, known).collect()} == {"C", "D"}

@@ -1,0 +1,126 @@
+"""One patch on one document, without Spark: every operation and path, all or nothing, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from copy import deepcopy
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import patch_interpreter
+import pytest
+
+from cdckit.debezium.streams.documents import Document
+from cdckit.debezium.streams.json_values import depth, read, written
+from tools.tiers import seeds
+
+CASES = json.loads((Path(__file__).parents[1] / "cases/debezium_streams/patches.json").read_text())["cases"]
+
+
+def document(value: Any, *, most: int = 1_000_000) -> Document:
+    made = Document(most=most, remember=100, show=True)
+    made.load(None if value is None else written(value), [], 0, 0, None)
+    return made
+
+
+def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
+    text = ops if isinstance(ops, str) else json.dumps(ops)
+    return to.step(None, "client", request, 1, text, True, True, False, 5)[0]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[each["name"] for each in CASES])
+def test_cases(case: dict[str, Any]) -> None:
+    of = document(case["before"])
+    status, reasons, before, after, action, *_ = answer(of, case["ops"])
+    assert (status, action) == (case["status"], case["action"])
+    assert len(reasons or []) == case.get("reasons", 0 if status == 1 else 1)
+    text = of.state()[0]
+    assert (None if text is None else json.loads(text)) == case["after"]
+    if status == 1:
+        assert [before and json.loads(before), after and json.loads(after)] == [case["before"], case["after"]]
+    else:
+        assert (before, after) == (None, None)
+
+
+def test_digits_stay_as_they_were_sent() -> None:
+    of = document({})
+    answer(of, '[{"op": "add", "path": "a", "value": 1.10}, {"op": "add", "path": "b", "value": 1e2}]')
+    answer(of, '[{"op": "inc", "path": "a", "value": 12345678901234567890.05}]', 2)
+    assert of.state()[0] == '{"a":12345678901234567891.15,"b":1E+2}'
+
+
+def test_half_a_character_is_spelled_as_it_came() -> None:
+    of = document({})
+    answer(of, r'[{"op": "add", "path": "a", "value": "\ud83d!"}]')
+    assert of.state()[0] == r'{"a":"\ud83d!"}'
+
+
+def test_a_patch_that_comes_again_has_no_effect_and_no_status() -> None:
+    of = document({"n": 0})
+    ops = [{"op": "inc", "path": "n", "value": 1}]
+    assert answer(of, ops)[0] == 1
+    assert answer(of, ops) == (None,) * 8 + (True,)
+    assert of.state() == ('{"n":1}', ["client/1/1"], 1, 5, None)
+
+
+HOSTILE = {
+    "a path of 10,000 steps": [{"op": "add", "path": "a/" * 10_000, "value": 1}],
+    "a document copied into itself 100 times": [
+        {"op": "copy", "fromPath": "/", "toPath": f"x{n}"} for n in range(100)
+    ],
+    "a document copied into one field 200 times": [{"op": "copy", "fromPath": "/", "toPath": "x"}] * 200,
+    "a number beyond decimals": '[{"op": "add", "path": "a", "value": 1e99999999999999999999}]',
+    "a sum of a billion digits": '[{"op": "inc", "path": "n", "value": 1e-999999}]',
+    "values nested 5,000 deep": '[{"op":"add","path":"a","value":' + "[" * 5000 + "]" * 5000 + "}]",
+    "values nested 101 deep": '[{"op":"add","path":"a","value":' + "[" * 101 + "]" * 101 + "}]",
+    "a huge index": [{"op": "add", "path": "list/999999999", "value": 1}],
+    "a huge index where nothing is": [{"op": "add", "path": "new/999999999", "value": 1}],
+    "not a number": '[{"op": "add", "path": "a", "value": NaN}]',
+    "no JSON": "[{",
+    "more than fits": [{"op": "add", "path": "a", "value": "x" * 1_000_001}],
+}
+
+
+@pytest.mark.parametrize("ops", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_patches_get_status_3_soon_and_change_nothing(ops: Any) -> None:
+    of = document({"a": 1, "n": 1, "list": []})
+    began = time.monotonic()
+    status, reasons, *_ = answer(of, ops)
+    assert (status, len(reasons)) == (3, 1)
+    assert len(reasons[0]) < 400
+    assert of.state()[0] == '{"a":1,"n":1,"list":[]}'
+    assert time.monotonic() - began < 5
+
+
+def test_moves_do_not_nest_a_document_deeper_and_deeper() -> None:
+    of, path = document({"x": {}}), "y/" * 60 + "x"
+    assert answer(of, [{"op": "move", "fromPath": "x", "toPath": path}])[0] == 1
+    assert answer(of, [{"op": "move", "fromPath": "y", "toPath": "z/" * 60}], 2)[0] == 3
+    assert depth(read(of.state()[0] or "")) == 62
+
+
+def test_many_operations_on_a_wide_document_take_no_square_of_time() -> None:
+    of = document({f"f{n}": n for n in range(20_000)})
+    began = time.monotonic()
+    assert answer(of, [{"op": "inc", "path": f"f{n}", "value": 1} for n in range(10_000)])[0] == 1
+    assert time.monotonic() - began < 5
+
+
+@seeds(1, 2, 3, soak=200)
+def test_random_programs_give_what_a_naive_interpreter_gives(seed: int) -> None:
+    chance = random.Random(seed)
+    of, known = document(None), None
+    for request in range(150):
+        ops = patch_interpreter.drawn_patch(chance)
+        expected, value = patch_interpreter.answered(deepcopy(known), ops)
+        status, _, before, after, *_ = answer(of, ops, request)
+        assert status == expected, ops
+        if status == 1:
+            shown = [
+                None if each is None else json.loads(each, parse_float=Decimal) for each in (before, after)
+            ]
+            assert shown == [known, value], ops
+        known = value

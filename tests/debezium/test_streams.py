@@ -1,0 +1,305 @@
+"""The chain of batches, patches, updates and responses, on records as a topic gives them."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import patch_interpreter
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, rejects
+from cdckit.debezium import streams
+from cdckit.debezium.streams.batches import PATCH_SCHEMA
+from cdckit.records import RECORD_SCHEMA
+
+FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"
+CLIENT = "c297cf20-18bd-40e2-827d-9b563ca28ccd"
+AT = datetime(2014, 11, 11, 23, 4, 46, 229_000, tzinfo=UTC)
+ENDED = 1415747086229
+
+
+def records(spark: SparkSession, *values: bytes | dict[str, Any] | None, at: datetime = AT) -> DataFrame:
+    texts = [json.dumps(each).encode() if isinstance(each, dict) else each for each in values]
+    listed = [(None, value, "t", 0, offset, at, 0, None) for offset, value in enumerate(texts)]
+    return spark.createDataFrame(listed, RECORD_SCHEMA)
+
+
+def batch(*patches: Any, **header: Any) -> dict[str, Any]:
+    said = {"db": "my-db", "clientid": CLIENT, "request": 2, "user": "jsmith", "begun": 1415747086227}
+    return {**said, **header, "patches": list(patches)}
+
+
+def patch(entity: str, *ops: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"collection": "Contacts", "zone": "default", "entity": entity, "ops": list(ops), **more}
+
+
+def add(path: str, value: Any) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": value}
+
+
+def read(records: DataFrame) -> list[dict[str, Any]]:
+    return [json.loads(row.value) for row in records.collect()]
+
+
+def fixture(name: str) -> dict[str, Any]:
+    if not FIXTURES.exists():
+        pytest.skip("the fixtures of the upstream are not here")
+    found: dict[str, Any] = json.loads((FIXTURES / name).read_text())
+    return found
+
+
+@pytest.mark.parametrize(("many", "parts"), [("create-contact", 1), ("create-multiple-contacts", 2)])
+def test_the_fixtures_batches_become_their_patches_updates_and_responses(
+    spark: SparkSession, many: str, parts: int
+) -> None:
+    decoded = streams.decode(records(spark, fixture(f"entity-batches/{many}.json")), streams.ENTITY_BATCHES)
+    patches = streams.entity_patches(decoded).cache()
+    written = streams.to_records(patches, streams.ENTITY_PATCHES)
+    expected = [fixture(f"entity-patches/create-contact-{n}of{parts}.json") for n in range(1, parts + 1)]
+    assert sorted(read(written), key=lambda each: each["part"]) == expected
+
+    answers = streams.apply_patches(patches, ended=AT).cache()
+    updates = read(streams.to_records(streams.entity_updates(answers), streams.ENTITY_UPDATES))
+    for update in updates:
+        wanted = fixture(f"entity-updates/create-contact-{update['part']}of{parts}.json")
+        # The flags are copied, as the page's tables say; `before` is there only if it was asked for.
+        assert (update.pop("includeAfter"), update.pop("learning"), wanted.pop("before")) == (
+            True,
+            True,
+            None,
+        )
+        if parts == 2 and update["part"] == 2:
+            # The second file is of another request.
+            assert {wanted.pop(name) - update.pop(name) for name in ("begun", "ended")} == {49823}
+            assert wanted.pop("request") - update.pop("request") == 1
+        assert update == wanted
+
+    whole = streams.complete_responses(streams.response_parts(streams.partial_responses(answers))).collect()
+    [found] = [json.loads(row.message) for row in whole]
+    wanted = fixture(f"complete-responses/create-contact-{parts}.json")
+    pieces, wanted_pieces = (each.get("responses", [each]) for each in (found, wanted))
+    assert [each["after"] for each in pieces] == [each["after"] for each in wanted_pieces]
+    assert set(found) - {"includeAfter", "learning"} == set(wanted) - {"before"}
+
+
+def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
+    good = batch(patch("e1", add("a", 1)), 7, {"zone": "z", "ops": None})
+    values = [
+        *(None, b"", b"?", b"[]", b"\xff", b'{"db": NaN}', b"[" * 20_000, {"db": "x"}),
+        batch(request="2"),
+        batch(request=2**70),
+        batch(includeAfter="yes"),
+        {**batch(), "patches": {}},
+        {**batch(patch("e9")), "db": "other"},
+        {**{name: value for name, value in good.items() if name != "db"}, "dbid": "my-db"},
+    ]
+    decoded = streams.decode(records(spark, *values), streams.ENTITY_BATCHES).cache()
+    codes = [row.error_code for row in decoded.orderBy("offset").collect()]
+    assert codes == [
+        *(
+            "NO_VALUE",
+            "NOT_JSON",
+            "NOT_JSON",
+            "NOT_JSON",
+            "NOT_JSON",
+            "NOT_JSON",
+            "NOT_JSON",
+            "MISSING_FIELD",
+        ),
+        *("WRONG_TYPE",) * 4,
+        *(None, None),
+    ]
+    again = streams.decode(rejects(decoded), streams.ENTITY_BATCHES)
+    assert [row.error_code for row in again.orderBy("offset").collect()] == codes[:-2]
+
+    patches = streams.entity_patches(decoded, databases=["my-db"])
+    answers = streams.apply_patches(patches).orderBy("offset", "part").collect()
+    assert [(row.part, row.parts, row.status, row.errors) for row in answers] == [
+        (1, 1, 3, ["the database 'other' is not served here"]),
+        (1, 3, 1, None),
+        (2, 3, 3, ["the patch is 7, not an object"]),
+        (
+            3,
+            3,
+            3,
+            [
+                *(f"the patch has no {name}: it is null" for name in ("collection", "entity")),
+                "the patch has no ops",
+            ],
+        ),
+    ]
+    assert all(row.ended == ENDED for row in answers)
+
+
+def test_answers_do_not_depend_on_how_patches_come_in_batches(spark: SparkSession) -> None:
+    """Random programs, with repeats: at once, in three batches with the state between, and interpreted."""
+    chance = random.Random(7)
+    entities = [f"e{number}" for number in range(12)]
+    sent = [
+        (chance.choice(entities), request, patch_interpreter.drawn_patch(chance)) for request in range(400)
+    ]
+    sent += [sent[chance.randrange(400)] for _ in range(20)]
+    known: dict[str, Any] = {}
+    expected, seen = [], set()
+    for entity, request, ops in sent:
+        if request in seen:
+            expected.append((None, True))
+            continue
+        seen.add(request)
+        status, known[entity] = patch_interpreter.answered(known.get(entity), ops)
+        expected.append((status, False))
+
+    header = ("u", 0, 1, 1, False, False, False)
+    rows = [
+        (
+            AT + timedelta(seconds=place),
+            "t",
+            0,
+            place,
+            "db",
+            "c",
+            "z",
+            entity,
+            "me",
+            request,
+            *header,
+            json.dumps(ops),
+            None,
+        )
+        for place, (entity, request, ops) in enumerate(sent)
+    ]
+    patches = spark.createDataFrame(rows, _in_order()).select(*PATCH_SCHEMA.fieldNames()).cache()
+    at_once = streams.apply_patches(patches)
+    outcome = [(row.status, row.is_repeat) for row in at_once.orderBy("offset").collect()]
+    assert outcome == expected
+    shuffled = streams.apply_patches(patches.orderBy(F.rand(3)).repartition(7))
+    assert [(row.status, row.is_repeat) for row in shuffled.orderBy("offset").collect()] == expected
+
+    state, kept = None, []
+    for start, end in ((0, 100), (100, 230), (230, 420)):
+        some = patches.where(F.col("offset").between(start, end - 1))
+        answers = streams.apply_patches(some, entities=state, remember=400).cache()
+        kept += [(row.status, row.is_repeat) for row in answers.orderBy("offset").collect()]
+        found = streams.entities(answers, state)
+        state = spark.createDataFrame(found.collect(), found.schema)
+    assert kept == expected
+    assert state is not None
+    held = {row.entity: None if row.document is None else json.loads(row.document) for row in state.collect()}
+    assert held == known
+
+
+def _in_order() -> str:
+    texts = (
+        "topic string, partition int, offset long, db string, collection string, zone string, entity string"
+    )
+    header = "client_id string, request long, user string, begun long, part int, parts int"
+    flags = (
+        "learning boolean, include_before boolean, include_after boolean, ops string, errors array<string>"
+    )
+    return f"timestamp timestamp, {texts}, {header}, {flags}"
+
+
+def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSession) -> None:
+    def response(request: int, part: int, parts: int, **more: Any) -> dict[str, Any]:
+        said = {"db": "d", "clientid": "c", "request": request, "user": "u", "begun": 1, "ended": 10 + part}
+        return {**said, "part": part, "parts": parts, "status": 1, "ops": [], **more}
+
+    sent = [
+        *(response(1, 2, 2), response(2, 1, 1), response(1, 2, 2, ended=99), response(1, 1, 2)),
+        *(response(3, 3, 4), response(3, 2, 4), response(4, 1, 2), response(4, 2, 3)),
+        response(5, 1, 1, status=3, error=["one", "two"]),
+    ]
+    parts = streams.response_parts(streams.decode(records(spark, *sent), streams.PARTIAL_RESPONSES)).cache()
+    outcome = [(row.offset, row.part_is, row.waiting_for) for row in parts.orderBy("offset").collect()]
+    lacking = "2 of 4 parts, the first of them part 1"
+    assert outcome == [
+        *((0, "complete", None), (1, "complete", None), (2, "duplicate", None), (3, "complete", None)),
+        *((4, "waiting", lacking), (5, "waiting", lacking)),
+        *((6, "contradicting", None), (7, "contradicting", None), (8, "complete", None)),
+    ]
+    whole = {row.request: row for row in streams.complete_responses(parts).collect()}
+    assert sorted(whole) == [1, 2, 5]
+    assert (whole[1].ended, [json.loads(each)["part"] for each in whole[1].responses]) == (12, [1, 2])
+    aggregate = json.loads(whole[1].message)
+    assert list(aggregate) == ["clientid", "request", "user", "parts", "begun", "ended", "responses"]
+    assert json.loads(whole[2].message) == response(2, 1, 1)
+    assert json.loads(whole[5].message) == sent[8]
+
+    an_hour = timedelta(hours=1)
+    early = streams.waiting(parts, now=AT + an_hour, wait=an_hour, overdue="reject").collect()
+    assert [(row.is_overdue, row.error_code) for row in early] == [(False, None)] * 2
+    late = streams.waiting(parts, now=AT + 2 * an_hour, wait=an_hour, overdue="reject").collect()
+    assert [(row.waited, row.error_code) for row in late] == [(2 * an_hour, "MISSING_PART")] * 2
+
+
+def test_schemas_are_patched_as_entities_are(spark: SparkSession) -> None:
+    """The page's sample: a field is added to one of two entity types."""
+    names = {
+        "firstName": {"type": "STRING", "optional": False},
+        "lastName": {"type": "STRING", "optional": False},
+    }
+    before = {"Contacts": {"fields": names}, "Groups": {"fields": {"groupName": names["firstName"]}}}
+    phone = {"type": "STRING", "optional": True}
+    header = {"db": "my-db", "clientid": CLIENT, "user": "jsmith", "begun": 1, "part": 1, "parts": 1}
+    made = {**header, "request": 1, "ops": [add("/", before)]}
+    shown = {"includeBefore": True, "includeAfter": True}
+    asked = {**header, "request": 2, **shown, "ops": [add("Contacts/fields/homePhone", phone)]}
+    elsewhere = {**header, "db": "other", "request": 3, "ops": [{"op": "remove", "path": "Contacts"}]}
+    decoded = streams.decode(records(spark, made, asked, elsewhere), streams.SCHEMA_PATCHES)
+    answers = streams.apply_schema_patches(decoded).cache()
+    assert {row.request: row.status for row in answers.collect()} == {1: 1, 2: 1, 3: 2}
+    updates = read(streams.to_records(streams.schema_updates(answers), streams.SCHEMA_UPDATES))
+    [update] = [each for each in updates if each["request"] == 2]
+    after = {**before, "Contacts": {"fields": {**names, "homePhone": phone}}}
+    assert update == {**asked, "status": 1, "ended": ENDED, "before": before, "after": after}
+    [known] = streams.entities(answers).where("db = 'my-db'").collect()
+    assert (json.loads(known.document), known.revision) == (after, 2)
+
+
+def test_records_have_the_keys_of_the_page_and_compaction_leaves_what_it_states(spark: SparkSession) -> None:
+    decoded = streams.decode(
+        records(spark, batch(patch("a/b", add("x", 1)), patch("c"))), streams.ENTITY_BATCHES
+    )
+    patches = streams.entity_patches(decoded)
+    responses = streams.partial_responses(streams.apply_patches(patches))
+    keys = [
+        bytes(row.key) for row in streams.to_records(patches, streams.ENTITY_PATCHES).orderBy("key").collect()
+    ]
+    assert keys == [b"my-db/Contacts/default/a~1b", b"my-db/Contacts/default/c"]
+    sent = streams.to_records(responses, streams.PARTIAL_RESPONSES, topic="p", partitions=64).collect()
+    assert {(bytes(row.key).decode(), row.topic) for row in sent} == {(f"{CLIENT}/2", "p")}
+    assert len({row.partition for row in sent}) == 1
+
+    rows = [
+        (key, str(n).encode(), "t", 0, n, AT + timedelta(hours=n), 0, None)
+        for n, key in enumerate([b"k", b"k", b"l", b"k", b"k"])
+    ]
+    written = spark.createDataFrame(rows, RECORD_SCHEMA)
+    now = AT + timedelta(hours=5)
+    for stream, left in ((streams.ENTITY_UPDATES, [2, 3, 4]), (streams.ENTITY_PATCHES, [3, 4])):
+        kept = streams.compacted(written, stream, now=now, keep=timedelta(hours=2))
+        assert sorted(row.offset for row in kept.collect()) == left
+    # The newest of a key that is old stays.
+    kept = streams.compacted(written, streams.ENTITY_UPDATES, now=now, keep=timedelta(0))
+    assert sorted(row.offset for row in kept.collect()) == [2, 4]
+    with pytest.raises(InvalidArgument, match="not kept forever"):
+        streams.compacted(written, streams.ENTITY_UPDATES, now=now)
+
+
+def test_what_cannot_be_meant_is_said_when_called(spark: SparkSession) -> None:
+    patches = spark.createDataFrame([], PATCH_SCHEMA)
+    with pytest.raises(InvalidArgument, match="aware"):
+        streams.apply_patches(patches, ended=datetime(2024, 1, 1))
+    with pytest.raises(InvalidArgument, match="a number above 0"):
+        streams.apply_patches(patches, remember=0)
+    with pytest.raises(InvalidArgument, match="a list of names"):
+        streams.entity_patches(patches, databases="my-db")
+    with pytest.raises(InvalidArgument, match="a Stream, of entity-batches"):
+        streams.decode(patches, "entity-batches")  # type: ignore[arg-type]
+    assert streams.apply_patches(patches).count() == 0
