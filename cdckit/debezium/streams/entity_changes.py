@@ -87,7 +87,7 @@ def changes(
     ... ]
     >>> patches = streams.decode(records_of(*sent), streams.ENTITY_PATCHES)
     >>> fields = T.StructType([T.StructField("name", T.StringType()), T.StructField("size.cl", T.LongType())])
-    >>> told = changes(streams.apply_patches(patches, documents=True), "Mugs", fields)
+    >>> told = streams.changes(streams.apply_patches(patches, documents=True), "Mugs", fields)
     >>> told.select("message_id", "operation", "data.name", "data.`size.cl`", "carried.name").show()
     +----------+---------+----+-------+-----+
     |message_id|operation|name|size.cl| name|

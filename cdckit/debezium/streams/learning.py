@@ -150,11 +150,11 @@ def learn(
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
     >>> answers = streams.apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
     >>> learn(schema_learning(answers)).select("entities", "changed_type").show(truncate=False)
-    +--------+---------------------------------------------------------------+
-    |entities|changed_type                                                   |
-    +--------+---------------------------------------------------------------+
+    +--------+--------------------------------------------------------------+
+    |entities|changed_type                                                  |
+    +--------+--------------------------------------------------------------+
     |1       |{"Mugs":{"fields":{"cl":{"type":"INTEGER","optional":false}}}}|
-    +--------+---------------------------------------------------------------+
+    +--------+--------------------------------------------------------------+
     <BLANKLINE>
     """
     require_types(messages, LEARNING_SCHEMA, function="learn")
