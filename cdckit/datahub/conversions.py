@@ -231,7 +231,8 @@ def _unfit(value: Any, needed: str) -> _Unfit:
         text = str(value) if isinstance(value, Decimal) else ascii(value)
     except (ValueError, RecursionError):  # thousands of digits, or of brackets
         text = f"a value of the type {type(value).__name__}"
-    return _Unfit(f"{text if len(text) <= 80 else text[:77] + '...'} is not {needed}")
+    # The end of a long value is as likely to be what is wrong with it as its beginning.
+    return _Unfit(f"{text if len(text) <= 80 else f'{text[:38]}...{text[-39:]}'} is not {needed}")
 
 
 _CONVERSIONS: dict[str, Callable[[Any, FieldType], Any]] = {

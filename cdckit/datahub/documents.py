@@ -146,6 +146,8 @@ def _field(value: Any, path: str) -> FieldMapping:
         len(link_key) == len(source_link_key),
         "sourceLinkKey", f"as many names as linkKey, {len(link_key)}", source_link_key,
     )  # fmt: skip
+    # Nothing follows from it: the link of a child is the parent that it stands in, whatever that is called.
+    said.text("sourceParentIdentifier")
     return FieldMapping(
         reference=reference,
         source=said.text("sourceReference") or reference,

@@ -69,7 +69,8 @@ def decode(records: DataFrame) -> DataFrame:
     Args:
         records: One row per record; `value` is one JSON document in UTF-8: `entity` (needed), `system`
             (default `*`), `timestamp` (ISO 8601; in UTC unless it says its zone), `user`, `refresh`,
-            `process` (false unless true), `options` (an object), `data`, `guid`.
+            `process`, `options` (an object), `data`, `guid`.  `process`, true or false, is allowed and
+            decides nothing: a message is stored first, and processed by the next `Hub.process`.
 
     Returns:
         One row per record: its columns, then those of `MESSAGE_SCHEMA` that are not among them, `envelope`,

@@ -356,6 +356,10 @@ def test_errors_are_named_by_position_and_say_what_was_needed() -> None:
     errors = converted(["1", None, "one", True, 3], TYPES["integer"]).errors
     assert errors == {2: "'one' is not a number", 3: "True is not a number"}
     assert text_of(40_000, TYPES["smallint"]) == "40000 is not a number within the range of a smallint"
+    long = text_of("2024-01-01" + 90 * "0" + "25:61", TYPES["timestamp"])
+    assert long.startswith("'2024-01-01000")
+    assert "00025:61' is not a timestamp" in long
+    assert len(long) < 130
     assert text_of("x", TYPES["boolean"]) == "'x' is not true or false"
     assert text_of("x", TYPES["date"]) == "'x' is not a date, YYYY-MM-DD"
     assert (

@@ -275,6 +275,10 @@ FIELDS: dict[str, tuple[Document, str]] = {
         ".parentIdentifier",
     ),
     "a child's entity on a link": (link("a", "product", "number", childEntity="part"), ".childEntity"),
+    "a parent's source that is a number": (
+        children("a", "part", "product") | {"sourceParentIdentifier": 5},
+        ".sourceParentIdentifier",
+    ),
     "a parent's field on a text": ({"reference": "a", "parentIdentifier": "p"}, ".parentIdentifier"),
 }
 
