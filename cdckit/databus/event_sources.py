@@ -1,0 +1,90 @@
+"""Sources: which tables the events are about, and the schemas of their values."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts import avro
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    One Databus source, such as a table: its number in events, its name, and the schemas of its values.
+
+    Args:
+        id: The srcId of its events.
+        name: Its name, unique among the sources.
+        schemas: Avro schemas of records as JSON text, oldest first: a mapping of schema id (base64) to text,
+            or texts alone, whose ids are then `schema_id` of them.
+
+    Raises:
+        InvalidArgument: The id is no number from 0 on, the name is no text, or there is no schema.
+        SchemaRefused: A text is no schema that can be used; its reason says why.
+
+    Source:
+        Databus, "Source event type"; the id of a schema is the MD5 of its text.
+
+    >>> text = '{"type": "record", "name": "Plane", "fields": [{"name": "tail", "type": "string"}]}'
+    >>> plane = Source(3, "planes", [text])
+    >>> list(plane.schemas)
+    ['S6KYUtsRb0m2xD9AWj3IzA==']
+    """
+
+    id: int
+    name: str
+    schemas: Mapping[str, str] | Sequence[str]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, int) or isinstance(self.id, bool) or self.id < 0:
+            raise InvalidArgument(
+                "Source", "id", "a number from 0 on: system events have those below", self.id
+            )
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidArgument("Source", "name", "a text that is not empty", self.name)
+        given = self.schemas
+        if isinstance(given, str) or not given:
+            raise InvalidArgument("Source", "schemas", "one schema or more, as a list or by id", given)
+        texts = dict(given) if isinstance(given, Mapping) else {schema_id(text): text for text in given}
+        for text in texts.values():
+            if not pa.types.is_struct(avro.parse_schema(text).arrow_type):
+                raise InvalidArgument("Source", "schemas", "schemas of records", text)
+        object.__setattr__(self, "schemas", texts)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The schemas by id, oldest first."""
+        return dict(self.schemas)  # type: ignore[arg-type]  # __post_init__ made a mapping of it
+
+
+def schema_id(text: str) -> str:
+    """
+    The id under which events refer to a schema of this text: the base64 of the MD5 of its bytes.
+
+    A Databus relay takes the MD5 of the text as its Avro library writes the schema, which may differ from the
+    file in spaces and order: where ids do not meet, give `Source` the ids that the events have.
+
+    >>> schema_id('"long"')
+    '4d2aHvmLRRtTaQNws5OWaw=='
+    """
+    return base64.b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()).decode()
+
+
+def by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
+    """The sources by id; raises `InvalidArgument` where an id or a name comes twice, or one is no source."""
+    listed = list(sources)
+    for each in listed:
+        if not isinstance(each, Source):
+            raise InvalidArgument(function, "sources", "a list of Source", each)
+    found = {each.id: each for each in listed}
+    if len(found) < len(listed) or len({each.name for each in listed}) < len(listed):
+        raise InvalidArgument(
+            function, "sources", "of distinct ids and names", [each.name for each in listed]
+        )
+    return found

@@ -1,0 +1,186 @@
+"""Windows as tables: every event with its window, one row for each window, and the events that count."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.databus.event_rows import EVENT_FIELDS
+from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.schemas import require_batch, require_types
+from cdckit.parts.workers import Made
+from cdckit.records import RECORD_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+
+_READ = T.StructType(
+    [
+        *(RECORD_SCHEMA[name] for name in ("topic", "partition", "offset")),
+        *(
+            each
+            for each in EVENT_FIELDS
+            if each.name in ("kind", "scn", "physical_partition", "source_id", "event_timestamp")
+        ),
+        *ERROR_FIELDS,
+    ]
+)
+_BYTES = ("key", "value", "headers")
+_INSTEAD = "hand each micro-batch over with all that its open windows began with (`foreachBatch`)"
+
+
+def with_windows(events: DataFrame) -> DataFrame:
+    """
+    Tell every event which window it is in, and what became of that window.
+
+    A stream is a physical partition within a partition of a topic, in the order of its offsets.  Its windows
+    end with an end of period; a rollback takes the events of the window that it meets with it.
+
+    Args:
+        events: What `decode` returned, all of it: an event in error is known to be missing from its window,
+            one that was left out is not.
+
+    Returns:
+        The same rows and columns, in no order, and
+
+        - `window`: the number of the window in its stream, from 1, attempts that failed included;
+        - `window_state`: what became of it, and so of its events:
+          `complete`: it passes, and so does every data event in this state;
+          `open`: its end is not there yet;
+          `repeated`: it, or this event of a complete one, was sent again and passed before;
+          `rolled back`: a rollback came before its end;
+          `damaged`: an event of it is in error, or its SCNs break the rules;
+          `waiting`: a window before it was rolled back or damaged, and was not sent again so far;
+          `late`: it ended behind windows of greater SCNs, and was not seen before;
+        - `window_start_scn` (the lowest of its data events), `window_end_scn`: null where there is none;
+        - `window_timestamp`: when a complete window became true: the time of its end, but not before any
+          window of the stream that passed earlier;
+        - `window_position`: the place of a data event among those of its window, from 1;
+        - `error_code`, `error_description`: what `decode` found, and every break of the rules of windows,
+          on the event that breaks them, with what was expected.
+
+        A record so broken that it does not say its physical partition has no window; it may have been of any
+        stream of its topic's partition, so it damages the window of each of them that it stands in.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: one shuffle by topic and partition, one sort, and one pass through Python in Arrow batches.  Each
+    partition of a topic is one task.  The rows of a window wait for its end, above 64 MiB in a file; what is
+    kept for longer is 16 bytes for each window that passed.
+
+    Source:
+        Databus, "Databus Event Types": "if one started from a consistent state of the data and applied all
+        events, they will finish in a consistent state"; "The new window may start the same or earlier SCN".
+
+    >>> told = with_windows(events).where("kind = 'data'").orderBy("offset")
+    >>> told.select("offset", "scn", "window", "window_state", "window_end_scn").show()
+    +------+---+------+------------+--------------+
+    |offset|scn|window|window_state|window_end_scn|
+    +------+---+------+------------+--------------+
+    |     0|  5|     1|    complete|             5|
+    |     1|  5|     1|    complete|             5|
+    |     3|  6|     2| rolled back|          NULL|
+    |     5|  5|     3|    repeated|             5|
+    |     6|  5|     3|    repeated|             5|
+    |     8|  6|     4|    complete|             6|
+    |    10|  7|     5|        open|          NULL|
+    +------+---+------+------------+--------------+
+    <BLANKLINE>
+    """
+    return _cut(events, "events", function="with_windows")
+
+
+def consistent(events: DataFrame) -> DataFrame:
+    """
+    The data events of complete windows, each once: what moves a table from one consistent state to the next.
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        Of the rows of `with_windows` the data events whose `window_state` is `complete`, without the bytes of
+        their records (`key`, `value`, `headers`) and without the columns of errors.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: as `with_windows`, but only what counts comes back from Python.
+
+    >>> consistent(events).orderBy("scn", "window_position").select("scn", "source", "window_position").show()
+    +---+-------+---------------+
+    |scn| source|window_position|
+    +---+-------+---------------+
+    |  5| planes|              1|
+    |  5|flights|              2|
+    |  6|flights|              1|
+    +---+-------+---------------+
+    <BLANKLINE>
+    """
+    _require_events(events, function="consistent")
+    return _cut(events.drop(*_BYTES), "consistent", function="consistent").drop(ERROR_CODE, ERROR_DESCRIPTION)
+
+
+def windows(events: DataFrame) -> DataFrame:
+    """
+    One row for each window of each stream.
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        One row per window, in no order: `topic`, `partition`, `physical_partition`; `window`, `state`,
+        `start_scn`, `end_scn`, `window_timestamp` as `with_windows` has them; `events` and `bad_events`, how
+        many data events it has and how many in error; `first_offset`, `last_offset`; and what is wrong with
+        its end, if anything: `error_code`, `error_description`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: one shuffle and one sort of a few numbers for each event.
+
+    >>> windows(events).orderBy("window").select("window", "state", "start_scn", "end_scn", "events").show()
+    +------+-----------+---------+-------+------+
+    |window|      state|start_scn|end_scn|events|
+    +------+-----------+---------+-------+------+
+    |     1|   complete|        5|      5|     2|
+    |     2|rolled back|        6|   NULL|     1|
+    |     3|   repeated|        5|      5|     2|
+    |     4|   complete|        6|      6|     1|
+    |     5|       open|        7|   NULL|     1|
+    +------+-----------+---------+-------+------+
+    <BLANKLINE>
+    """
+    _require_events(events, function="windows")
+    return _cut(events.select(*_READ.fieldNames()), "windows", function="windows")
+
+
+def _require_events(events: DataFrame, *, function: str) -> None:
+    require_types(events, _READ, function=function)
+    require_batch(events, "events", _INSTEAD, function=function)
+
+
+def _cut(events: DataFrame, output: Output, *, function: str) -> DataFrame:
+    _require_events(events, function=function)
+    kept = events.drop(*EVENT_WINDOW.names)
+    # As a list of structs the headers would cost more than all else on the way to the workers.
+    headers = kept.schema["headers"].dataType if "headers" in kept.columns else None
+    if headers is not None:
+        kept = kept.withColumn("headers", F.when(F.col("headers").isNotNull(), F.to_json("headers")))
+    in_order = kept.repartition("topic", "partition").sortWithinPartitions(*STREAM, "offset")
+    made = Made(in_order, partial(cut_batches, output=output), _columns(kept, output)).rows()
+    if headers is not None:
+        made = made.withColumn("headers", F.from_json("headers", headers.json()))
+    return made
+
+
+def _columns(events: DataFrame, output: Output) -> T.StructType:
+    if output == "windows":
+        return spark_columns(WINDOW)
+    own = [T.StructField(field.name, field.dataType) for field in events.schema]
+    return T.StructType([*own, *spark_columns(EVENT_WINDOW)])

@@ -1,0 +1,196 @@
+"""Databus streams for tests: short texts for events, and the rules of windows step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from cdckit.databus.window_rows import cut_batches
+
+COLUMNS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("kind", pa.string()),
+        ("scn", pa.int64()),
+        ("physical_partition", pa.int32()),
+        ("source_id", pa.int32()),
+        ("event_timestamp", pa.timestamp("us", "UTC")),
+        ("error_code", pa.string()),
+        ("error_description", pa.string()),
+    ]
+)
+
+
+def events_of(text: str, *, physical: int | None = 1, topic: str = "t") -> list[dict[str, Any]]:
+    """
+    Events in short: `a5` is a data event of source a with SCN 5, `.5` an end of period, `<5` a rollback.
+
+    `!` is an event in error that says its physical partition, `?` one that does not; `c5` a checkpoint,
+    `e5` an error event.
+    """
+    found = []
+    for offset, word in enumerate(text.split()):
+        sign, scn = word[0], int(word[1:] or 0)
+        kind = {".": "end", "<": "rollback", "c": "checkpoint", "e": "error"}.get(sign, "data")
+        found.append(
+            {
+                "topic": topic,
+                "partition": 0,
+                "offset": offset,
+                "kind": None if sign == "?" else kind,
+                "scn": None if sign in "?!" else scn,
+                "physical_partition": None if sign == "?" else physical,
+                "source_id": ord(sign) if kind == "data" else None,
+                "event_timestamp": None if sign == "?" else scn * 1_000_000 + offset,
+                "error_code": "WRONG" if sign in "?!" else None,
+                "error_description": "It is." if sign in "?!" else None,
+            }
+        )
+    return found
+
+
+def batches_of(events: list[dict[str, Any]], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """The events, sorted as the workers get them, in batches of these sizes and the rest."""
+    in_order = sorted(
+        events,
+        key=lambda each: (
+            each["topic"],
+            each["partition"],
+            -1 if each["physical_partition"] is None else each["physical_partition"],
+            each["offset"],
+        ),
+    )
+    start = 0
+    for size in [*sizes, len(events)]:
+        if start < len(events):
+            yield pa.RecordBatch.from_pylist(in_order[start : start + size], schema=COLUMNS)
+        start += size
+
+
+def cut_rows(
+    events: list[dict[str, Any]], output: Any = "events", sizes: Iterable[int] = ()
+) -> list[dict[str, Any]]:
+    """What the workers make of the events, as rows in the order of offsets (windows: of numbers)."""
+    found = [
+        row for batch in cut_batches(batches_of(events, sizes), output=output) for row in batch.to_pylist()
+    ]
+    return found if output == "windows" else sorted(found, key=lambda row: (row["topic"], row["offset"]))
+
+
+@dataclass
+class Interpreter:
+    """The rules of windows for one stream, one event after the other: slow, and written for nothing else."""
+
+    passed: int = -1
+    needed: int | None = None
+    after_rollback: bool = False
+    covered: list[tuple[int, int]] = field(default_factory=list)
+    window: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    states: dict[int, str] = field(default_factory=dict)
+    codes: dict[int, str] = field(default_factory=dict)
+
+    def run(self, events: list[dict[str, Any]], unreadable: Iterable[int] = ()) -> Interpreter:
+        lost = sorted(unreadable)
+        for event in events:
+            at = event["offset"]
+            while lost and lost[0] < at:
+                self.window.append((lost.pop(0), {"error_code": "LOST", "kind": None}))
+            self.window.append((at, event))
+            if event["error_code"] is None and event["kind"] in ("end", "rollback"):
+                self._end(event)
+                self.window = []
+        for at, _ in self.window:
+            self.states[at] = "open"
+        self._falls()
+        return self
+
+    def _data(self) -> list[tuple[int, dict[str, Any]]]:
+        return [(at, each) for at, each in self.window if each["error_code"] is None and each["kind"] == "data"]
+
+    def _falls(self) -> bool:
+        last: dict[int, int] = {}
+        greatest: dict[int, int] = {}
+        fell = False
+        for at, event in self._data():
+            source, scn = event["source_id"], event["scn"]
+            if scn < last.get(source, -1):
+                self.codes[at] = "SCN_FELL"
+                fell = True
+            last[source] = scn
+            greatest[source] = max(scn, greatest.get(source, -1))
+        return fell
+
+    def _is_covered(self, scn: int) -> bool:
+        return any(low <= scn <= high for low, high in self.covered)
+
+    def _miss(self, scn: int) -> None:
+        self.needed = scn if self.needed is None else min(scn, self.needed)
+
+    def _set(self, state: str) -> None:
+        for at, _ in self.window:
+            self.states[at] = state
+
+    def _late(self) -> list[int]:
+        return [
+            at for at, each in self._data() if each["scn"] <= self.passed and not self._is_covered(each["scn"])
+        ]
+
+    def _end(self, end: dict[str, Any]) -> None:
+        data = self._data()
+        scns = [each["scn"] for _, each in data]
+        bad = any(each["error_code"] is not None for _, each in self.window)
+        fell = self._falls()
+        if end["kind"] == "rollback":
+            self._set("rolled back")
+            if not data and not bad:
+                self.codes[end["offset"]] = "ROLLBACK_UNEXPECTED"
+                return
+            start = min(scns, default=end["scn"])
+            if end["scn"] > start:
+                self.codes[end["offset"]] = "ROLLBACK_TOO_LATE"
+            self._miss(start)
+            self.after_rollback = True
+            return
+        was_rolled_back, self.after_rollback = self.after_rollback, False
+        too_low = bool(data) and end["scn"] < max(scns)
+        if bad or fell or too_low:
+            if too_low:
+                self.codes[end["offset"]] = "END_TOO_LOW"
+            late = self._late()
+            self.codes |= {at: "EVENT_LATE" for at in late if at not in self.codes}
+            if max([*scns, end["scn"]]) <= self.passed:
+                self._set("late" if late else "repeated")
+            else:
+                self._set("damaged")
+                self._miss(min(scns, default=end["scn"]))
+            return
+        if self.needed is not None:
+            if not data or min(scns) > self.needed:
+                if was_rolled_back:
+                    self.codes[end["offset"]] = "START_TOO_LATE" if data else "END_UNEXPECTED"
+                self._set("waiting")
+                return
+            self.needed = None
+        late = self._late()
+        if end["scn"] <= self.passed:
+            self._set("late" if late else "repeated")
+            self.codes |= dict.fromkeys(late, "EVENT_LATE")
+            return
+        if late:
+            self._set("damaged")
+            self.codes |= dict.fromkeys(late, "EVENT_LATE")
+            self._miss(min(scns))
+            return
+        self._set("complete")
+        for at, each in data:
+            if each["scn"] <= self.passed:
+                self.states[at] = "repeated"
+        if data:
+            self.covered.append((max(min(scns), self.passed + 1), max(scns)))
+        if data or end["scn"] > 0:
+            self.passed = end["scn"]
