@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -66,6 +67,7 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
 
     In the Replicate door: four `records` about airlines, and the `zone` that the first of them makes.
     In the RDSS door: three messages about one dataset, `decoded`.
+    In the Databus door: two sources, `planes` and `flights`, and five windows of `events`.
     """
     if not isinstance(request.node, DoctestItem):
         return
@@ -78,6 +80,8 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
         doctest_namespace.update({name: frames[name] for name in named})
     if request.node.dtest.name.startswith("cdckit.rdss") and re.search(r"\bdecoded\b", written):
         doctest_namespace["decoded"] = example_messages(spark)
+    if request.node.dtest.name.startswith("cdckit.databus") and re.search(r"\bevents\b", written):
+        doctest_namespace.update(example_events(spark))
     if request.node.dtest.name.startswith("cdckit.replicate") and re.search(r"\brecords\b|\bzone\b", written):
         doctest_namespace.update(zip(("records", "zone"), airlines(spark), strict=True))
 
@@ -124,6 +128,40 @@ def example_messages(spark: SparkSession) -> DataFrame:
         records_of(*(json.dumps(each).encode() for each in (create, update, delete)))
     )
     return spark.createDataFrame(decoded.collect(), decoded.schema)
+
+
+@cache
+def example_events(spark: SparkSession) -> dict[str, Any]:
+    """A window, one that is rolled back, the first one again, the next one, and one that is open."""
+    said = {
+        "planes": ("tail", "string", b"\x06N12\x02\x6e"),
+        "flights": ("number", "long", b"\x90\x03\x02\x14"),
+    }
+    sources = {
+        name: cdckit.databus.Source(number, name, [json.dumps(_record(name, key, kind))])
+        for number, (name, (key, kind, _)) in enumerate(said.items(), 3)
+    }
+    told = []
+    for word in ["p5", "f5", ".5", "f6", "<6", "p5", "f5", ".5", "f6", ".6", "f7"]:
+        scn = int(word[1])
+        event: dict[str, Any] = {"sequence": scn, "physicalPartitionId": 1}
+        event["timestampInNanos"] = 1_704_099_600_000_000_000 + scn * 1_000_000_000
+        if word[0] in "pf":
+            source = sources["planes" if word[0] == "p" else "flights"]
+            (number,) = source.texts
+            value = base64.b64encode(said[source.name][2]).decode()
+            event |= {"opcode": "UPSERT", "key": 12, "logicalPartitionId": 0, "srcId": source.id}
+            event |= {"schemaId": number, "valueEnc": "JSON", "value": value}
+        else:
+            event["srcId"] = -2 if word[0] == "." else -51
+        told.append(json.dumps(event).encode())
+    events = cdckit.databus.decode(records_of(*told), sources.values())
+    return {"events": spark.createDataFrame(events.collect(), events.schema), **sources}
+
+
+def _record(name: str, key: str, kind: str) -> dict[str, Any]:
+    seats = {"name": "seats", "type": ["null", "int"]}
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind}, seats]}
 
 
 def records_of(*values: bytes | None) -> DataFrame:

@@ -2,10 +2,10 @@
 cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
-of which turns records into changes (`cdckit.replicate` and `cdckit.datahub`; of any table of rows
-`changes_from`, of full lists `changes_from_snapshots`; `cdckit.rdss` validates, so far); `merge`, from
-changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history
-answers:
+of which turns records into changes (`cdckit.replicate`, `cdckit.databus` and `cdckit.datahub`; of any
+table of rows `changes_from`, of full lists `changes_from_snapshots`; `cdckit.rdss` validates, so far);
+`merge`, from changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that
+a history answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
     what changed           changes_between, diff, with_operation
@@ -22,7 +22,7 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 `cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
-from cdckit import datahub, jupyter, rdss, replicate
+from cdckit import databus, datahub, jupyter, rdss, replicate
 from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.between import between, timeline, with_operation
@@ -100,6 +100,7 @@ __all__ = [
     "coalesce",
     "create_view",
     "current",
+    "databus",
     "datahub",
     "diff",
     "drop_rejects",

@@ -110,7 +110,9 @@ class Interpreter:
         return self
 
     def _data(self) -> list[tuple[int, dict[str, Any]]]:
-        return [(at, each) for at, each in self.window if each["error_code"] is None and each["kind"] == "data"]
+        return [
+            (at, each) for at, each in self.window if each["error_code"] is None and each["kind"] == "data"
+        ]
 
     def _falls(self) -> bool:
         last: dict[int, int] = {}
@@ -137,7 +139,9 @@ class Interpreter:
 
     def _late(self) -> list[int]:
         return [
-            at for at, each in self._data() if each["scn"] <= self.passed and not self._is_covered(each["scn"])
+            at
+            for at, each in self._data()
+            if each["scn"] <= self.passed and not self._is_covered(each["scn"])
         ]
 
     def _end(self, end: dict[str, Any]) -> None:

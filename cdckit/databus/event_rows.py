@@ -94,7 +94,7 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
 
     >>> text = '{"type": "record", "name": "Plane", "fields": [{"name": "tail", "type": "string"}]}'
     >>> event = (
-    ...     b'{"opcode": "UPSERT", "key": 7, "sequence": 5, "logicalPartitionId": 0, "physicalPartitionId": 1, '
+    ...     b'{"opcode": "UPSERT", "key": 7, "sequence": 5, "physicalPartitionId": 1, '
     ...     b'"timestampInNanos": 1000, "srcId": 3, "schemaId": "S6KYUtsRb0m2xD9AWj3IzA==", '
     ...     b'"valueEnc": "JSON_PLAIN_VALUE", "value": "{\\\\"tail\\\\": \\\\"N12\\\\"}"}'
     ... )

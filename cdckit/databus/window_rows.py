@@ -194,7 +194,7 @@ class _Stream:
             "window_timestamp": pa.array(judged.micros[span], pa.int64(), mask=~is_complete).cast(INSTANT),
         }
         if self.output == "events":
-            columns |= _with_errors(rows, _late_events(rows, state, scn, self.passing.passed))
+            columns |= _with_errors(rows, _late_events(rows, state, scn, judged.above[span]))
         yield _in_order(rows, columns)
 
     def _of_open_window(self, rows: pa.RecordBatch, last: Open) -> pa.RecordBatch:
@@ -257,12 +257,12 @@ def _rows(piece: pa.RecordBatch) -> Rows:
     )
 
 
-def _late_events(rows: pa.RecordBatch, state: Ints, scn: Ints, passed: int) -> Findings:
+def _late_events(rows: pa.RecordBatch, state: Ints, scn: Ints, passed: Ints) -> Findings:
     late = _flags(rows.column(_LATE))
     late &= (state == REPEATED) | (state == LATE) | (state == DAMAGED)
     finding = "Expected an SCN above {}, found {}."
     return {
-        row: (DatabusFault.EVENT_LATE, finding.format(passed, scn[row]))
+        row: (DatabusFault.EVENT_LATE, finding.format(passed[row], scn[row]))
         for row in np.flatnonzero(late).tolist()
     }
 

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
+from cdckit.parts.arrow_widening import to_common_type
 from cdckit.parts.avro.size import empty_bytes
 from cdckit.parts.instants import parse_instants
 from cdckit.parts.running import Bools
@@ -33,7 +34,7 @@ from cdckit.replicate.faults import ReplicateFault
 from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.masks import read_masks
-from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of, to_common_type
+from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of
 from cdckit.replicate.times import require_load_time, with_times
 
 Findings = dict[int, tuple[ReplicateFault, str]]

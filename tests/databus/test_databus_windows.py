@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from databus_streams import Interpreter, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdckit.databus.held import Held
 from tools.tiers import examples
 
 
@@ -44,12 +47,15 @@ def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
         assert {number: cut[number] for number in of_number} == of_number
 
 
-WORDS = st.tuples(st.sampled_from("aaaabb....<!?ce"), st.integers(0, 9)).map(lambda each: f"{each[0]}{each[1]}")
+WORDS = st.tuples(st.sampled_from("aaaabb....<!?ce"), st.integers(0, 9)).map(
+    lambda each: f"{each[0]}{each[1]}"
+)
 STREAMS = st.lists(st.tuples(WORDS, st.integers(1, 2)), max_size=40)
 SIZES = st.lists(st.integers(1, 7), max_size=12)
 
 
-@settings(**examples(400, soak=20_000), deadline=None)
+@pytest.mark.drawn
+@settings(**examples(60, soak=20_000), deadline=None)
 @given(STREAMS, SIZES)
 def test_any_stream_is_cut_as_the_rules_say_step_by_step(
     words: list[tuple[str, int]], sizes: list[int]
@@ -61,7 +67,8 @@ def test_any_stream_is_cut_as_the_rules_say_step_by_step(
     checked(events, sizes)
 
 
-@settings(**examples(300, soak=20_000), deadline=None)
+@pytest.mark.drawn
+@settings(**examples(60, soak=20_000), deadline=None)
 @given(st.data())
 def test_a_sound_stream_with_replays_rollbacks_and_faults(data: st.DataObject) -> None:
     """Windows in their order; now and then one is rolled back, sent again from before, cut or spoilt."""
@@ -83,3 +90,100 @@ def test_a_sound_stream_with_replays_rollbacks_and_faults(data: st.DataObject) -
         if what in ("replay", "spoilt"):
             scn = max(1, scn - data.draw(st.integers(1, 4)))
     checked(events_of(" ".join(words)), data.draw(SIZES))
+
+
+CASES = json.loads((Path(__file__).parents[1] / "cases/databus/windows.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_case(case: dict[str, Any]) -> None:
+    events = events_of(case["stream"])
+    for sizes in ([], [1] * len(events), [2, 3]):
+        told = cut_rows(events, sizes=sizes)
+        assert [row["window_state"] for row in told] == case["states"]
+        errors = {str(row["offset"]): row for row in told if row["error_code"]}
+        assert errors.keys() == case["errors"].keys()
+        for offset, (code, finding) in case["errors"].items():
+            assert errors[offset]["error_code"] == code
+            assert finding in errors[offset]["error_description"]
+    checked(events, [])
+
+
+def test_windows_are_numbered_and_say_what_they_hold() -> None:
+    told = cut_rows(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), "windows", [3, 1, 1])
+    names = ("window", "state", "start_scn", "end_scn", "events", "first_offset", "last_offset", "error_code")
+    assert [tuple(row[name] for name in names) for row in told] == [
+        (1, "complete", 5, 5, 2, 0, 2, None),
+        (2, "rolled back", None, None, 0, 3, 3, "ROLLBACK_UNEXPECTED"),
+        (3, "complete", 6, 8, 2, 4, 6, None),
+        (4, "complete", None, 9, 0, 7, 7, None),
+        (5, "open", 10, None, 1, 8, 8, None),
+    ]
+
+
+def test_events_know_their_place_in_the_window() -> None:
+    """Counted on over batches, and over what is no data event."""
+    told = cut_rows(events_of("a5 c5 b5 a6 .6 a7 .7"), sizes=[1, 1, 2])
+    assert [row["window_position"] for row in told] == [1, None, 2, 3, None, 1, None]
+    assert [row["window_start_scn"] for row in told] == [5, 5, 5, 5, 5, 7, 7]
+    assert [row["window_end_scn"] for row in told] == [6, 6, 6, 6, 6, 7, 7]
+
+
+def test_a_window_becomes_true_at_its_end_but_never_before_an_earlier_one() -> None:
+    events = events_of("a5 .5 a6 .6")
+    events[1]["event_timestamp"], events[3]["event_timestamp"] = 90_000_000, 60_000_000
+    told = cut_rows(events)
+    assert [row["window_timestamp"].timestamp() for row in told] == [90, 90, 90, 90]
+
+
+def test_streams_do_not_touch_each_other() -> None:
+    """The same SCNs in two topics and two physical partitions, in one batch."""
+    streams = [events_of("a5 .5 a6", topic=topic, physical=part) for topic in "tu" for part in (1, 2)]
+    told = cut_rows([event for stream in streams for event in stream], "windows")
+    assert [(row["topic"], row["physical_partition"], row["state"]) for row in told] == [
+        (topic, part, state) for topic in "tu" for part in (1, 2) for state in ("complete", "open")
+    ]
+
+
+def test_a_window_larger_than_what_is_held_in_memory_comes_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held.__init__, "__defaults__", (1000,))
+    events = events_of("a5 " * 500 + ".5 a6")
+    told = cut_rows(events, sizes=[7] * 60)
+    assert [row["offset"] for row in told] == list(range(502))
+    assert {row["window_state"] for row in told[:501]} == {"complete"}
+    assert [row["window_position"] for row in told[:500]] == list(range(1, 501))
+
+
+@pytest.mark.drawn
+@settings(**examples(40, soak=5_000), deadline=None)
+@given(st.data())
+def test_what_two_tables_have_in_common_holds_after_every_window(data: st.DataObject) -> None:
+    """Each window moves an amount from a to b: the sum is 0 at window ends and hardly ever in between."""
+    words: list[str] = []
+    amounts: list[int] = []
+    balance = {0: (0, 0)}
+    scn = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        scn += 1
+        balance.setdefault(scn, (balance[scn - 1][0] - 10 * scn, balance[scn - 1][1] + 10 * scn))
+        window = [(f"a{scn}", balance[scn][0]), (f"b{scn}", balance[scn][1]), (f".{scn}", 0)]
+        what = data.draw(st.sampled_from(["", "", "roll back", "spoil", "replay"]))
+        if what == "roll back":
+            window[data.draw(st.integers(1, 2)) :] = [(f"<{scn}", 0)]
+        if what == "spoil":
+            window[data.draw(st.integers(0, 1))] = (data.draw(st.sampled_from("!?")), 0)
+        for word, amount in window:
+            words.append(word)
+            amounts.append(amount)
+        if what:
+            scn = max(0, scn - data.draw(st.integers(1, 3)))
+    events = events_of(" ".join(words))
+    seen: dict[int, int] = {}
+    last = (0, 0)
+    for row in cut_rows(events, "consistent", data.draw(SIZES)):
+        if (row["window"], row["window_end_scn"]) != last:
+            assert sum(seen.values()) == 0
+            assert row["window_end_scn"] > last[1]
+            last = (row["window"], row["window_end_scn"])
+        seen[row["source_id"]] = amounts[row["offset"]]
+    assert sum(seen.values()) == 0

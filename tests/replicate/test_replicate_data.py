@@ -31,8 +31,8 @@ from replicate_messages import (
 from replicate_readings import Reading, read, rows_of
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.replicate.table_rows import parse_instants
-from cdckit.replicate.table_versions import common_type, to_common_type
 
 Row = dict[str, Any]
 

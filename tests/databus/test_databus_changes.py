@@ -1,0 +1,153 @@
+"""From records to histories: typed values, and no instant at which half a window shows."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, databus, merge, rejects
+from cdckit.records import RECORD_SCHEMA
+
+FIRST = {
+    "type": "record",
+    "name": "A",
+    "fields": [{"name": "id", "type": "long"}, {"name": "amount", "type": "int"}],
+}
+SECOND = {
+    **FIRST,
+    "fields": [
+        *FIRST["fields"][:1],
+        {"name": "amount", "type": ["null", "long"]},
+        {"name": "note", "type": "string"},
+    ],
+}
+A = databus.Source(97, "a", [json.dumps(FIRST), json.dumps(SECOND)])
+B = databus.Source(98, "b", [json.dumps(FIRST)])
+STREAM = """
+    a1:1=-10 b1:1=10 .1
+    a2:1=-15 <2
+    a2:1=-15 b2:1=15 .2
+    a3:1=-99 ? .3
+    a3:1=-20 b3:1=20 .3
+    a2:1=-15 b2:1=15 .2
+    a4:1=-30/new b4:1=30 b4:2=0 .4
+    a5:1 b5:1 .5
+    a6:1=-7
+"""
+
+
+def record(word: str, offset: int) -> bytes:
+    """`a2:1=-15` is an upsert in source a with SCN 2 of the key 1; without an amount it is a delete."""
+    if word == "?":
+        return b"?"
+    scn = int(word[1])
+    event: dict[str, Any] = {"sequence": scn, "physicalPartitionId": 1}
+    event["timestampInNanos"] = (1_704_099_600 + 10 * scn) * 10**9 + offset
+    if word[0] in ".<":
+        return json.dumps(event | {"srcId": -2 if word[0] == "." else -51}).encode()
+    key, _, value = word.partition(":")[2].partition("=")
+    amount, _, note = value.partition("/")
+    source = A if word[0] == "a" else B
+    ids = list(source.texts)
+    event |= {"opcode": "UPSERT" if amount else "DELETE", "key": int(key), "srcId": source.id}
+    if amount:
+        row = {"id": int(key), "amount": int(amount)} | ({"note": note} if note else {})
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, SECOND if note else FIRST, row)
+        value = base64.b64encode(written.getvalue()).decode()
+        event |= {"schemaId": ids[1 if note else 0], "valueEnc": "JSON", "value": value}
+    return json.dumps(event).encode()
+
+
+@pytest.fixture(scope="module")
+def events(spark: SparkSession) -> DataFrame:
+    """Decoded once, in several partitions and out of order."""
+    told = [
+        (None, record(word, offset), "t", 0, offset, datetime(2024, 1, 1, tzinfo=UTC), 0, None)
+        for offset, word in enumerate(STREAM.split())
+    ]
+    found = databus.decode(spark.createDataFrame(told[::-1], RECORD_SCHEMA).repartition(3), [A, B])
+    return spark.createDataFrame(found.collect(), found.schema)
+
+
+def test_every_record_is_in_one_place(events: DataFrame) -> None:
+    told = databus.with_windows(events)
+    found = told.orderBy("offset").select("window_state", "error_code").collect()
+    expected = [
+        *["complete"] * 3,
+        *["rolled back"] * 2,
+        *["complete"] * 3,
+        *["damaged", None, "damaged"],
+        *["complete"] * 3,
+        *["repeated"] * 3,
+        *["complete"] * 7,
+        "open",
+    ]
+    assert [row["window_state"] for row in found] == expected
+    assert [row["value"] for row in rejects(told).collect()] == [b"?"]
+
+
+def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> None:
+    """Each window moves an amount from a to b; half of one would show."""
+    whole = databus.consistent(events)
+    told = {source.name: databus.changes(databus.rows(whole, source), keys=["id"]) for source in (A, B)}
+    histories = [
+        merge(told[name], entity=name, keys=["id"]).select(
+            "valid_from_timestamp",
+            "valid_to_timestamp",
+            F.lit(name).alias("of"),
+            "id",
+            "amount",
+            "deleted_indicator",
+        )
+        for name in "ab"
+    ]
+    rows = histories[0].unionByName(histories[1].withColumn("amount", F.col("amount").cast("long"))).collect()
+    instants = sorted({row["valid_from_timestamp"] for row in rows})
+    assert len(instants) == 5
+    for at in instants:
+        now = [
+            r
+            for r in rows
+            if r["valid_from_timestamp"] <= at
+            and (r["valid_to_timestamp"] is None or at < r["valid_to_timestamp"])
+        ]
+        assert sum(row["amount"] or 0 for row in now) == 0
+    last = [row for row in rows if row["valid_to_timestamp"] is None]
+    assert {(row["of"], row["id"], row["deleted_indicator"]) for row in last} == {
+        ("a", 1, True), ("b", 1, True), ("b", 2, False),
+    }  # fmt: skip
+
+
+def test_values_of_all_versions_are_in_one_type_and_say_what_was_sent(events: DataFrame) -> None:
+    rows = databus.rows(databus.consistent(events), A).orderBy("offset")
+    assert rows.schema["data"].dataType.simpleString() == "struct<id:bigint,amount:bigint,note:string>"
+    found = rows.select("data", "sent.note", "window_position").collect()
+    said = [(row["data"] and tuple(row["data"]), row["note"], row["window_position"]) for row in found]
+    assert said == [
+        ((1, -10, None), False, 1),
+        ((1, -15, None), False, 1),
+        ((1, -20, None), False, 1),
+        ((1, -30, "new"), True, 1),
+        (None, True, 1),
+    ]
+
+
+def test_a_stream_is_refused_where_the_end_of_a_window_must_be_known(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr(
+        "CAST(null AS binary) AS key", "CAST(null AS binary) AS value", "'t' AS topic", "0 AS partition",
+        "value AS offset", "timestamp", "0 AS timestampType",
+        "CAST(null AS array<struct<key string, value binary>>) AS headers",
+    )  # fmt: skip
+    events = databus.decode(stream, [A])
+    assert events.isStreaming
+    with pytest.raises(InvalidArgument, match="foreachBatch"):
+        databus.windows(events)
