@@ -9,27 +9,55 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     rows = databus.rows(whole, planes)                     those of one source, typed
     changes = databus.changes(rows, keys=["tail"])
 
+    asked = databus.Subscription([planes, flights])        sources in the order of a consumer, with filters
+    stream = databus.EventStream(events, asked)            windows on the driver, one after the other
+    for window in stream.windows(): ...                    each as an Arrow table, or
+    databus.dispatch(stream, consumer, checkpoints=...)    listeners written against the callback API
+
 Every record is in exactly one place: in error in `told`, of a window that passed, or of one that did not
 (open, rolled back, sent again, or waiting for what is missing before it).  `cdckit.rejects(told)` takes what
 is in error out.
 """
 
+from cdckit.databus.checkpoints import Checkpoint, CheckpointFile
+from cdckit.databus.consumers import Consumer, Event, Result
+from cdckit.databus.dispatching import Outcome, Retries, dispatch
 from cdckit.databus.event_rows import decode
 from cdckit.databus.event_sources import Source, schema_id
 from cdckit.databus.faults import DatabusFault
+from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
 from cdckit.databus.row_changes import changes, find_without_key
+from cdckit.databus.streaming import EventStream, Window
+from cdckit.databus.subscribing import Subscription, in_order, subscribed
 from cdckit.databus.typed_rows import rows
 from cdckit.databus.window_tables import consistent, windows, with_windows
 
 __all__ = [
+    "Checkpoint",
+    "CheckpointFile",
+    "Consumer",
     "DatabusFault",
+    "Event",
+    "EventStream",
+    "ModFilter",
+    "Outcome",
+    "RangeFilter",
+    "Result",
+    "Retries",
     "Source",
+    "Subscription",
+    "Window",
     "changes",
     "consistent",
     "decode",
+    "dispatch",
     "find_without_key",
+    "ids_of",
+    "in_order",
+    "parse_filters",
     "rows",
     "schema_id",
+    "subscribed",
     "windows",
     "with_windows",
 ]

@@ -52,7 +52,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
 
     >>> from cdckit import databus
     >>> whole = databus.consistent(events)
-    >>> told = changes(databus.rows(whole, planes), keys=["tail"])
+    >>> told = databus.changes(databus.rows(whole, planes), keys=["tail"])
     >>> told.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
     +---------+-------------------+-----------+---------+
     |operation|effective_timestamp|message_id |data     |
