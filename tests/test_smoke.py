@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import any_table, as_of, datahub, merge, rdss, replicate
+from cdckit import any_table, as_of, databus, datahub, merge, rdss, replicate
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -114,4 +115,20 @@ def test_rdss(spark: SparkSession) -> None:
     decoded = rdss.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).orderBy("offset").collect()
     assert [(row["message_type"], row["queue"], row["error_code"]) for row in decoded] == [
         ("MetadataDelete", None, None), (None, "invalid", "GENERR007"),
+    ]  # fmt: skip
+
+
+@pytest.mark.smoke("databus")
+def test_databus(spark: SparkSession) -> None:
+    """A window of one delete that is complete, and one that never ends."""
+    source = databus.Source(3, "planes", ['{"type": "record", "name": "P", "fields": []}'])
+    event = {"opcode": "DELETE", "key": 7, "srcId": 3, "physicalPartitionId": 1, "timestampInNanos": 0}
+    said = [{**event, "sequence": 5}, {**event, "sequence": 5, "srcId": -2}, {**event, "sequence": 6}]
+    rows = [
+        (None, json.dumps(each).encode(), "t", 0, offset, AT, 0, None) for offset, each in enumerate(said)
+    ]
+    events = databus.decode(spark.createDataFrame(rows, RECORD_SCHEMA), [source])
+    told = databus.with_windows(events).where("kind = 'data'").orderBy("scn").collect()
+    assert [(row["long_key"], row["window_end_scn"], row["window_state"]) for row in told] == [
+        (7, 5, "complete"), (7, None, "open"),
     ]  # fmt: skip

@@ -151,3 +151,29 @@ def test_a_stream_is_refused_where_the_end_of_a_window_must_be_known(spark: Spar
     assert events.isStreaming
     with pytest.raises(InvalidArgument, match="foreachBatch"):
         databus.windows(events)
+
+
+def test_filters_keep_in_spark_what_they_take_by_themselves(spark: SparkSession) -> None:
+    least = -(2**63)
+    keys: list[int | str] = [
+        0,
+        1,
+        -1,
+        99,
+        100,
+        350,
+        least,
+        "7",
+        "-13",
+        "ab",
+        "naïve 🎲",
+        "",
+        "1.5",
+        str(2**63),
+    ]
+    rows = [(each, None) if isinstance(each, int) else (None, each) for each in keys]
+    frame = spark.createDataFrame(rows, "long_key long, string_key string").coalesce(1)
+    filters = [databus.RangeFilter(100, ((0, 0), (3, 5))), databus.ModFilter(7, ((1, 2), (6, 6)))]
+    found = frame.select(*(each.column().alias(f"_{place}") for place, each in enumerate(filters))).collect()
+    for place, each in enumerate(filters):
+        assert [row[place] for row in found] == [each.takes(key) for key in keys]
