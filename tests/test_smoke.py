@@ -121,7 +121,8 @@ def test_rdss(spark: SparkSession) -> None:
 @pytest.mark.smoke("databus")
 def test_databus(spark: SparkSession) -> None:
     """A window of one delete that is complete, and one that never ends."""
-    source = databus.Source(3, "planes", ['{"type": "record", "name": "P", "fields": []}'])
+    tail = '{"type": "record", "name": "P", "fields": [{"name": "tail", "type": "string"}]}'
+    source = databus.Source(3, "planes", [tail])
     event = {"opcode": "DELETE", "key": 7, "srcId": 3, "physicalPartitionId": 1, "timestampInNanos": 0}
     said = [{**event, "sequence": 5}, {**event, "sequence": 5, "srcId": -2}, {**event, "sequence": 6}]
     rows = [

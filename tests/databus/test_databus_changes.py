@@ -173,6 +173,7 @@ def test_filters_keep_in_spark_what_they_take_by_themselves(spark: SparkSession)
     ]
     rows = [(each, None) if isinstance(each, int) else (None, each) for each in keys]
     frame = spark.createDataFrame(rows, "long_key long, string_key string").coalesce(1)
+    filters: list[databus.RangeFilter | databus.ModFilter]
     filters = [databus.RangeFilter(100, ((0, 0), (3, 5))), databus.ModFilter(7, ((1, 2), (6, 6)))]
     found = frame.select(*(each.column().alias(f"_{place}") for place, each in enumerate(filters))).collect()
     for place, each in enumerate(filters):
