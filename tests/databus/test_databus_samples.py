@@ -1,0 +1,62 @@
+"""The sample: the files are what the program makes, and its windows give the day that was committed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cdckit import databus, samples
+from cdckit.databus.event_rows import EVENT_FIELDS, event_columns
+from cdckit.databus.window_rows import cut_batches
+from tools import databus_samples
+
+SAMPLE = Path(samples("databus"))
+NAMES = [*(field.name for field in EVENT_FIELDS), "error_code", "error_description"]
+MANIFEST = json.loads((SAMPLE / "manifest.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.RecordBatch:
+    """Every event of the sample, decoded."""
+    listed = json.loads((SAMPLE / "sources.json").read_text())
+    sources = {each["id"]: databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed}
+    records = pq.read_table(SAMPLE / "events.parquet").combine_chunks().to_batches()[0]
+    columns = [records.column(name) for name in ("topic", "partition", "offset")]
+    columns += event_columns(records.column("value"), sources)
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "offset", *NAMES])
+
+
+def test_the_files_are_what_the_program_makes(tmp_path: Path) -> None:
+    databus_samples.write(tmp_path)
+    for name in ("sources.json", "manifest.json"):
+        assert (tmp_path / name).read_text() == (SAMPLE / name).read_text()
+    assert pq.read_table(tmp_path / "events.parquet").equals(pq.read_table(SAMPLE / "events.parquet"))
+
+
+def test_of_all_that_was_sent_the_changes_that_were_committed_pass_once(events: pa.RecordBatch) -> None:
+    passed = [row for batch in cut_batches([events], output="consistent") for row in batch.to_pylist()]
+    committed = [(scn, change.at) for window in databus_samples.windows() for scn, change in window.changes]
+    found = [(row["scn"], int(row["event_timestamp"].timestamp() * 1_000_000)) for row in passed]
+    assert [scn for scn, _ in found] == [scn for scn, _ in committed]
+    assert len(found) == MANIFEST["changes"]
+    ends = [row["window_end_scn"] for row in passed]
+    assert ends == sorted(ends)
+
+
+def test_every_kind_of_window_is_there(events: pa.RecordBatch) -> None:
+    states: Counter[str] = Counter()
+    codes: Counter[Any] = Counter()
+    for batch in cut_batches([events], output="windows"):
+        states.update(batch.column("state").to_pylist())
+        codes.update(batch.column("error_code").to_pylist())
+    assert states["complete"] == MANIFEST["windows"]
+    assert states["rolled back"] == MANIFEST["rollbacks"]
+    assert states["damaged"] == MANIFEST["of_an_unknown_source"]
+    assert states["repeated"] > 10
+    assert set(codes) == {None}
