@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
-from cdckit.parts.json_text import exact_values, storable
+from cdckit.parts.json_text import storable
 
 DEEPEST = 100
 """How deep a document may be nested."""
@@ -23,12 +23,28 @@ def read(text: str) -> Any:
     The value of a JSON text: fractions as decimals.
 
     Raises:
-        ValueError: It is no JSON, or nested too deep for Python's reader.
+        ValueError: It is no JSON, nested too deep for Python's reader, or has a number beyond what decimals
+            hold, or of more than 4,300 digits.
 
     >>> read('{"a": 1.10}')
     {'a': Decimal('1.10')}
     """
-    return exact_values(text)
+    try:
+        return _EXACT(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except (ValueError, ArithmeticError):
+        raise ValueError("a number is out of range") from None
+
+
+def _refused(name: str) -> Any:
+    raise json.JSONDecodeError(f"{name} is no number of JSON", name, 0)
+
+
+# Made once: `json.loads` with these options would make one for every text.
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused).decode
 
 
 def written(value: Any) -> str:

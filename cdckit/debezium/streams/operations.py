@@ -19,6 +19,9 @@ NAMES: Mapping[str, str] = {
 """What an operation may be called."""
 
 _MOST_REASONS = 10
+# As a tuple: to look into `dict | list` takes twice the time, and this is asked of each operation.
+_CONTAINERS = (dict, list)
+_NO_NUMBERS = (bool, str, dict, list, type(None))
 
 
 class Operation(NamedTuple):
@@ -81,18 +84,19 @@ def _path(each: dict[str, Any], member: str) -> Path:
 
 
 def _with_value(name: str, each: dict[str, Any]) -> Operation:
-    path = _path(each, "path")
+    text = each.get("path")
+    path = path_of(text) if type(text) is str else _path(each, "path")
     if "value" not in each:
         raise BadOperation(f"{each['op']} needs a value")
     value = each["value"]
-    if isinstance(value, dict | list) and len(path) + depth(value) > DEEPEST:
+    if isinstance(value, _CONTAINERS) and len(path) + depth(value) > DEEPEST:
         raise BadOperation(f"the value would be nested deeper than {DEEPEST}")
     return Operation(name, path, value)
 
 
 def _with_number(name: str, each: dict[str, Any]) -> Operation:
     found = _with_value(name, each)
-    if isinstance(found.value, bool | str | dict | list | None):
+    if isinstance(found.value, _NO_NUMBERS):
         raise BadOperation(f"{each['op']} needs a number; it is {shown(found.value)}")
     return found
 

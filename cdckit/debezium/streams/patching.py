@@ -23,6 +23,7 @@ MISSING: Final = object()
 """What stands where nothing stands: no entity, no field."""
 
 _LONGEST_NUMBER = 10_000  # bits: what Python writes without a limit of its own
+_CONTAINERS, _NUMBERS = (dict, list), (int, Decimal)
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
 
@@ -79,18 +80,27 @@ class _Work:
             self.document = value
             return
         node = self.document = self.kept({}) if self.document is MISSING else self.own(self.document)
+        if len(path) > 1:
+            node = self.parent(node, path)
+        if isinstance(node, dict):
+            node[path[-1]] = value
+        else:
+            _set(node, path[-1], value, path)
+
+    def parent(self, node: Any, path: Path) -> Any:
+        """What holds the last step of the path; made where it is missing."""
         for place, step in enumerate(path[:-1]):
             child = _child(node, step)
             if child is MISSING:
                 child = self.kept([] if begins_array(path[place + 1]) else {})
-            elif isinstance(child, dict | list):
+            elif isinstance(child, _CONTAINERS):
                 child = self.own(child)
             else:
                 raise Unfit(f"{_written(path[: place + 1])} is {shown(child)}, and has no parts")
             _set(node, step, child, path[: place + 1])
             # An element that was appended stands under no name: the next step goes into it itself.
             node = child
-        _set(node, path[-1], value, path)
+        return node
 
     def find(self, path: Path) -> Any:
         node = self.document
@@ -158,7 +168,7 @@ def _copy(work: _Work, operation: Operation) -> None:
     value = work.find(operation.source)
     if value is MISSING or operation.source == operation.path:
         return
-    if isinstance(value, dict | list):
+    if isinstance(value, _CONTAINERS):
         _require_depth(operation.path, value)
         # From here on the value stands in two places: neither may be written into.
         work.owned.clear()
@@ -172,7 +182,7 @@ def _increment(work: _Work, operation: Operation) -> None:
     value = work.find(operation.path)
     if value is MISSING:
         work.put(operation.path, operation.value)
-    elif isinstance(value, bool) or not isinstance(value, int | Decimal):
+    elif type(value) not in _NUMBERS:
         raise Unfit(f"{_written(operation.path)} is {shown(value)}, and no number")
     else:
         work.put(operation.path, _sum(value, operation.value))
