@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdckit.datahub.columns import Columns
-from cdckit.datahub.mappings import Place
-from cdckit.datahub.plain import plain_form, plain_nodes
-from cdckit.datahub.readers import Work
-from cdckit.datahub.walk import Message, Path, Walk
-from cdckit.parts.plain_json import Unusual
+from cdckit.datahub.conversions import NATURAL, Converted, of_natural
+from cdckit.datahub.mappings import LINK, FieldType, Place
+from cdckit.datahub.readers import Reader, Work, read_json
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.walk import Message, Nodes, Walk
+from cdckit.parts.plain_json import Objects, Unusual, plain_objects
 
 _MANY, _FEW = 1 << 12, 1 << 8
 """How many messages Arrow is given at once, and how many where one of those is unusual."""
@@ -22,7 +26,7 @@ class Found(NamedTuple):
     """What messages hold for one mapping, and that as columns, parents before what they hold."""
 
     walk: Walk
-    columns: dict[Path, Columns]
+    columns: list[tuple[Nodes, Columns]]
 
 
 class Reading:
@@ -55,27 +59,93 @@ class Reading:
         if self._form is None:
             return None
         walk = Walk(self._work, self._place)
-        root: Path = ((None, self._place),)
         try:
-            nodes = plain_nodes(batch.column("data"), self._place, self._form, walk.numbered)
-            columns = Columns(nodes, self._work.schema, None)
+            objects = plain_objects(batch.column("data"), self._form)
+            numbers: list[int] = walk.numbered(objects.order).tolist()
+            rows: list[int] = objects.text.tolist()
+            walk.nodes = PlainNodes(
+                self._place, message=rows, number=numbers, listed=numbers, objects=objects
+            )
+            columns = Columns(walk.nodes, self._work.schema, None)
         except Unusual:
             return None
-        walk.nodes[root] = nodes
-        return None if columns.faults else Found(walk, {root: columns})
+        return None if columns.faults else Found(walk, [(walk.nodes, columns)])
 
     def _by_python(self, batch: pa.RecordBatch) -> Found:
         walk = Walk(self._work, self._place)
         names = ("message_identifier", "source_system", "source_entity", "options", "data")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
-        columns: dict[Path, Columns] = {}
-        # A path is longer than the one above it, so parents come first.
-        for path in sorted(walk.nodes, key=len):
-            columns[path] = Columns(walk.nodes[path], self._work.schema, columns.get(path[:-1]))
-        return Found(walk, columns)
+        return Found(walk, list(_columns(walk.nodes, self._work.schema)))
+
+
+def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iterator[tuple[Nodes, Columns]]:
+    """Records as columns, and those that they hold."""
+    columns = Columns(nodes, schema, above)
+    yield nodes, columns
+    for each in nodes.below.values():
+        yield from _columns(each, schema, columns)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, batch.num_rows, size):
         yield batch.slice(start, size)
+
+
+@dataclass(kw_only=True)
+class PlainNodes(Nodes):
+    """
+    Records as Arrow has them.
+
+    What is wrong with one cannot be told here: whoever finds a fault has Python read it again.
+    """
+
+    objects: Objects
+
+    @property
+    def paths(self) -> pa.Array:
+        return pa.array(self.objects.order).cast(pa.string())
+
+    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+        values = self.objects.properties[source]
+        found = of_natural(values, kind)
+        if found is None or (pa.types.is_floating(values.type) and _has_negative_zero(values)):
+            raise Unusual
+        absent = values.null_count and not self.objects.nulls
+        return Converted(found, {}), values.is_valid() if absent else None
+
+    def mention(self, source: str) -> bool:
+        values = self.objects.properties[source]
+        return bool(self.objects.nulls or values.null_count < len(values))
+
+
+def _has_negative_zero(values: pa.Array) -> bool:
+    # -0 is a whole number, which has no sign, and -0.0 is none: Arrow does not say which of them it read.
+    zeros = values.filter(pc.equal(values, 0.0))
+    return bool(np.signbit(np.asarray(zeros)).any())
+
+
+def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> dict[str, pa.DataType] | None:
+    """The properties that the mapping reads, in the types that JSON has them in; None if it cannot serve."""
+    mapping = schema.mapping(place)
+    beside = schema.systems[place.system].mappings[place.entity]
+    if mapping.children or mapping.filters or mapping.unique_identifier:
+        return None
+    if any(readers[each.reader] is not read_json for each in beside):
+        return None
+    found: dict[str, pa.DataType] = {}
+    for source, kind in _properties(schema, place):
+        natural = NATURAL.get(kind.name)
+        if natural is None or found.setdefault(source, natural) != natural:
+            return None
+    return found
+
+
+def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
+    mapping = schema.mapping(place)
+    yield mapping.deleted_source, FieldType("boolean")
+    for each in mapping.columns:
+        if each.type.name == LINK:
+            yield from schema.key_plan(place, each).sources
+        else:
+            yield each.source, each.type

@@ -39,19 +39,17 @@ def statements_of(
     Its statements have these *columns* (`statement_schema`).
     """
     walk, schema = found.walk, found.walk.schema
-    for path, records in found.columns.items():
-        nodes, rows = walk.nodes[path], _Rows(batch, schema, columns, path[-1][1])
-        if schema.mapping(path[-1][1]).reference == entity:
+    for nodes, records in found.columns:
+        rows = _Rows(batch, schema, columns, nodes.place)
+        if schema.mapping(nodes.place).reference == entity:
             yield from rows.of_records(nodes, records)
         yield from rows.of_autocreated(nodes, records, entity)
-    for path, listings in walk.listings.items():
-        for child in {each.child for each in listings}:
+        for child in {each.child for each in nodes.lists}:
             if schema.mapping(child).reference == entity:
-                some = [each for each in listings if each.child == child]
-                rows = _Rows(batch, schema, columns, child)
-                yield from rows.of_listings(some, walk.nodes[path], found.columns[path])
-    if schema.mapping(walk.root).reference == entity:
-        yield from _Rows(batch, schema, columns, walk.root).of_messages(walk)
+                lists = [each for each in nodes.lists if each.child == child]
+                yield from replace(rows, place=child).of_lists(lists, nodes, records)
+    if schema.mapping(walk.place).reference == entity:
+        yield from _Rows(batch, schema, columns, walk.place).of_messages(walk)
 
 
 @dataclass
@@ -109,27 +107,25 @@ class _Rows:
             usable = pc.and_(columns.alive, pc.is_valid(made.guid))
             yield from there._made(nodes.message, nodes.number, rows, usable)
 
-    def of_listings(
-        self, listings: list[Listing], parents: Nodes, columns: Columns
-    ) -> Iterator[pa.RecordBatch]:
+    def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
-        at = pa.array([each.parent for each in listings], pa.int64())
+        at = pa.array([each.parent for each in lists], pa.int64())
         rows = {
             "record": parents.paths.take(at),
-            "operation": pa.array([LIST] * len(listings)),
+            "operation": pa.array([LIST] * len(lists)),
             "inherited": columns.needs.take(at),
             "within": columns.holds.take(at),
         }
         guids = columns.guid.take(at)
         # Two fields of children may lead to their parents by different fields.
-        fields = {each.parent_field for each in listings}
+        fields = {each.parent_field for each in lists}
         values = {
-            name: pc.if_else(pa.array([each.parent_field == name for each in listings]), guids, None)
+            name: pc.if_else(pa.array([each.parent_field == name for each in lists]), guids, None)
             for name in fields
         }
-        rows["data"], rows["carried"] = self._fields(values, {}, len(listings))
-        message = [parents.message[each.parent] for each in listings]
-        yield from self._made(message, [each.ends for each in listings], rows, columns.alive.take(at))
+        rows["data"], rows["carried"] = self._fields(values, {}, len(lists))
+        message = [parents.message[each.parent] for each in lists]
+        yield from self._made(message, [each.ends for each in lists], rows, columns.alive.take(at))
 
     def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""

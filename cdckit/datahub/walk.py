@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.faults import HubFault
-from cdckit.datahub.mappings import EntityMapping, FieldType, Place
+from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.readers import Context, Record, Work
 from cdckit.parts.json_text import plain_object
 
@@ -35,10 +35,20 @@ class Fault(NamedTuple):
     text: str
 
 
+class Listing(NamedTuple):
+    """One list of children in one record: what is not in it is to be deleted."""
+
+    child: Place
+    parent_field: str
+    parent: int
+    ends: int
+    """The number of the last record inside."""
+
+
 @dataclass
 class Nodes:
     """
-    The records that one mapping is given, column by column.
+    The records that one mapping is given, column by column; what they hold is *below*.
 
     A record stands after the record that holds it, and before that one's next sibling: so they are
     numbered, and so they count.
@@ -63,6 +73,9 @@ class Nodes:
     originals: dict[int, Any] = field(default_factory=dict)
     """What stands in the place of a record, and is none."""
     dropped: set[int] = field(default_factory=set)
+    lists: list[Listing] = field(default_factory=list)
+    below: dict[tuple[str, Place], Nodes] = field(default_factory=dict)
+    """By the field of children, and their mapping."""
 
     def __len__(self) -> int:
         return len(self.message)
@@ -96,44 +109,25 @@ class Nodes:
         return len(self.records) - 1
 
 
-Path = tuple[tuple[str | None, Place], ...]
-"""How records are reached: the root's mapping, then each field of children with theirs."""
-
-
-class Listing(NamedTuple):
-    """One list of children in one record: what is not in it is to be deleted."""
-
-    child: Place
-    parent_field: str
-    parent: int
-    ends: int
-    """The number of the last record inside."""
-
-
-@dataclass
 class Walk:
-    """All that the messages of a batch hold for one mapping, and what is embedded in it."""
+    """
+    All that the messages of a batch hold for the mapping at *place*, and what is embedded in it.
 
-    work: Work
-    root: Place
-    nodes: dict[Path, Nodes] = field(default_factory=dict)
-    listings: dict[Path, list[Listing]] = field(default_factory=dict)
-    """By the path of the records that hold them."""
-    unreadable: dict[int, Fault] = field(default_factory=dict)
-    """By row of the message."""
+    Attributes:
+        nodes: The records of that mapping.
+        unreadable: By the row of the message.
+    """
 
-    def __post_init__(self) -> None:
-        self.schema = self.work.schema
-        self._mapping = self.schema.mapping(self.root)
-        entity = self.schema.systems[self.root.system].mappings[self.root.entity]
+    def __init__(self, work: Work, place: Place) -> None:
+        self.schema, self.place, self._work = work.schema, place, work
+        self.nodes, self.unreadable = Nodes(place), dict[int, Fault]()
+        beside = work.schema.systems[place.system].mappings[place.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
-        self._step, self._offset = len(entity), self.root.index
-        mapping = self._mapping
+        self._step, self._offset = len(beside), place.index
+        self._mapping = own = beside[place.index]
         # A message that one of its mappings cannot read is not applied in half: the others try it too.
         self._read_otherwise = [
-            each
-            for each in entity
-            if (each.reader, each.reader_config) != (mapping.reader, mapping.reader_config)
+            each for each in beside if (each.reader, each.reader_config) != (own.reader, own.reader_config)
         ]
 
     def read(self, message: Message) -> None:
@@ -145,29 +139,22 @@ class Walk:
         except Exception as error:  # readers may be anybody's, and data may be anything
             self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
             return
-        root: Path = ((None, self.root),)
-        here, count = self._nodes(root, None), 0
+        count = 0
         for place, record in enumerate(found, 1):
-            count += 1
-            at = here.add(record, message.row, self.numbered(count), str(place))
-            if self._fit(here, at, message):
-                _make_unique(self._mapping, here.records[at], message, place)
-                count = self._descend(root, at, message, count)
+            at = self.nodes.add(record, message.row, self.numbered(count + 1), str(place))
+            count = self._inside(self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place})
 
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
         context = self._context(message, mapping.reader_config)
-        return list(self.work.readers[mapping.reader](message.data, context))
+        return list(self._work.readers[mapping.reader](message.data, context))
 
     def numbered(self, count: Any) -> Any:
         """The number of the record that comes first, second, ... in its message; or those of several."""
         return count * self._step + self._offset
 
-    def _nodes(self, path: Path, parent_field: str | None) -> Nodes:
-        return self.nodes.setdefault(path, Nodes(path[-1][1], parent_field))
-
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
         options = plain_object(message.options)
-        return Context(message.identifier, message.system, message.entity, config, options, self.work.files)
+        return Context(message.identifier, message.system, message.entity, config, options, self._work.files)
 
     def _fit(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Whether the record is one, after its filters; if not, it says why."""
@@ -178,7 +165,7 @@ class Walk:
             return False
         for each in self.schema.mapping(nodes.place).filters:
             try:
-                record = self.work.filters[each.name](record, self._context(message, each.config))
+                record = self._work.filters[each.name](record, self._context(message, each.config))
             except Exception as error:  # filters may be anybody's
                 text = f"{each.name}: {type(error).__name__}: {error}"
                 nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)
@@ -192,11 +179,16 @@ class Walk:
         nodes.records[at] = record
         return True
 
-    def _descend(self, path: Path, at: int, message: Message, count: int) -> int:
-        """Add the records inside one record; how many there are so far."""
-        nodes = self.nodes[path]
-        record = nodes.records[at]
-        for each in self.schema.mapping(nodes.place).children:
+    def _inside(
+        self, nodes: Nodes, at: int, message: Message, count: int, given: dict[str | None, int]
+    ) -> int:
+        """Add the records inside one record, which is *given* these numbers; how many there are so far."""
+        if not self._fit(nodes, at, message):
+            return count
+        record, mapping = nodes.records[at], self.schema.mapping(nodes.place)
+        named = {mapping.unique_identifier: message.identifier, **given}
+        record.update((name, value) for name, value in named.items() if name is not None)
+        for each in mapping.children:
             children = record.get(each.source, [])
             if not isinstance(children, list):
                 text = f"{each.source} is {_json_kind(children)}"
@@ -204,27 +196,29 @@ class Walk:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
                 nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
                 return count
-        for child_field, child in self.schema.children(path[-1][1]):
-            if child_field.source not in record:
-                continue
-            assert child_field.parent_identifier is not None
-            below: Path = (*path, (child_field.reference, child))
-            mapping, inside = self.schema.mapping(child), self._nodes(below, child_field.parent_identifier)
-            start = len(inside.records)
-            for sequence, given in enumerate(record[child_field.source], 1):
-                count += 1
-                # A record may have several mappings, and each is to have a record of its own.
-                own = dict(given) if isinstance(given, dict) else given
-                where = f"{nodes.path[at]}/{child_field.source}/{sequence}"
-                node = inside.add(own, message.row, self.numbered(count), where, at)
-                if self._fit(inside, node, message):
-                    _make_unique(mapping, inside.records[node], message, count)
-                    if child_field.source_child_sequence is not None:
-                        inside.records[node][child_field.source_child_sequence] = sequence
-                    count = self._descend(below, node, message, count)
-            ends = self.numbered(count)
-            inside.listed[start:] = [ends] * (len(inside.records) - start)
-            self.listings.setdefault(path, []).append(Listing(child, child_field.parent_identifier, at, ends))
+        for field_, child in self.schema.children(nodes.place):
+            if field_.source in record:
+                count = self._listed(nodes, at, field_, child, message, count)
+        return count
+
+    def _listed(
+        self, above: Nodes, at: int, each: FieldMapping, child: Place, message: Message, count: int
+    ) -> int:
+        """Add the children in one field of a record; how many records there are so far."""
+        assert each.parent_identifier is not None
+        nodes = above.below.setdefault((each.reference, child), Nodes(child, each.parent_identifier))
+        start, unique = len(nodes), self.schema.mapping(child).unique_sequence
+        for sequence, said in enumerate(above.records[at][each.source], 1):
+            count += 1
+            # A record may have several mappings, and each is to have a record of its own.
+            own = dict(said) if isinstance(said, dict) else said
+            path = f"{above.path[at]}/{each.source}/{sequence}"
+            node = nodes.add(own, message.row, self.numbered(count), path, at)
+            given = {unique: count, each.source_child_sequence: sequence}
+            count = self._inside(nodes, node, message, count, given)
+        ends = self.numbered(count)
+        nodes.listed[start:] = [ends] * (len(nodes) - start)
+        above.lists.append(Listing(child, each.parent_identifier, at, ends))
         return count
 
 
@@ -233,11 +227,3 @@ def _json_kind(value: Any) -> str:
     kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
     numbers = dict.fromkeys((int, float, Decimal), "a number")
     return (kinds | numbers).get(type(value), "no value of JSON")
-
-
-def _make_unique(mapping: EntityMapping, record: Record, message: Message, number: int) -> None:
-    """Give a fact the fields by which it is told from all others."""
-    if mapping.unique_identifier is not None:
-        record[mapping.unique_identifier] = message.identifier
-    if mapping.unique_sequence is not None:
-        record[mapping.unique_sequence] = number

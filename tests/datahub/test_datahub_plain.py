@@ -220,13 +220,13 @@ def test_a_mapping_whose_messages_are_unusual_is_not_tried_for_ever(
     given: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
-    plain_nodes = reading.plain_nodes
+    plain_objects = reading.plain_objects
 
     def noted(data: pa.Array, *args: Any) -> Any:
         tried.append(len(data))
-        return plain_nodes(data, *args)
+        return plain_objects(data, *args)
 
-    monkeypatch.setattr(reading, "plain_nodes", noted)
+    monkeypatch.setattr(reading, "plain_objects", noted)
     batch = messages(*(f'[{{"no": "{number}"}}]' for number in range(9000)))
     stated(batch, work_of())
     assert tried == [4096, *[256] * 16]
