@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import isinf
@@ -104,14 +105,12 @@ def of_natural(values: pa.Array, kind: FieldType) -> pa.Array | None:
 
 def _all_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
     """Texts that are all written in the plainest form; None if one of them is not, or is no time at all."""
-    try:
-        plain = pc.match_substring_regex(texts, _PLAIN[kind.name])
+    plain = pc.match_substring_regex(texts, _PLAIN[kind.name])
+    with suppress(pa.ArrowInvalid):
         if pc.all(plain, min_count=0).as_py():
             found = texts.cast(pa.timestamp("us"))
             if pc.min(pc.year(found)).as_py() != 0:
                 return found.cast(pa.date32()) if kind.name == "date" else pc.assume_timezone(found, "UTC")
-    except pa.ArrowInvalid:
-        pass
     return None
 
 
@@ -135,17 +134,18 @@ def _text(value: Any, kind: FieldType) -> str:
     return text[: kind.length]
 
 
-def _number(value: Any, needed: str) -> Decimal:
+def _number(value: Any, within: str) -> Decimal:
+    """A number, also of a text; one that no field could hold is not *within* what is needed."""
+    number = None
     if isinstance(value, str) and _NUMBER.fullmatch(value):
-        try:
-            value = Decimal(value.strip())
-        except InvalidOperation:
-            raise _unfit(value, needed) from None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | float):
-        raise _unfit(value, needed)
-    number = _exact(value)
-    if not number.is_finite():
-        raise _unfit(value, needed)
+        with suppress(InvalidOperation):
+            number = Decimal(value.strip())
+    elif isinstance(value, int | Decimal | float) and not isinstance(value, bool):
+        number = _exact(value)
+    if number is None or not number.is_finite():
+        raise _unfit(value, "a number")
+    if number and number.adjusted() > _MAX_EXPONENT:
+        raise _unfit(value, within)
     return number
 
 
@@ -164,26 +164,20 @@ def _plain(number: Decimal) -> str:
     return format(number, "f")
 
 
-def _within(number: Decimal, value: Any, needed: str) -> Decimal:
-    if number and number.adjusted() > _MAX_EXPONENT:
-        raise _unfit(value, needed)
-    return number
-
-
 def _double(value: Any, kind: FieldType) -> float:
-    found = float(_number(value, "a number"))
+    found = float(_number(value, needed := "a number that a double can hold"))
     if isinf(found):
-        raise _unfit(value, "a number that a double can hold")
+        raise _unfit(value, needed)
     return found
 
 
 def _integer(value: Any, kind: FieldType) -> int:
-    number = _within(_number(value, "a number"), value, f"a number within the range of a {kind.name}")
-    bits = INTEGERS[kind.name].bit_width
+    number = _number(value, needed := f"a number within the range of a {kind.name}")
+    end = 1 << (INTEGERS[kind.name].bit_width - 1)
     # Halves go away from zero (decision: the text says "nearest").
     found = int(number.to_integral_value(ROUND_HALF_UP))
-    if not -(1 << (bits - 1)) <= found < 1 << (bits - 1):
-        raise _unfit(value, f"a number within the range of a {kind.name}")
+    if not -end <= found < end:
+        raise _unfit(value, needed)
     return found
 
 
@@ -191,9 +185,8 @@ def _decimal(value: Any, kind: FieldType) -> Decimal:
     assert kind.scale is not None
     assert kind.precision is not None
     digits = f"a number of at most {kind.scale - kind.precision} digits before the point"
-    number = _within(_number(value, "a number"), value, digits)
     # In the order in which the text says it: truncated to its digits, then rounded to its decimals.
-    cut = Context(prec=kind.scale, rounding=ROUND_DOWN).create_decimal(number)
+    cut = Context(prec=kind.scale, rounding=ROUND_DOWN).create_decimal(_number(value, digits))
     found = cut.quantize(Decimal(1).scaleb(-kind.precision), ROUND_HALF_UP, _EXACT)
     if found and found.adjusted() >= kind.scale - kind.precision:
         raise _unfit(value, digits)
@@ -212,10 +205,8 @@ def _boolean(value: Any, kind: FieldType) -> bool:
 
 def _date(value: Any, kind: FieldType) -> date:
     if isinstance(value, str) and _DATE.fullmatch(value):
-        try:
+        with suppress(ValueError):
             return date.fromisoformat(value)
-        except ValueError:
-            pass
     raise _unfit(value, "a date, YYYY-MM-DD")
 
 
@@ -240,9 +231,7 @@ _CONVERSIONS: dict[str, Callable[[Any, FieldType], Any]] = {
     LINK: _text,
     "number": _double,
     "double": _double,
-    "smallint": _integer,
-    "integer": _integer,
-    "bigint": _integer,
+    **dict.fromkeys(INTEGERS, _integer),
     DECIMAL: _decimal,
     "boolean": _boolean,
     "date": _date,

@@ -114,7 +114,7 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     said = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     if entity in schema.autocreated:
         said = _without_vain_autocreates(said)
-    priorities = {place: mapping.priority for place, mapping in target.mappings.items()}
+    priorities = {place: str(mapping.priority) for place, mapping in target.mappings.items()}
     more = _field_priorities(schema, target)
     return said.selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
@@ -153,11 +153,11 @@ def _without_vain_autocreates(said: DataFrame) -> DataFrame:
 
 def _field_priorities(schema: Schema, target: Target) -> str | None:
     """The priorities of single fields, if any mapping of the target states one."""
-    stated: dict[str, dict[Place, int]] = {}
+    stated: dict[str, dict[Place, str]] = {}
     for place, mapping in target.mappings.items():
         for each in mapping.columns:
             if each.priority is not None:
-                stated.setdefault(each.reference, {})[place] = each.priority
+                stated.setdefault(each.reference, {})[place] = str(each.priority)
     if not stated:
         return None
     fields = (f"{by_place(schema, values, 'int')} AS {quoted(name)}" for name, values in stated.items())

@@ -7,9 +7,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, IS_RECORD
+from cdckit.datahub.statements import DELETE, IS_RECORD, by_place
 from cdckit.parts.schemas import quoted
 
 
@@ -47,6 +46,11 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
         Data hub, section on export mode.
     """
     target = schema.targets[entity]
+    identifiers = {
+        place: f"CAST(data.{quoted(each.export_identifier)} AS string)"
+        for place, each in target.mappings.items()
+        if each.export_identifier is not None
+    }
     fields = [f"data.{quoted(name)} AS {quoted(name)}" for name in target.fields]
     if any(mapping.export_standard_fields for mapping in target.mappings.values()):
         fields += [
@@ -56,7 +60,7 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
         ]
     return applied.where(IS_RECORD).selectExpr(
         f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
-        f"{_identifier(schema, target)} AS id",
+        f"{by_place(schema, identifiers, 'string')} AS id",
         "unix_micros(effective_timestamp) AS version",
         "message_id",
         "arrival",
@@ -95,13 +99,3 @@ def _last(known: DataFrame) -> DataFrame:
     """Of each record what it was when it was last given a position."""
     last = F.max(F.struct("position", "digest")).alias("last")
     return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")
-
-
-def _identifier(schema: Schema, target: Target) -> str:
-    named = {place: each.export_identifier for place, each in target.mappings.items()}
-    cases = [
-        f"WHEN {schema.numbers[place]} THEN CAST(data.{quoted(name)} AS string)"
-        for place, name in named.items()
-        if name is not None
-    ]
-    return f"CASE place {' '.join(cases)} END" if cases else "CAST(NULL AS string)"

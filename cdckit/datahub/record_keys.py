@@ -8,7 +8,7 @@ from functools import lru_cache, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.parts.identifiers import names, uuid5
+from cdckit.parts.identifiers import as_text, names, uuid5
 
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
@@ -20,34 +20,21 @@ _uuid5 = lru_cache(1 << 18)(uuid5)
 def looked_up_by(entity: str, fields: Sequence[str], key: Mapping[str, pa.Array]) -> pa.Array:
     """The marked texts that stand for entities with these values in these fields."""
     start = f"{LOOKED_UP}{','.join(fields)}"
-    return pa.array([start + name for name in names(entity, _texts(key))], pa.string())
+    return pa.array([start + name for name in names(entity, key)], pa.string())
 
 
 def named(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
     """Entities by their keys, for people: "order number = 5, line = 2"."""
     parts = []
     for name, values in key:
-        text = pc.fill_null(_texts({name: values})[name].cast(pa.string()), "null")
+        text = pc.fill_null(as_text(values).cast(pa.string()), "null")
         parts.append(pc.binary_join_element_wise(f"{name} = ", text, ""))
     return pc.binary_join_element_wise(f"{entity} ", pc.binary_join_element_wise(*parts, ", "), "")
 
 
 def known_guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
-    """What `cdckit.parts.identifiers.guids` gives, also of dates and instants; each is made once a worker."""
-    return pa.array(map(_uuid5, names(entity, _texts(key))), pa.string())
-
-
-def _texts(key: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    return {name: as_text(values) for name, values in key.items()}
-
-
-def as_text(values: pa.Array) -> pa.Array:
-    """Values of a key as the guids have them in their texts; years are of four digits here."""
-    if pa.types.is_date(values.type):
-        return values.cast(pa.string())
-    if pa.types.is_timestamp(values.type):
-        return pc.strftime(values, "%Y-%m-%dT%H:%M:%SZ")
-    return values
+    """What `cdckit.parts.identifiers.guids` gives; each is made once a worker."""
+    return pa.array(map(_uuid5, names(entity, key)), pa.string())
 
 
 def any_valid(values: Iterable[pa.Array]) -> pa.Array:

@@ -80,7 +80,8 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
-        names = by_place(self._schema, {place: str(place) for place in self._schema.numbers}, "string")
+        known = {place: text_literal(str(place)) for place in self._schema.numbers}
+        names = by_place(self._schema, known, "string")
         found = []
         for entity in self._entities:
             mappings = self._schema.targets[entity].mappings

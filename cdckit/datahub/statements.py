@@ -60,19 +60,17 @@ MESSAGE_COLUMNS = (
 """The columns of the message store that are read."""
 
 
-def by_place(schema: Schema, values: Mapping[Place, int | None] | Mapping[Place, str], kind: str) -> str:
-    """By the mapping that the column `place` names its value, as SQL; null where there is none."""
-    found = [values.get(place) for place in schema.numbers]
-    listed = [text_literal(each) if isinstance(each, str) else each for each in found]
-    texts = ("NULL" if each is None else str(each) for each in listed)
-    return f"get(CAST(array({', '.join(texts)}) AS array<{kind}>), place)"
+def by_place(schema: Schema, said: Mapping[Place, str], kind: str) -> str:
+    """By the mapping that the column `place` names what is *said* for it, all in SQL; null for nothing."""
+    listed = ", ".join(said.get(place, "NULL") for place in schema.numbers)
+    return f"get(CAST(array({listed}) AS array<{kind}>), place)"
 
 
 def source_of(schema: Schema) -> str:
     """The source system of a statement, as SQL."""
-    return by_place(schema, {place: place.system for place in schema.numbers}, "string")
+    return by_place(schema, {place: text_literal(place.system) for place in schema.numbers}, "string")
 
 
 def priority_of(schema: Schema) -> str:
     """The priority of the mapping of a statement, as SQL."""
-    return by_place(schema, {place: each.priority for place, each in schema.all_mappings.items()}, "int")
+    return by_place(schema, {place: str(each.priority) for place, each in schema.all_mappings.items()}, "int")

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cdckit.datahub.mappings import Target
-from cdckit.datahub.record_keys import LOOKED_UP, as_text
+from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.parts.identifiers import NAME_END, name_parts, name_start, uuid5
 
@@ -247,8 +247,6 @@ def _some(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | N
 
 def key_parts(name: str, values: pa.Array) -> list[str | None]:
     """Each value as the part of a key's JSON text that names it; None for null."""
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("us", tz="UTC"))
-    distinct = as_text(values).dictionary_encode(null_encoding="encode")
+    distinct = values.dictionary_encode(null_encoding="encode")
     texts = [text or None for text in name_parts(name, distinct.dictionary)]
     return [texts[at] for at in distinct.indices.to_pylist()]

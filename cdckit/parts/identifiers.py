@@ -10,6 +10,7 @@ from hashlib import sha1
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -75,7 +76,7 @@ def _json_part(name: str, column: Column) -> Column:
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
-    """Whether `guids` knows the text of such keys; that of instants, dates and binary only `guid` knows."""
+    """Whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
     return all(
         pa.types.is_string(each)
         or pa.types.is_boolean(each)
@@ -115,9 +116,18 @@ def name_start(entity: str) -> str:
 
 def name_parts(name: str, values: pa.Array) -> list[str]:
     """What stands between, with commas, of one key field in each row: empty for null."""
-    start = _quoted(name) + ":"
+    start, values = _quoted(name) + ":", as_text(values)
     text = _json_text(values.type)
     return ["" if value is None else start + text(value) for value in _python_values(values)]
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Dates and instants as texts, if their years have four digits; other values as they are."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.string())
+    if pa.types.is_timestamp(values.type):
+        return pc.strftime(values.cast(pa.timestamp("us", tz="UTC")), "%Y-%m-%dT%H:%M:%SZ")
+    return values
 
 
 def uuid5(name: str) -> str:
