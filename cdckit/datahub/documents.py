@@ -64,10 +64,8 @@ def source_system(document: Mapping[str, Any]) -> SourceSystem:
     found = {}
     for entity in mappings.value:
         require(is_name(entity), path, "an object of source entities", entity)
-        here = f"{path}.{entity}"
-        targets = [_entity(each, f"{here}[{index}]") for index, each in enumerate(mappings.items(entity))]
-        _require_distinct([each.reference for each in targets], here, "targets")
-        found[entity] = tuple(targets)
+        found[entity] = mappings.items(entity, _entity)
+        _require_distinct([each.reference for each in found[entity]], f"{path}.{entity}", "targets")
     return SourceSystem(reference, MappingProxyType(found))
 
 
@@ -76,18 +74,18 @@ def _entity(value: Any, path: str) -> EntityMapping:
         needed = "left out: a hub keeps every target in tables of its own, and hands exports to a sink"
         raise InvalidSchema(f"{path}.dataStore", needed, value["dataStore"])
     said = _Object(value, path, _ENTITY)
-    fields = tuple(_field(each, f"{path}.fields[{index}]") for index, each in enumerate(said.items("fields")))
+    fields = said.items("fields", _field)
     _require_distinct(
         [each.reference.lower() for each in fields], f"{path}.fields", "references, in any case"
     )
-    unique, export = said.flag("unique"), said.flag("export")
+    unique, export, filters = said.flag("unique"), said.flag("export"), said.value.get("messageFilters")
     mapping = EntityMapping(
         reference=said.needed_text("reference"),
         fields=fields,
         priority=said.number("priority", _INT32) or 0,
         reader=said.text("messageReader") or "json",
         reader_config=said.config("messageReaderConfig"),
-        filters=_filters(said),
+        filters=() if filters is None else said.items("messageFilters", _filter),
         unique_identifier=_unique(said, fields, "uniqueIdentifier", needed=True) if unique else None,
         unique_sequence=_unique(said, fields, "uniqueSequence", needed=False) if unique else None,
         export=export,
@@ -115,17 +113,9 @@ def _unique(said: _Object, fields: tuple[FieldMapping, ...], name: str, *, neede
     return source
 
 
-def _filters(said: _Object) -> tuple[Filter, ...]:
-    if said.value.get("messageFilters") is None:
-        return ()
-    found = []
-    for index, each in enumerate(said.items("messageFilters")):
-        if isinstance(each, str):
-            found.append(Filter(each))
-        else:
-            one = _Object(each, f"{said.path}.messageFilters[{index}]", {"name", "config"})
-            found.append(Filter(one.needed_text("name"), one.config("config")))
-    return tuple(found)
+def _filter(value: Any, path: str) -> Filter:
+    said = _Object({"name": value} if isinstance(value, str) else value, path, {"name", "config"})
+    return Filter(said.needed_text("name"), said.config("config"))
 
 
 def _field(value: Any, path: str) -> FieldMapping:

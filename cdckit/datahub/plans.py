@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cdckit.datahub.documents import require
-from cdckit.datahub.mappings import LINK, FieldMapping, FieldType, Place, SourceSystem, Target, field_path
+from cdckit.datahub.mappings import (
+    LINK,
+    EntityMapping,
+    FieldMapping,
+    FieldType,
+    Place,
+    SourceSystem,
+    Target,
+    field_path,
+)
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,8 @@ class Planner:
     def __init__(self, systems: Mapping[str, SourceSystem], targets: Mapping[str, Target]) -> None:
         self._systems, self._targets = systems, targets
 
-    def _path(self, place: Place, field: FieldMapping) -> str:
-        return field_path(place, self._systems[place.system].mappings[place.entity][place.index], field)
+    def _mapping(self, place: Place) -> EntityMapping:
+        return self._systems[place.system].mappings[place.entity][place.index]
 
     def plan(
         self,
@@ -62,75 +71,62 @@ class Planner:
 
         A record has the link's source fields under the names *sources*; *above* are the links that lead here.
         """
-        path = self._path(place, field)
-        is_new = (place, field.reference) not in above
-        needed = "of fields that do not lead back to this link"
-        require(is_new, f"{path}.linkKey", needed, field.link_key)
+        path = field_path(place, self._mapping(place), field)
+
+        def must(holds: object, name: str, needed: str, found: object = field.link_key) -> None:
+            require(holds, f"{path}.{name}", needed, found)
+
+        here, named = (place, field.reference), dict(zip(field.link_key, sources, strict=True))
+        must(here not in above, "linkKey", "of fields that do not lead back to this link")
         assert field.link_entity is not None
-        named = dict(zip(field.link_key, sources, strict=True))
+        # A link may name a target, where its system has no source entity of that name.
         translators = self._systems[place.system].mappings.get(field.link_entity)
-        if not translators:
-            return self._plan_by_target(place, field, named)
-        there = Place(place.system, field.link_entity, 0)
-        target = self._targets[translators[0].reference]
-        parts, used = [], set()
-        for each in translators[0].columns:
-            if each.reference not in target.keys:
-                continue
-            direct = named.get(each.source)
-            if each.type.name == LINK and direct is None:
-                inner = [name for name in each.source_link_key if name in named]
-                if len(inner) == len(each.source_link_key) and inner:
-                    given = tuple(named[name] for name in each.source_link_key)
-                    plan = self.plan(there, each, given, (*above, (place, field.reference)))
-                    parts.append(KeyPart(each.reference, each.type, None, plan))
-                    used.update(inner)
-            elif direct is not None:
-                parts.append(KeyPart(each.reference, each.type, direct))
-                used.add(each.source)
-        return self._finished(place, field, target, parts, used, there)
-
-    def _plan_by_target(self, place: Place, field: FieldMapping, named: dict[str, str]) -> KeyPlan:
-        assert field.link_entity is not None
+        there = Place(place.system, field.link_entity, 0) if translators else None
+        entity = translators[0].reference if translators else field.link_entity
         needed = f"an entity among {', '.join(sorted(self._targets))}"
-        known = field.link_entity in self._targets
-        require(known, f"{self._path(place, field)}.linkEntity", needed, field.link_entity)
-        target = self._targets[field.link_entity]
-        parts = [KeyPart(name, target.fields[name], named[name]) for name in target.keys if name in named]
-        return self._finished(place, field, target, parts, {part.field for part in parts}, None)
-
-    def _finished(
-        self,
-        place: Place,
-        field: FieldMapping,
-        target: Target,
-        parts: list[KeyPart],
-        used: set[str],
-        there: Place | None,
-    ) -> KeyPlan:
-        path, order = self._path(place, field), list(target.fields)
+        must(entity in self._targets, "linkEntity", needed, entity)
+        target = self._targets[entity]
+        if there is None:
+            used = {name for name in target.keys if name in named}
+            parts = [KeyPart(name, target.fields[name], named[name]) for name in used]
+        else:
+            parts, used = self._translated(there, target, named, (*above, here))
+        order = list(target.fields)
         parts.sort(key=lambda part: order.index(part.field))
         fields = tuple(part.field for part in parts)
         whole = target.strict and fields == target.alternatives[0]
         [own] = [each for each in self._targets.values() if place in each.mappings]
-
-        def must(holds: bool, name: str, needed: str, found: object = field.link_key) -> None:
-            require(holds, f"{path}.{name}", needed, found)
-
-        # A link may name a target, where its system has no source entity of that name.
         whose = "" if there else "the target "
         unknown = [name for name in field.link_key if name not in used]
-        needed = f"of key fields of {whose}{target.entity}, which are {', '.join(target.keys) or 'none'}"
+        needed = f"of key fields of {whose}{entity}, which are {', '.join(target.keys) or 'none'}"
         must(not unknown, "linkKey", needed, unknown)
-        must(not target.export, "linkEntity", "an entity that is not exported", target.entity)
-        needed = f"all of a key of {target.entity}, the link being a key itself"
+        must(not target.export, "linkEntity", "an entity that is not exported", entity)
+        needed = f"all of a key of {entity}, the link being a key itself"
         must(field.key is None or fields in target.alternatives, "linkKey", needed)
-        needed = f"the one whole key of {target.entity}, the link being part of a weak key"
+        needed = f"the one whole key of {entity}, the link being part of a weak key"
         must(field.key is None or own.strict or whole, "linkKey", needed)
         needed = "of fields that lead on by whole keys of entities with one key"
         must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
-        must(whole or not field.autocreate, "autocreate", f"with the one whole key of {target.entity}")
-        return KeyPlan(target.entity, tuple(parts), whole, field.autocreate, there)
+        must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")
+        return KeyPlan(entity, tuple(parts), whole, field.autocreate, there)
+
+    def _translated(
+        self, there: Place, target: Target, named: dict[str, str], above: tuple[tuple[Place, str], ...]
+    ) -> tuple[list[KeyPart], set[str]]:
+        """The parts of the key, as the mapping *there* names them, and the names that were used for it."""
+        parts, used = [], set()
+        for each in self._mapping(there).columns:
+            if each.reference not in target.keys:
+                continue
+            inner = each.source_link_key
+            if each.source in named:
+                parts.append(KeyPart(each.reference, each.type, named[each.source]))
+                used.add(each.source)
+            elif each.type.name == LINK and named.keys() >= set(inner):
+                plan = self.plan(there, each, tuple(named[name] for name in inner), above)
+                parts.append(KeyPart(each.reference, each.type, None, plan))
+                used.update(inner)
+        return parts, used
 
 
 def with_inner(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from cdckit.errors import CdcError
+
+_Item = TypeVar("_Item")
 
 
 class InvalidDocument(CdcError, ValueError):
@@ -99,12 +101,12 @@ class Described:
         self.require(len(set(listed)) == len(listed), name, "distinct names", found)
         return tuple(listed)
 
-    def items(self, name: str) -> Sequence[Any]:
-        """A list that must be there, with something in it."""
+    def items(self, name: str, of: Callable[[Any, str], _Item]) -> tuple[_Item, ...]:
+        """What *of* makes of each of a list that must be there, with something in it, and of its path."""
         found: Any = self.value.get(name)
         is_list = isinstance(found, Sequence) and not isinstance(found, str) and found
         self.require(is_list, name, "a list that is not empty", found)
-        return cast(Sequence[Any], found)
+        return tuple(of(each, f"{self.path}.{name}[{place}]") for place, each in enumerate(found))
 
 
 def is_name(value: Any) -> bool:
