@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,25 +13,16 @@ from cdckit.changes import ABSENT
 from cdckit.datahub.absences import cascade_events, list_events, mentions
 from cdckit.datahub.existence import with_statement, without
 from cdckit.datahub.mappings import Place, Target
-from cdckit.datahub.resolution import UNPROCESSED, Kept, Resolution, needed_links
+from cdckit.datahub.resolution import UNPROCESSED, Resolution, needed_links
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, NAMES_ENTITY, UPSERT, by_place, source_of
 from cdckit.parts.complete_lists import absences
 from cdckit.parts.schemas import quoted
 
 
-class Derived:
-    """
-    What follows from statements: guids, links, what is applied, changes.
+class Derived(Resolution):
+    """What follows from statements, guids and links: what is applied, and the changes of each target."""
 
-    The rules are here; where statements, and what is found on the way, are kept is for others to say: a hub
-    keeps them in its tables (`State`), `changes` nowhere.
-    """
-
-    statements: Callable[[str], DataFrame]
-    """All statements about a target (`statement_schema`)."""
-    looked_up: Kept
-    """Rows in a form that can be looked at again and again; None if they are known to be none."""
     waiting: Callable[[], DataFrame | None]
     """The statements that wait (`statement`, see `with_statement`); None if there are none."""
     may_be_refreshed: Callable[[str], bool]
@@ -43,34 +32,21 @@ class Derived:
     messages: Callable[[], DataFrame]
     """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    @property
-    @abstractmethod
-    def entities(self) -> Sequence[str]:
-        """The targets that are looked at."""
-
-    @cached_property
-    def resolution(self) -> Resolution:
-        """The statements of all targets, with what can be looked up."""
-        return Resolution(self.schema, self.statements, self.looked_up, self.entities)
-
     @property
     def may_wait(self) -> bool:
         """Whether a statement of the targets that are looked at may need another one."""
         return any(needed_links(self.schema, entity) is not None for entity in self.entities)
 
-    def resolved(self, entity: str) -> DataFrame:
+    def processed(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""
-        rows = self.resolution.resolved(entity)
+        rows = self.resolved(entity)
         # What no record holds or makes is always processed.
         is_within = self.schema.is_within(entity)
         return rows.where(f"NOT error_code <=> '{UNPROCESSED}'") if is_within else rows
 
     def applied(self, entity: str) -> DataFrame:
         """The statements of a target that are applied."""
-        valid, waiting = self.resolved(entity).where("error_code IS NULL"), self.waiting()
+        valid, waiting = self.processed(entity).where("error_code IS NULL"), self.waiting()
         if waiting is None:
             return valid
         return without(with_statement(valid, entity), waiting).drop("statement")
@@ -82,7 +58,7 @@ class Derived:
         events = self._events(entity, applied)
         if not events:
             return own
-        said = _of_guids(self.resolved(entity), touched)
+        said = _of_guids(self.processed(entity), touched)
         missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
         return _with_absences(own, missed)
 

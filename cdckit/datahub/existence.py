@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.resolution import Resolution, needed_links
-from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
 from cdckit.parts.falling import falling
 from cdckit.parts.schemas import quoted, text_literal
@@ -40,15 +39,15 @@ def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_KEY}) AS statement")
 
 
-def facts(schema: Schema, resolution: Resolution, entities: Iterable[str]) -> DataFrame | None:
+def facts(resolution: Resolution) -> DataFrame | None:
     """
     What the statements of all targets mean to each other, or what is wrong with them; None for no targets.
 
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
     `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    found = []
-    for entity in entities:
+    schema, found = resolution.schema, []
+    for entity in resolution.entities:
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
         rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {_APPLIED}")

@@ -105,7 +105,7 @@ class FromMessages(Derived):
         super().__init__(work.schema)
         first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
         read = held(routed(first, work.schema))
-        self._held, self.messages = held, lambda: read
+        self._hold, self.messages = held, lambda: read
         self._leading = work.schema.leading_to(entity)
         self.statements = cache(lambda each: held(statements_about(read, work, each)))
         self.looked_up = lambda kind, each, rows: held(rows)
@@ -120,12 +120,12 @@ class FromMessages(Derived):
         return self._leading
 
     def _find_waiting(self) -> DataFrame | None:
-        found = facts(self.schema, self.resolution, self.entities) if self.may_wait else None
+        found = facts(self) if self.may_wait else None
         if found is None:
             return None
         valid = found.where("error_code IS NULL")
-        return self._held(falling(standing(valid, self.resolution.answers())))
+        return self._hold(falling(standing(valid, self.answers())))
 
     def _merged(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys
-        return self._held(merge(self.changes(entity), entity=entity, keys=keys))
+        return self._hold(merge(self.changes(entity), entity=entity, keys=keys))

@@ -115,7 +115,7 @@ class Histories:
             ids = ids.unionByName(turned).distinct()
         found = []
         for entity in self._state.stated:
-            rows = self._state.resolution.resolved(entity).join(ids, "message_id", "left_semi")
+            rows = self._state.resolved(entity).join(ids, "message_id", "left_semi")
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
             found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
@@ -125,7 +125,7 @@ class Histories:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.where(F.col("entity") == entity)
         found = [ours.select("guid")]
-        rows = self._state.resolution.resolved(entity)
+        rows = self._state.resolved(entity)
         for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
             scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
             for parent in {self.schema.mapping(each).reference for each in held_by.values()} & set(touched):

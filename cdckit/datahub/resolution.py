@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -23,8 +24,6 @@ UNPROCESSED = "UNPROCESSED"
 HELD, ANSWERS = "held", "answers"
 """The kinds of tables that hold what weak keys and links have found."""
 
-Kept = Callable[[str, str, DataFrame], DataFrame | None]
-
 BY_LOOKING = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
 
@@ -36,20 +35,19 @@ class Resolution:
     A link that is not found keeps its marked text.  A record whose key, or one of whose links, leads to
     several entities is in error, and what it holds or makes is not processed.
 
-    Args:
-        schema: The schema by which they were read.
-        said: Gives the statements of a target, all of them: what a link finds depends on every record.
-        kept: Is given the name of a table and the table, and returns it in a form that can be looked at
-            again; None where it is known to be empty.
-        entities: The targets that are looked at; what others say counts for nothing.
+    The rules are here; where statements, and what is found on the way, are kept is for others to say: a hub
+    keeps them in its tables (`State`), `changes` nowhere.
     """
 
-    def __init__(
-        self, schema: Schema, said: Callable[[str], DataFrame], kept: Kept, entities: Collection[str]
-    ) -> None:
-        self._schema, self._kept, self._entities = schema, kept, entities
+    statements: Callable[[str], DataFrame]
+    """All statements about a target (`statement_schema`): what a link finds depends on every record."""
+    looked_up: Callable[[str, str, DataFrame], DataFrame | None]
+    """Rows, with the kind and target of their table, in a form that can be looked at again; None for none."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
         # Each is found once for each target, and only for those that are asked for.
-        self._said = cache(said)
+        self._said = cache(lambda entity: self.statements(entity))
         self._held = cache(self._find_held)
         self._identified = cache(self._identify)
         self._answers_of = cache(self._find_answers)
@@ -57,19 +55,24 @@ class Resolution:
         self.resolved = cache(self._resolve)
         """The statements of one target; no more is done to them than its keys and links need."""
 
+    @property
+    @abstractmethod
+    def entities(self) -> Sequence[str]:
+        """The targets that are looked at; what others say counts for nothing."""
+
     def answers(self) -> DataFrame | None:
         """
         For every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
-        found = [self._answers_of(each) for each in self._schema.looked_up if each in self._entities]
+        found = [self._answers_of(each) for each in self.schema.looked_up if each in self.entities]
         some = [each for each in found if each is not None]
         return reduce(DataFrame.unionByName, some) if some else None
 
     def _resolve(self, entity: str) -> DataFrame:
         rows = self._linked(entity)
-        if self._schema.is_within(entity) and self._failed is not None:
+        if self.schema.is_within(entity) and self._failed is not None:
             rows = _unprocessed(rows, self._failed)
         return rows
 
@@ -80,12 +83,12 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
-        known = {place: text_literal(str(place)) for place in self._schema.numbers}
-        names = by_place(self._schema, known, "string")
+        known = {place: text_literal(str(place)) for place in self.schema.numbers}
+        names = by_place(self.schema, known, "string")
         found = []
-        for entity in self._entities:
-            mappings = self._schema.targets[entity].mappings
-            if any(each.holds and self._schema.uncertain(place) for place, each in mappings.items()):
+        for entity in self.entities:
+            mappings = self.schema.targets[entity].mappings
+            if any(each.holds and self.schema.uncertain(place) for place, each in mappings.items()):
                 name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {BY_LOOKING}"
                 said = self._linked(entity).where(IS_RECORD)
                 found.append(said.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
@@ -93,29 +96,29 @@ class Resolution:
             return None
         records = reduce(DataFrame.unionByName, found)
         themselves = records.where("is_wrong").select("message_id", "name").distinct()
-        wrong = self._kept("failed", "themselves", themselves)
+        wrong = self.looked_up("failed", "themselves", themselves)
         if wrong is None:
             return None
         above = records.selectExpr("message_id", "name AS below", "explode(within) AS name")
         below = above.join(wrong, ["message_id", "name"], "left_semi")
         failed = wrong.unionByName(below.selectExpr("message_id", "below AS name")).distinct()
         # Every target below looks at it, several times in a run.
-        return self._kept("failed", "all", failed)
+        return self.looked_up("failed", "all", failed)
 
     def _link(self, entity: str) -> DataFrame:
         """The statements of a target, links that are no part of its key looked up too."""
-        target = self._schema.targets[entity]
+        target = self.schema.targets[entity]
         later = [name for name in target.links if name not in target.keys]
         return self._followed(self._identified(entity), target, later)
 
     def _find_held(self, entity: str) -> DataFrame | None:
         """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
-        target = self._schema.targets[entity]
-        return self._kept(HELD, entity, held_keys(self._with_instants(entity), self._schema, target))
+        target = self.schema.targets[entity]
+        return self.looked_up(HELD, entity, held_keys(self._with_instants(entity), self.schema, target))
 
     def _identify(self, entity: str) -> DataFrame:
         """The statements of a target with their guids."""
-        target, rows = self._schema.targets[entity], self._with_instants(entity)
+        target, rows = self.schema.targets[entity], self._with_instants(entity)
         if target.weak:
             rows = with_weak_guids(rows, self._held(entity))
             return _with_error(rows, HubFault.KEY_AMBIGUOUS)
@@ -146,7 +149,7 @@ class Resolution:
     def _plans_of(self, target: Target, name: str) -> set[str]:
         """The entities that a link leads to, where it must be looked up."""
         plans = (
-            self._schema.key_plan(place, each)
+            self.schema.key_plan(place, each)
             for place, mapping in target.mappings.items()
             for each in mapping.links
             if each.reference == name
@@ -155,8 +158,8 @@ class Resolution:
 
     def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
-        target, rows = self._schema.targets[entity], self._said(entity)
-        starts = [each for weak in sorted(self._weak) for each in marks(self._schema, weak)]
+        target, rows = self.schema.targets[entity], self._said(entity)
+        starts = [each for weak in sorted(self._weak) for each in marks(self.schema, weak)]
 
         def dated(text: str) -> str:
             return f"if({marked(text, starts)}, {with_instant(text)}, {text})"
@@ -165,20 +168,20 @@ class Resolution:
             if self._plans_of(target, name) & self._weak:
                 value = F.expr(dated(f"data.{quoted(name)}"))
                 rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
-        if starts and self._schema.is_within(entity):
+        if starts and self.schema.is_within(entity):
             rows = rows.withColumn("inherited", F.expr(f"transform(inherited, text -> {dated('text')})"))
         return rows
 
     @cached_property
     def _weak(self) -> set[str]:
         """The targets with weak keys that links look up."""
-        return {entity for entity in self._schema.looked_up if not self._schema.targets[entity].strict}
+        return {entity for entity in self.schema.looked_up if not self.schema.targets[entity].strict}
 
     def _questions(self, entity: str) -> DataFrame | None:
         """By which keys links look up an entity with weak keys, and for which instants; None for no link."""
-        starts, found = marks(self._schema, entity), []
-        for each in self._entities:
-            target = self._schema.targets[each]
+        starts, found = marks(self.schema, entity), []
+        for each in self.entities:
+            target = self.schema.targets[each]
             for name in target.links:
                 if entity in self._plans_of(target, name):
                     asked = self._said(each).select(_data(name).alias("text"), "effective_timestamp")
@@ -187,19 +190,19 @@ class Resolution:
 
     def _find_answers(self, entity: str) -> DataFrame | None:
         """Of a target that links look up: who is meant by their texts."""
-        if entity not in self._entities:
+        if entity not in self.entities:
             return None
         if entity in self._weak:
             held, questions = self._held(entity), self._questions(entity)
             if held is None or questions is None:
                 return None
-            return self._kept(ANSWERS, entity, holders(held, questions))
+            return self.looked_up(ANSWERS, entity, holders(held, questions))
         usable = f"operation = '{UPSERT}' AND error_code IS NULL AND guid IS NOT NULL"
         claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
         ends = claims.groupBy("text").agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
         found, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
-        return self._kept(ANSWERS, entity, ends.selectExpr("text", found, several))
+        return self.looked_up(ANSWERS, entity, ends.selectExpr("text", found, several))
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:

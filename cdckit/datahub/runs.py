@@ -154,13 +154,13 @@ class Run(State):
 
     @cached_property
     def _facts(self) -> DataFrame | None:
-        found = facts(self.schema, self.resolution, self.entities)
+        found = facts(self)
         # What was looked up is looked at several times.
-        once = found is not None and self.resolution.answers() is not None
+        once = found is not None and self.answers() is not None
         return self._computed(found) if found is not None and once else found
 
     @cached_property
-    def _held(self) -> DataFrame | None:
+    def _not_tried(self) -> DataFrame | None:
         """The statements that are not tried in this run: their messages are not due, or were given up."""
         waiting = self.waiting()
         if waiting is None:
@@ -179,10 +179,10 @@ class Run(State):
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
         if self._facts is None:
-            return self._held
+            return self._not_tried
         found, stated = [], self._facts.where("error_code IS NULL")
         if self.may_wait:
-            waiting = waiting_statements(stated, self.resolution.answers(), self._held, self._computed)
+            waiting = waiting_statements(stated, self.answers(), self._not_tried, self._computed)
             found += [] if waiting is None else [waiting]
         if self._looked_up:
             # Other messages may bring statements into this, and out of it again.

@@ -30,24 +30,20 @@ MANY_FILES = 16
 """So many small files are written together: a table that grows by the run has a bounded number."""
 
 MESSAGES, STATUSES, UNAPPLIED = "messages", "statuses", "unapplied"
-"""The tables of which there is one; `UNAPPLIED` has what waits, and what looking at all found wrong."""
-
 STATEMENTS, HISTORY, EXPORTED = "statements", "history", "exported"
-"""The kinds of the tables of which each target has its own."""
-
-RECEIVED, PROCESSED = "received", "processed"
 """
-The notes of how many times messages were received, and of how many of those the runs have read.
+The tables of which there is one (`UNAPPLIED` has what waits, and what looking at all found wrong), and the
+kinds of those of which each target has its own.
+"""
+
+RECEIVED, PROCESSED, RUN, SCHEMA, REFRESHED = "received", "processed", "run", "schema", "refreshed"
+"""
+The notes: how many times messages were received, how many of those the runs have read, the name of the last
+run, the schema by which it read, and the targets of which there ever was a refresh.
 
 Messages are only ever appended, each with the number of its receipt: so whoever receives some while a run is
 under way is not in its way.
 """
-
-RUN, SCHEMA = "run", "schema"
-"""The notes of the last run, which no other is called as, and of the schema by which it read."""
-
-REFRESHED = "refreshed"
-"""The note of the targets of which there ever was a refresh."""
 
 RECEIVED_SCHEMA = T.StructType(
     [*DECODED_SCHEMA.fields, *flat_columns("status integer, received long, batch string")]
@@ -133,7 +129,7 @@ class State(Derived):
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
         waiting, some = self.waiting(), self.entities or list(self.schema.targets)[:1]
-        parts = [record_log(self.resolved(entity), waiting, entity) for entity in some]
+        parts = [record_log(self.processed(entity), waiting, entity) for entity in some]
         return reduce(DataFrame.unionByName, [*parts, message_log(self.statuses(), parts[0].columns)])
 
     @property
