@@ -16,12 +16,13 @@ from cdckit.datahub.outcomes import rejected, waiting_records
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Filter, Reader, Work
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import HUB, RUN, SCHEMA, State, noted
+from cdckit.datahub.state import HUB, RUN, SCHEMA, State
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts.under_way import UnderWay
 from cdckit.parts.waiting import Retry
 from cdckit.store import OtherKind, Snapshot, Store
+from cdckit.store.keeping import noted
 from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
 

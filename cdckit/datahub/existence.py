@@ -120,11 +120,9 @@ def waiting_statements(
 
 def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
     """The statements, which have `statement`, that are not among those that wait; None if none do."""
-    return (
-        statements
-        if waiting is None
-        else statements.join(waiting.select("statement"), "statement", "left_anti")
-    )
+    if waiting is None:
+        return statements
+    return statements.join(waiting.select("statement"), "statement", "left_anti")
 
 
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:

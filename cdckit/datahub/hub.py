@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.answers import Answers
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.runs import Run, identified
-from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, appended, note, noted
+from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, appended
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id
@@ -22,7 +22,7 @@ from cdckit.parts.receiving import as_records, sink_of
 from cdckit.parts.steps import doing
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
-from cdckit.store.keeping import committed
+from cdckit.store.keeping import committed, note, noted
 
 
 class Hub(Answers):

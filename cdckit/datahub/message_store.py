@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
@@ -19,7 +18,7 @@ from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.statuses import Status
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.identifiers import guid
-from cdckit.parts.instants import INSTANT, instant, microseconds
+from cdckit.parts.instants import instant, microseconds
 from cdckit.parts.json_text import members
 from cdckit.parts.schemas import flat_columns
 from cdckit.parts.workers import Made
@@ -103,50 +102,46 @@ def decode(records: DataFrame) -> DataFrame:
     """
     require_records(records, function="decode")
     decoded = Made(for_workers(records), _decoded, _WORKER_SCHEMA).rows()
-    decoded = decoded.withColumn("headers", headers_from_workers())
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
-    given = F.coalesce("message_identifier", guid("message", place))
     sound = F.col(ERROR_CODE).isNull()
-    return decoded.withColumn("message_identifier", F.when(sound, given))
+    return decoded.withColumns(
+        {
+            "headers": headers_from_workers(),
+            "message_identifier": F.when(sound, F.coalesce("message_identifier", guid("message", place))),
+            "message_timestamp": F.col("timestamp"),
+            "effective_timestamp": F.when(sound, F.coalesce("effective_timestamp", "timestamp")),
+        }
+    )
 
 
 def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(_WORKER_SCHEMA)
     for batch in batches:
-        found = [_message(value) for value in batch.column("value").to_pylist()]
-        for at in _without_place(batch):
-            found[at] = _invalid("the record has no timestamp, topic, partition or offset")
+        needed = (batch.column(name).is_valid() for name in ("timestamp", "topic", "partition", "offset"))
+        has_place = reduce(pc.and_, needed).to_pylist()
+        found = list(map(_message, batch.column("value").to_pylist(), has_place))
         columns = {name: batch.column(name) for name in RECORD_COLUMNS}
-        said = pa.array([each.get("timestamp") for each in found], pa.int64()).cast(INSTANT)
-        stored, invalid = batch.column("timestamp"), pa.array([ERROR_CODE in each for each in found])
-        columns["effective_timestamp"] = pc.if_else(invalid, None, pc.coalesce(said, stored.cast(INSTANT)))
-        columns["message_timestamp"] = stored
-        columns["value"] = pc.if_else(invalid, batch.column("value"), None)
-        for each in schema:
-            if each.name not in columns:
-                columns[each.name] = pa.array([one.get(each.name) for one in found], each.type)
+        columns["value"] = pc.if_else(
+            pa.array([ERROR_CODE in each for each in found], pa.bool_()), columns["value"], None
+        )
+        for each in _MESSAGE_FIELDS:
+            kind = schema.field(each.name).type
+            columns[each.name] = pa.array([one.get(each.name) for one in found], kind)
         yield batch_of(columns, schema)
 
 
-def _without_place(batch: pa.RecordBatch) -> list[int]:
-    """The records that do not say where and when they came: they would have no identifier, and no order."""
-    missing = [batch.column(name).is_null() for name in ("timestamp", "topic", "partition", "offset")]
-    return [int(at) for at in np.flatnonzero(reduce(pc.or_, missing))]
-
-
-def _message(value: bytes | None) -> dict[str, Any]:
+def _message(value: bytes | None, has_place: bool) -> dict[str, Any]:
     """The columns that the document fills, or the error."""
-    if value is None:
-        return _invalid("the record has no value")
     try:
+        if not has_place:
+            # It would have no identifier, and no order.
+            raise ValueError("the record has no timestamp, topic, partition or offset")
+        if value is None:
+            raise ValueError("the record has no value")
         return _columns(value.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        return _invalid(str(error))
-
-
-def _invalid(finding: str) -> dict[str, Any]:
-    problem = HubFault.MESSAGE_INVALID
-    return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(finding)}
+        problem = HubFault.MESSAGE_INVALID
+        return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
 
 
 def _require_known(said: Mapping[str, Any]) -> None:
@@ -164,12 +159,11 @@ def _columns(document: str) -> dict[str, Any]:
     _require_known(said)
     found: dict[str, Any] = {}
     for name, column in _TEXTS.items():
-        text = said.get(name)
-        if text is not None and (not isinstance(text, str) or not text):
-            raise ValueError(f"{name} must be a text that is not empty")
+        text = found[column] = said.get(name)
         if text is not None:
+            if not isinstance(text, str) or not text:
+                raise ValueError(f"{name} must be a text that is not empty")
             text.encode()
-        found[column] = text
     if found["source_entity"] is None:
         raise ValueError("entity is missing")
     found["source_system"] = found["source_system"] or DEFAULT_SYSTEM
@@ -181,16 +175,14 @@ def _columns(document: str) -> dict[str, Any]:
         at = instant(said["timestamp"])
         if at is None:
             raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
-        found["timestamp"] = microseconds(at)
+        found["effective_timestamp"] = microseconds(at)
     if said.get("options") is not None:
         if not isinstance(said["options"], dict):
             raise ValueError("options must be an object")
         found["options"] = document[places["options"]]
     end = len(document)
-    data = slice(end, end)
-    if said.get("data") is not None:
-        data = places["data"]
-        found["data"] = document[data]
+    data = slice(end, end) if said.get("data") is None else places["data"]
+    found["data"] = document[data] or None
     found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
     return found
 

@@ -22,10 +22,8 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     """
     What became of each record, as far as it concerns one target.
 
-    Returns:
-        One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
-        for the data of a whole message), `entity`, `outcome` (see `Outcome`), `error_code`,
-        `error_description`, `guid`, `raw` (the record as JSON text, where it is in error).
+    One row per record and mapping, in the columns of `Hub.log`, with `raw` (the record as JSON text, where it
+    is in error) and `number`.
     """
     rows = statements.where(F.col("operation").isin(UPSERT, DELETE, DROPPED, UNREADABLE))
     if waiting is None:
@@ -90,18 +88,12 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
     )
 
 
-def message_log(known: DataFrame, columns: list[str]) -> DataFrame:
-    """The messages that the schema has no place for, as rows of the log."""
-    parts = "split(error_message, ': ', 2)"
-    said = {
-        "message_identifier": "message_identifier",
-        "outcome": f"'{Outcome.ERROR}'",
-        "error_code": f"{parts}[0]",
-        "error_description": f"{parts}[1]",
-        "number": "0",
-    }
+def message_log(known: DataFrame) -> DataFrame:
+    """The messages that the schema has no place for, in the columns of the log that they fill."""
     refused = known.where(f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}")
-    return refused.selectExpr(*(f"{said.get(name, 'CAST(NULL AS string)')} AS {name}" for name in columns))
+    said = refused.selectExpr("message_identifier", "split(error_message, ': ', 2) AS parts", "0 AS number")
+    error = (f"'{Outcome.ERROR}' AS outcome", "parts[0] AS error_code", "parts[1] AS error_description")
+    return said.selectExpr("*", *error).drop("parts")
 
 
 def rejected(received: DataFrame, log: DataFrame) -> DataFrame:

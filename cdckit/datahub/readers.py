@@ -132,7 +132,7 @@ def _confined(name: str, files: str | None) -> Path:
 
 
 def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
-    csv.field_size_limit(_LONGEST_TEXT)
+    csv.field_size_limit(2**31 - 1)
     lines = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=config.get("delimiter", ","),
@@ -140,16 +140,14 @@ def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
         strict=True,
     )
     rows = [row for row in lines if row]
-    names = config.get("columns")
-    if config.get("header", True):
-        if not rows:
-            raise UnreadableData("the line of names is missing")
-        names = names or rows[0]
-        rows = rows[1:]
+    names, header = config.get("columns"), bool(config.get("header", True))
+    if header and not rows:
+        raise UnreadableData("the line of names is missing")
+    names = names or (rows[0] if header else None)
     if not names or len(set(names)) != len(names):
         raise UnreadableData("the columns need distinct names: a line of names, or the config's columns")
     null = config.get("null", "")
-    return [_named(row, names, null) for row in rows]
+    return [_named(row, names, null) for row in rows[header:]]
 
 
 def _named(row: list[str], names: list[str], null: str) -> Record | list[str]:
@@ -158,8 +156,6 @@ def _named(row: list[str], names: list[str], null: str) -> Record | list[str]:
         return row
     return {name: None if value == null else value for name, value in zip(names, row, strict=True)}
 
-
-_LONGEST_TEXT = 2**31 - 1
 
 READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": read_file}
 """The readers that every hub has, by the names that mappings call them."""

@@ -24,8 +24,6 @@ from cdckit.datahub.state import (
     STATUSES,
     UNAPPLIED,
     State,
-    note,
-    noted,
     table,
 )
 from cdckit.datahub.statements import statement_schema
@@ -33,7 +31,7 @@ from cdckit.datahub.statuses import Status, is_due, routed, statuses
 from cdckit.parts.computed import computed, here
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
-from cdckit.store.keeping import read_some
+from cdckit.store.keeping import note, noted, read_some
 from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"

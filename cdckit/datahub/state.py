@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,7 +19,7 @@ from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
 from cdckit.parts.schemas import flat_columns
 from cdckit.store import Transaction
-from cdckit.store.keeping import Tables, read_some, rows_of
+from cdckit.store.keeping import Tables, note, noted, read_some, rows_of
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
@@ -59,17 +57,6 @@ RECEIPT_COLUMNS = (
 def table(kind: str, entity: str) -> str:
     """The name of a target's table."""
     return f"{kind}.{entity}"
-
-
-def noted(tables: Tables, key: str, default: Any) -> Any:
-    """What is noted under a key, as JSON; *default* if nothing is."""
-    text = tables.note_of(key)
-    return default if text is None else json.loads(text)
-
-
-def note(tables: Transaction, key: str, value: Any) -> None:
-    """Note a value beside the tables, as JSON; see `noted`."""
-    tables.note(key, json.dumps(value))
 
 
 class State(Derived):
@@ -129,8 +116,10 @@ class State(Derived):
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
         waiting, some = self.waiting(), self.entities or list(self.schema.targets)[:1]
-        parts = [record_log(self.processed(entity), waiting, entity) for entity in some]
-        return reduce(DataFrame.unionByName, [*parts, message_log(self.statuses(), parts[0].columns)])
+        records = reduce(
+            DataFrame.unionByName, (record_log(self.processed(each), waiting, each) for each in some)
+        )
+        return records.unionByName(message_log(self.statuses()), allowMissingColumns=True)
 
     @property
     def entities(self) -> list[str]:

@@ -12,18 +12,8 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, priority_of
-from cdckit.datahub.weak_walk import (
-    DELETES,
-    LOOKS,
-    REFRESHES,
-    UPSERTS,
-    Said,
-    Walk,
-    WeakKeys,
-    key_parts,
-    marked_text,
-)
+from cdckit.datahub.statements import IS_RECORD, REFRESH, priority_of
+from cdckit.datahub.weak_walk import LOOKS, Said, Walk, WeakKeys, key_parts, marked_text
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import flat_columns, quoted, text_literal
 from cdckit.parts.workers import Made
@@ -63,8 +53,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
         "arrival.record_number AS number",
         "place",
         "record",
-        f"""CASE WHEN operation = '{REFRESH}' THEN {REFRESHES} WHEN error_code IS NOT NULL THEN {LOOKS}
-            WHEN operation = '{DELETE}' THEN {DELETES} ELSE {UPSERTS} END AS kind""",
+        f"if({IS_RECORD} AND error_code IS NOT NULL, '{LOOKS}', operation) AS kind",
         f"{priority_of(schema)} AS priority",
         *(f"data.{quoted(name)} AS `value {at}`" for at, name in enumerate(keys.fields)),
         *(f"carried.{quoted(name)} AS `carried {at}`" for at, name in enumerate(keys.fields)),
@@ -86,7 +75,7 @@ def walked(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.Rec
         found = []
         for said in _said(batch, keys):
             walk.begin(said.instant)
-            if said.kind == REFRESHES:
+            if said.kind == REFRESH:
                 walk.refresh(said.message, said.priority)
             else:
                 found.append((said.message, said.number, said.place, *walk.record(said), None, None))

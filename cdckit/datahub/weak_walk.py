@@ -40,9 +40,11 @@ import pyarrow as pa
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import DELETE, UPSERT
 from cdckit.parts.identifiers import NAME_END, name_parts, name_start, uuid5
 
-LOOKS, UPSERTS, DELETES, REFRESHES = range(4)
+LOOKS = "looks"
+"""What a record in error does; the others upsert, delete or refresh."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Said(NamedTuple):
     number: int
     place: int
     record: str
-    kind: int
+    kind: str
     priority: int
     values: tuple[str | None, ...]
     carried: tuple[bool, ...]
@@ -151,14 +153,14 @@ class Walk:
         if found:
             entity = found[0]
             self._catch_up(entity)
-        elif said.kind == UPSERTS:
+        elif said.kind == UPSERT:
             entity = self._begun(said)
         else:
             return None, False
         entity.seen_in = said.message
-        if said.kind == DELETES:
+        if said.kind == DELETE:
             _delete(entity, said.priority)
-        elif said.kind == UPSERTS:
+        elif said.kind == UPSERT:
             self._take(entity, said)
         return entity.guid, False
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -59,3 +60,14 @@ def rows_of(tables: Tables, name: str, columns: T.StructType | str, where: Where
     if tables.has(name):
         return tables.read(name, where=where)
     return tables.spark.createDataFrame([], columns)
+
+
+def noted(tables: Tables, key: str, default: Any) -> Any:
+    """What is noted under a key, as JSON; *default* if nothing is."""
+    text = tables.note_of(key)
+    return default if text is None else json.loads(text)
+
+
+def note(tables: Transaction, key: str, value: Any) -> None:
+    """Note a value beside the tables, as JSON; see `noted`."""
+    tables.note(key, json.dumps(value))

@@ -17,7 +17,7 @@ from cdckit.datahub.readers import Work
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak import walked as walked_rows
-from cdckit.datahub.weak_walk import DELETES, LOOKS, REFRESHES, UPSERTS, WeakKeys
+from cdckit.datahub.weak_walk import LOOKS, WeakKeys
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
 
@@ -48,12 +48,11 @@ def walked(program: Program, entity: str) -> Found:
     schema = datahub.schema(*program.schema)
     target, numbers = schema.targets[entity], schema.numbers
     priorities = {numbers[place]: mapping.priority for place, mapping in target.mappings.items()}
-    kinds = {"refresh": REFRESHES, "upsert": UPSERTS, "delete": DELETES}
     messages = {each.identifier: each for each in map(read_message, program.messages) if each is not None}
     rows = [
         row
         for row in statements_of(list(messages.values()), schema, entity)
-        if row["operation"] == "refresh" or (row["operation"] in kinds and row["claims"])
+        if row["operation"] == "refresh" or (row["operation"] in ("upsert", "delete") and row["claims"])
     ]
     rows.sort(
         key=lambda row: (row["effective_timestamp"], *row["arrival"].values(), -priorities[row["place"]])
@@ -71,7 +70,7 @@ def walked(program: Program, entity: str) -> Found:
             column([row["arrival"]["record_number"] for row in rows], pa.int32()),
             column([row["place"] for row in rows], pa.int32()),
             column([row["record"] for row in rows], pa.string()),
-            column([LOOKS if row["error_code"] else kinds[row["operation"]] for row in rows], pa.int32()),
+            column([LOOKS if row["error_code"] else row["operation"] for row in rows], pa.string()),
             column([priorities[row["place"]] for row in rows], pa.int32()),
             *(column([(row["data"] or {}).get(name) for row in rows], types[name]) for name in work.fields),
             *(column([(row["carried"] or {}).get(name) for row in rows], pa.bool_()) for name in work.fields),
