@@ -55,9 +55,6 @@ class Columns:
         named: The record's own entity likewise, if records may hold others; they lead to it.
     """
 
-    needs: pa.Array
-    holds: pa.Array
-
     def __init__(self, nodes: Nodes, schema: Schema, above: Columns | None) -> None:
         self._nodes, self._schema, self._above = nodes, schema, above
         self._mapping = schema.mapping(nodes.place)
@@ -76,9 +73,11 @@ class Columns:
             # The lists in a record that deletes are not looked at.
             if not self.deleted[at].as_py():
                 self.faults.setdefault(at, fault)
-        self.inherited: pa.Array = self._of_parents(None if above is None else above.needs)
-        self.within: pa.Array = self._of_parents(None if above is None else above.holds)
-        self.needs, self.holds = self.inherited, self.within
+        nothing = pa.nulls(self._count, _TEXTS)
+        self.inherited = nothing if above is None else above.needs.take(self._parent)
+        self.within = nothing if above is None else above.holds.take(self._parent)
+        self.needs: pa.Array = self.inherited
+        self.holds: pa.Array = self.within
         if self._mapping.holds:
             links = [self.fields[each.reference].values for each in self._mapping.columns if each.is_needed]
             self.needs = _lists_joined(self.inherited, links, self._count)
@@ -89,7 +88,9 @@ class Columns:
         self.guid, self.claims = self._identity()
         self.processed = self._flags() if above is None else above.alive.take(self._parent)
         self.sound = self._flags([*self.faults, *nodes.dropped])
-        self.named = self._named() if self._mapping.children else None
+        if self._mapping.children:
+            keys = [(name, self.sought.get(name, self.fields[name].values)) for name in self._target.keys]
+            self.named = named(self._target.entity, keys)
 
     @property
     def alive(self) -> pa.Array:
@@ -102,9 +103,6 @@ class Columns:
         flags[list(but)] = False
         return pa.array(flags)
 
-    def _of_parents(self, lists: pa.Array | None) -> pa.Array:
-        return pa.nulls(self._count, _TEXTS) if lists is None else lists.take(self._parent)
-
     def _deletes(self) -> pa.Array:
         source = self._mapping.deleted_source
         if not self._nodes.mention(source):
@@ -114,7 +112,6 @@ class Columns:
     def _field(self, each: FieldMapping) -> Values:
         self._in_key = each.key is not None
         if self._above is not None and each.reference == self._nodes.parent_field:
-            assert self._above.named is not None
             self.sought[each.reference] = self._above.named.take(self._parent)
             return Values(self._above.guid.take(self._parent), None)
         return self._link(each) if each.type.name == LINK else self._plain(each.source, each.type)
@@ -204,14 +201,6 @@ class Columns:
             return pa.nulls(self._count, pa.string())
         there = any_valid(values.values()) if some else all_valid(values.values())
         return pc.if_else(there, looked_up_by(self._target.entity, key, values), None)
-
-    def _named(self) -> pa.Array:
-        """The entity of each record by its key."""
-        names = self._target.keys
-        return named(
-            self._target.entity,
-            [(name, self.sought.get(name, self.fields[name].values)) for name in names],
-        )
 
     def _note(self, at: int, problem: HubFault, text: str) -> None:
         if at not in self._nodes.dropped:

@@ -66,14 +66,14 @@ class Run(State):
         An *attempt* counts as one for those that come to wait.
         """
         self._fresh, self._attempt = routed(messages, self.schema), attempt
-        names = {entity: table(STATEMENTS, entity) for entity in self.schema.targets}
         targets = {
-            entity: self._writes.target(name, statement_schema(self.schema.targets[entity]))
-            for entity, name in names.items()
+            entity: self._writes.target(table(STATEMENTS, entity), statement_schema(target))
+            for entity, target in self.schema.targets.items()
         }
         self._taken = take(self._fresh, self._work, targets)
-        for entity, name in names.items():
-            self._writes.adopt(name, self._taken.files[entity])
+        for entity, files in self._taken.files.items():
+            name = table(STATEMENTS, entity)
+            self._writes.adopt(name, files)
             if self._writes.files(name):
                 self._writes.compact(name, files=MANY_FILES)
             elif not self._writes.has(table(HISTORY, entity)):
