@@ -71,10 +71,9 @@ def waiting_statements(
     """
     The statements that cannot be applied since an entity to which they link does not exist.
 
-    An entity exists if a statement that is applied makes it: so all that are valid are taken for
-    applied first; those that link to what nobody makes wait; what only they would have made does not
-    exist either, and so on.  Statements that wait for each other in a circle, and for nothing else,
-    are applied.
+    All that are valid are taken for applied first; those that link to what nobody makes wait; what only
+    they would have made does not exist either, and so on.  Statements that wait for each other in a circle,
+    and for nothing else, are applied.
 
     Args:
         stated: The `facts` without those in error.

@@ -69,12 +69,7 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
 
 
 def newly_exported(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
-    """
-    What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`).
-
-    A record may become applied long after it arrived, since what it links to came then, and another schema
-    may read it otherwise: so the position is that of the run which first had it so, and not of its arrival.
-    """
+    """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
     digest = "xxhash64(operation, id, document) AS digest"
     said = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
     new = said.join(_last(known), [*_NAME, "digest"], "left_anti")

@@ -13,8 +13,8 @@ from cdckit.merging import made_versions
 from cdckit.parts.computed import computed
 from cdckit.parts.schemas import quoted, text_literal
 from cdckit.parts.threads import at_once
-from cdckit.store import File, Transaction
-from cdckit.store.reading import are_few
+from cdckit.store import Transaction
+from cdckit.store.keeping import put
 from cdckit.store.writing import Rows
 
 _Touched = Mapping[str, DataFrame | None]
@@ -40,11 +40,8 @@ class Histories:
         """
         Merge those entities anew that the run touches.
 
-        Args:
-            fresh: The messages that came.
-            turned: The messages of which a statement is applied now and was not, or the other way round
-                (`message_id`); None for none.
-            refreshed: The targets of which a message gives a list of all entities: all of theirs are touched.
+        These are what *fresh* messages speak of, and those (`message_id`) of which a statement has *turned*,
+        being applied now and not before, or the other way round; and all of the *refreshed* targets.
         """
         moved = self._moved(fresh, turned)
         if moved is None:
@@ -84,25 +81,9 @@ class Histories:
         some = self._touched(entity, moved, touched)
         if some is None:
             return {}
-        touches = self._files_with(name, some)
-        rest = self._writes.read(name, files=touches).join(some, "guid", "left_anti")
-        history = self._merged(entity, some)
-        if touches:
-            self._writes.swap(name, touches, rest.select(*map(quoted, before.columns)), history)
-        else:
-            self._writes.append(name, history)
+        put(self._writes, name, some, self._merged(entity, some))
         self._writes.compact(name, files=MANY_FILES)
         return {entity: some}
-
-    def _files_with(self, name: str, guids: DataFrame) -> list[File]:
-        """The files of a history that have versions of these entities: the others stay as they are."""
-        if are_few(self._writes.files(name)):
-            return self._writes.files(name)
-        rows = self._writes.read(name).select("guid", F.input_file_name().alias("file"))
-        # As many rows as there are files, at most.
-        found = rows.join(guids, "guid", "left_semi").select("file").distinct().collect()
-        paths = {row["file"].rsplit("/", 1)[-1] for row in found}
-        return [one for one in self._writes.files(name) if one.path in paths]
 
     def _moved(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
         """

@@ -59,34 +59,32 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
     +------+------+
     <BLANKLINE>
     """
-    needed = f"an object of {', '.join(_PROPERTIES)}"
-    if not isinstance(question, Mapping):
-        raise InvalidArgument("query", "question", needed, question)
+    _require(isinstance(question, Mapping), "question", f"an object of {', '.join(_PROPERTIES)}", question)
     unknown = sorted(set(question) - set(_PROPERTIES), key=str)
-    if unknown:
-        raise InvalidArgument("query", "question", needed, unknown)
-    entity = question.get("entity")
-    if not isinstance(entity, str) or entity not in histories:
-        raise InvalidArgument("query", "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
-    history = histories[entity]
+    _require(not unknown, "question", f"an object of {', '.join(_PROPERTIES)}", unknown)
+    entity, deletes = question.get("entity"), question.get("deletes", False)
+    known = isinstance(entity, str) and entity in histories
+    _require(known, "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
+    history = histories[str(entity)]
     require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="query")
-    deletes = question.get("deletes", False)
-    if not isinstance(deletes, bool):
-        raise InvalidArgument("query", "question['deletes']", "true or false", deletes)
+    _require(isinstance(deletes, bool), "question['deletes']", "true or false", deletes)
     rows = as_of(history, _at(question.get("timestamp"), now), deletes=deletes)
     for condition in _conditions(history, question.get("where")):
         rows = rows.where(condition)
     return rows.select(*(quoted(name) for name in _fields(history, question.get("fields"))))
 
 
+def _require(sound: bool, argument: str, needed: str, found: object) -> None:
+    if not sound:
+        raise InvalidArgument("query", argument, needed, found)
+
+
 def _at(timestamp: Any, now: datetime) -> datetime:
-    if timestamp is None:
-        require_instant(now, "now", function="query")
-        return now
-    argument = "question['timestamp']"
-    found = timestamp if isinstance(timestamp, datetime) else instant(timestamp)
+    argument = "now" if timestamp is None else "question['timestamp']"
+    said = now if timestamp is None else timestamp
+    found = said if timestamp is None or isinstance(said, datetime) else instant(said)
     if found is None:
-        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", timestamp)
+        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", said)
     require_instant(found, argument, function="query")
     return found
 
@@ -94,13 +92,11 @@ def _at(timestamp: Any, now: datetime) -> datetime:
 def _conditions(history: DataFrame, where: Any) -> list[Column]:
     if where is None:
         return []
-    if not isinstance(where, Mapping):
-        raise InvalidArgument("query", "question['where']", "an object of field: value", where)
+    _require(isinstance(where, Mapping), "question['where']", "an object of field: value", where)
     known = {each.name: each.dataType for each in (history.schema["guid"], *business_fields(history))}
     found = []
     for name, value in where.items():
-        if name not in known:
-            raise InvalidArgument("query", "question['where']", f"of fields among {', '.join(known)}", name)
+        _require(name in known, "question['where']", f"of fields among {', '.join(known)}", name)
         column, values = F.col(quoted(name)), value if isinstance(value, list | tuple) else [value]
         either = (column.eqNullSafe(_literal(name, known[name], each)) for each in values)
         found.append(reduce(Column.__or__, either, F.lit(False)))

@@ -163,15 +163,7 @@ READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": rea
 
 @dataclass(frozen=True)
 class Work:
-    """
-    By what messages are read.
-
-    Args:
-        schema: Its mappings decide what is read, and how.
-        readers, filters: By the names that mappings call them.
-        files: The folder to which readers of files are confined; None for none.
-        entities: The targets of which something is read; all of them without it.
-    """
+    """By what messages are read (see `Hub`), and of which *entities* something is; of all without them."""
 
     schema: Schema
     readers: Mapping[str, Reader]

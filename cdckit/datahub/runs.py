@@ -31,7 +31,7 @@ from cdckit.datahub.statuses import Status, is_due, routed, statuses
 from cdckit.parts.computed import computed, here
 from cdckit.parts.waiting import Retry
 from cdckit.store import Transaction
-from cdckit.store.keeping import note, noted, read_some
+from cdckit.store.keeping import note, noted, put, read_some
 from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
@@ -92,9 +92,9 @@ class Run(State):
         ids = F.broadcast(chosen)
         said = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
-            self._writes.replace(name, self._writes.read(name).join(said, "message_id", "left_anti"))
+            put(self._writes, name, said)
         if self._writes.has(STATUSES):
-            self._writes.replace(STATUSES, self.statuses().join(ids, "message_identifier", "left_anti"))
+            put(self._writes, STATUSES, ids)
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""

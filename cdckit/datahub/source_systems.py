@@ -117,10 +117,9 @@ class Schema:
             leads[mapping.reference] |= {self.key_plan(place, each).entity for each in mapping.links}
             for below in self.brought(place):
                 leads[below].add(mapping.reference)
-        found, further = set[str](), {entity}
-        while further:
-            found |= further
-            further = set[str]().union(*(leads[each] for each in further)) - found
+        found = [entity]
+        for each in found:
+            found += leads[each].difference(found)
         return [each for each in self.targets if each in found]
 
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:

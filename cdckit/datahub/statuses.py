@@ -96,14 +96,10 @@ def statuses(
     processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: int, retry: Retry
 ) -> DataFrame:
     """
-    The statuses of the messages that a run processed, in `STATUS_SCHEMA`.
+    The statuses (`STATUS_SCHEMA`) of the messages that a run at the time *now*, in microseconds, processed.
 
-    Args:
-        processed: The messages (`message_identifier`, `message_timestamp`, `refused`, `refusal`).
-        problems: As `cdckit.datahub.outcomes.problems` gives them.
-        before: Their statuses before the run.
-        now: When the run takes place, in microseconds.
-        retry: When those that wait are tried again.
+    One row of *processed* is one of these messages (`message_identifier`, `message_timestamp`, `refused`,
+    `refusal`), of *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now.
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
@@ -139,13 +135,9 @@ def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:
 
 def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int, last: int) -> DataFrame:
     """
-    Messages with their statuses while a run is under way that has chosen some of them.
+    Messages with their statuses while a run is under way that has *chosen* some of them.
 
-    Args:
-        messages: With their statuses, and `received`, the number of their receipt.
-        chosen: `DUE`, `EVERYTHING`, or the identifiers.
-        now: The time of the run, in microseconds.
-        last: The last receipt that the run knows of.
+    It takes place at *now*, in microseconds, and knows of receipts (`received`) up to the *last*.
     """
     if chosen == EVERYTHING:
         is_chosen = F.lit(True)

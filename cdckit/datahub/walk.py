@@ -173,11 +173,11 @@ class Walk:
             if record is None:
                 nodes.dropped.add(at)
                 return False
-        if not isinstance(record, dict):
+        if isinstance(record, dict):
+            nodes.records[at] = record
+        else:
             nodes.faults[at] = Fault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
-            return False
-        nodes.records[at] = record
-        return True
+        return isinstance(record, dict)
 
     def _inside(
         self, nodes: Nodes, at: int, message: Message, count: int, given: dict[str | None, int]

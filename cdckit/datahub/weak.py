@@ -128,15 +128,10 @@ def with_instant(text: str) -> str:
 
 def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
     """
-    The entities that hold the keys of links.
+    The entities that hold the keys of links, by what `held_keys` gives.
 
-    Args:
-        held: As `held_keys` gives it.
-        questions: `text`, marked, and `effective_timestamp`; no two the same.
-
-    Returns:
-        One row per question that leads somewhere: `text`, with its instant, `found` (a guid, null where
-        there are several) and `several`.
+    One row per question (`text`, marked, and `effective_timestamp`; no two the same) that leads somewhere:
+    `text`, with its instant, `found` (a guid, null where there are several) and `several`.
 
     Cost: one shuffle of questions and changes by text, and one sort: a key that is asked for, or changes
     hands, however often is no more than so many rows of it.

@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.schemas import quoted
 from cdckit.store.files import Where
 from cdckit.store.kinds import KIND, require_kind
+from cdckit.store.reading import are_few
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.store import Store
 from cdckit.store.transaction import Transaction
+from cdckit.store.writing import Rows
 
 _Done = TypeVar("_Done")
 
@@ -60,6 +64,24 @@ def rows_of(tables: Tables, name: str, columns: T.StructType | str, where: Where
     if tables.has(name):
         return tables.read(name, where=where)
     return tables.spark.createDataFrame([], columns)
+
+
+def put(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:
+    """
+    Write *rows* in the place of those rows of a table that have one of the *keys*, in columns of these names.
+
+    Cost: files without such rows stay as they are; unless the table is small, a job finds them.
+    """
+    found, files, on = tables.read(name), tables.files(name), keys.columns
+    if not are_few(files):
+        placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
+        touched = placed.join(keys, on, "left_semi")
+        # As many rows as there are files, at most.
+        paths = {row["file"].rsplit("/", 1)[-1] for row in touched.select("file").distinct().collect()}
+        files = [one for one in files if one.path in paths]
+    rest = tables.read(name, files=files).join(keys, on, "left_anti") if files else None
+    kept = [] if rest is None else [rest.select(*map(quoted, found.columns))]
+    tables.swap(name, files, *kept, *rows)
 
 
 def noted(tables: Tables, key: str, default: Any) -> Any:
