@@ -29,10 +29,6 @@ UNAPPLIED_COLUMNS = (
 )
 """One row is one valid statement that is not applied, and for what it waits: null if it does not wait."""
 
-_NAMED = "array<struct<need:string,text:string>>"
-
-_APPLIED = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
-
 
 def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     """Statements about one target, each with the struct `statement`, which tells it from all others."""
@@ -46,18 +42,18 @@ def facts(resolution: Resolution) -> DataFrame | None:
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
     `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    schema, found = resolution.schema, []
+    schema, found, is_applied = resolution.schema, [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
     for entity in resolution.entities:
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
-        rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {_APPLIED}")
+        rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {is_applied}")
         # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
         found.append(
             with_statement(rows, entity).selectExpr(
                 "statement",
                 f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes",
                 f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
-                f"CAST(array({named}) AS {_NAMED}) AS named",
+                f"CAST(array({named}) AS array<struct<need:string,text:string>>) AS named",
                 "error_code",
                 "concat_ws(': ', error_code, error_description) AS error",
             )

@@ -228,11 +228,12 @@ class Hub(Answers):
             def written(tables: Transaction) -> bool:
                 first, last = noted(tables, PROCESSED, 0) + 1, noted(tables, RECEIVED, 0)
                 anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
+                everything = anew or chosen != DUE
                 name, messages = uuid4().hex, EVERYTHING if anew else chosen
                 known = last if anew or chosen == DUE else first - 1
                 say({"run": name, "messages": messages, "now": instant, "last": known})
                 run = Run(self._work, tables, self._retry, instant)
-                stored = run.stored(None if anew or chosen != DUE else first, known)
+                stored = run.stored(None if everything else first, known)
                 if anew:
                     run.forget_schema()
                 elif chosen == EVERYTHING:
@@ -243,7 +244,6 @@ class Hub(Answers):
                     if not anew:
                         stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
                 came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
-                everything = anew or chosen != DUE
                 if not (everything or came or run.has_due()):
                     return False
                 run.settle(everything=everything)

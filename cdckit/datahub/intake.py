@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -86,7 +87,6 @@ def _readable(messages: DataFrame) -> DataFrame:
 def _take(
     batches: Iterable[pa.RecordBatch], work: Work, targets: Mapping[str, Target]
 ) -> Iterator[pa.RecordBatch]:
-    files = {entity: OpenFiles(target) for entity, target in targets.items()}
     count, refreshed = 0, set[str]()
 
     def counted() -> Iterator[pa.RecordBatch]:
@@ -95,16 +95,13 @@ def _take(
             count += batch.num_rows
             yield batch
 
-    try:
+    with ExitStack() as stack:
+        files = {entity: stack.enter_context(OpenFiles(target)) for entity, target in targets.items()}
         for entity, rows in stated(counted(), work):
             files[entity].take(rows)
             if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
                 refreshed.add(entity)
         found = {entity: one.close() for entity, one in files.items()}
-    except BaseException:
-        for one in files.values():
-            one.discard()
-        raise
     report = {"messages": count, "files": found, "refreshed": sorted(refreshed)}
     yield pa.record_batch({"report": pa.array([json.dumps(report)])})
 

@@ -164,10 +164,9 @@ class Place:
     def __str__(self) -> str:
         return f"{self.system}:mappings.{self.entity}[{self.index}]"
 
-
-def field_path(place: Place, mapping: EntityMapping, field: FieldMapping) -> str:
-    """Where a field of the mapping stands in the document."""
-    return f"{place}.fields[{mapping.fields.index(field)}]"
+    def path(self, mapping: EntityMapping, field: FieldMapping) -> str:
+        """Where a field of the mapping stands in the document."""
+        return f"{self}.fields[{mapping.fields.index(field)}]"
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,8 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
     if not found:
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")
-    worst = (
-        reduce(DataFrame.unionByName, found).groupBy("message_id").agg(F.min("rank").alias("worst"), first)
-    )
+    by_message = reduce(DataFrame.unionByName, found).groupBy("message_id")
+    worst = by_message.agg(F.min("rank").alias("worst"), first)
     return worst.selectExpr(
         "message_id",
         f"if(worst = 1, {int(Status.REQUIRES_REPROCESSING)}, {int(Status.DATA_INVALID)}) AS status",

@@ -6,16 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cdckit.datahub.documents import require
-from cdckit.datahub.mappings import (
-    LINK,
-    EntityMapping,
-    FieldMapping,
-    FieldType,
-    Place,
-    SourceSystem,
-    Target,
-    field_path,
-)
+from cdckit.datahub.mappings import LINK, EntityMapping, FieldMapping, FieldType, Place, SourceSystem, Target
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,7 @@ class Planner:
 
         A record has the link's source fields under the names *sources*; *above* are the links that lead here.
         """
-        path = field_path(place, self._mapping(place), field)
+        path = place.path(self._mapping(place), field)
 
         def must(holds: object, name: str, needed: str, found: object = field.link_key) -> None:
             require(holds, f"{path}.{name}", needed, found)

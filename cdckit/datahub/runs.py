@@ -36,8 +36,6 @@ from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
-_PROCESSED = ("message_identifier", "message_timestamp", "refused", "refusal")
-
 FEW_STATEMENTS, FEW_BYTES = 10_000, 8 << 20
 """
 A hub with no more statements than these, and no more messages, is small: a look for what a run touches
@@ -257,7 +255,7 @@ class Run(State):
         begun, known = self._writes.has(STATUSES), self.statuses()
         if begun and not self._attempt:
             return
-        processed = self._fresh.selectExpr(*_PROCESSED)
+        processed = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
         again = [] if turned is None else [turned.withColumnRenamed("message_id", "message_identifier")]
         if had_waiting:
             again.append(self._due.select("message_identifier"))

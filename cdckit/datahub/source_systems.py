@@ -17,7 +17,6 @@ from cdckit.datahub.mappings import (
     Place,
     SourceSystem,
     Target,
-    field_path,
 )
 from cdckit.datahub.plans import KeyPlan, Planner, with_inner
 
@@ -46,8 +45,7 @@ class Schema:
         listed = sorted(systems, key=lambda each: (each.reference != DEFAULT_SYSTEM, each.reference))
         self.systems: dict[str, SourceSystem] = {}
         for each in listed:
-            only = each.reference not in self.systems
-            require(only, "reference", "of one document only", each.reference)
+            require(each.reference not in self.systems, "reference", "of one document only", each.reference)
             self.systems[each.reference] = each
         entities = dict.fromkeys(mapping.reference for mapping in self.all_mappings.values())
         require(entities, "mappings", "of at least one source entity", {})
@@ -169,7 +167,7 @@ class Schema:
         export = next(iter(mappings.values())).export
         for place, mapping in mappings.items():
             for field in mapping.columns:
-                name, kind, path = field.reference, field.type, field_path(place, mapping, field)
+                name, kind, path = field.reference, field.type, place.path(mapping, field)
                 known = fields.setdefault(name, kind)
                 same = known.spark == kind.spark and (known.name == LINK) == (kind.name == LINK)
                 needed = f"{known.name}, as in {first.setdefault(name, path)}"
@@ -201,7 +199,7 @@ class Schema:
         _ = self.generations
 
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
-        path = field_path(place, self.mapping(place), field)
+        path = place.path(self.mapping(place), field)
         child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
         mappings = [there for each, there in self.children(place) if each is field]
         require(mappings, child, "a source entity of the same system", field.child_entity)

@@ -48,11 +48,6 @@ RECEIVED_SCHEMA = T.StructType(
 )
 """One row is one record that was received: what it holds, its status then, in which receipt and batch."""
 
-RECEIPT_COLUMNS = (
-    "topic", "partition", "offset", "message_identifier", "status", "error_code", "error_description",
-)  # fmt: skip
-"""What a receipt has of them."""
-
 
 def table(kind: str, entity: str) -> str:
     """The name of a target's table."""
@@ -82,7 +77,9 @@ class State(Derived):
     def receipts(self, number: int | None, batch: str | None) -> DataFrame:
         """The receipts of one time, or of a batch, whenever it was received."""
         rows = self.received(number, number)
-        return (rows if batch is None else rows.where(F.col("batch") == batch)).select(*RECEIPT_COLUMNS)
+        ours = rows if batch is None else rows.where(F.col("batch") == batch)
+        place = ("topic", "partition", "offset")
+        return ours.select(*place, "message_identifier", "status", "error_code", "error_description")
 
     def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""

@@ -86,18 +86,18 @@ def marked_text(entity: str, fields: Iterable[str]) -> str:
     return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
 
 
+@dataclass(slots=True, eq=False)
 class _Entity:
     """What the merge believes of one entity so far, as far as keys depend on it."""
 
-    __slots__ = ("deleted", "guid", "priorities", "priority", "refreshes", "seen_in", "values")
-
-    def __init__(self, guid: str, fields: int) -> None:
-        self.guid, self.deleted, self.priority = guid, False, 0
-        self.values: list[str | None] = [None] * fields
-        self.priorities: list[int | None] = [None] * fields
-        self.seen_in = ""
-        self.refreshes = 0
-        """Of how many refreshes it is known whether they have deleted it."""
+    guid: str
+    values: list[str | None]
+    priorities: list[int | None]
+    priority: int
+    refreshes: int
+    """Of how many refreshes it is known whether they have deleted it."""
+    deleted: bool = False
+    seen_in: str = ""
 
 
 class Said(NamedTuple):
@@ -181,9 +181,9 @@ class Walk:
             [message] = name_parts("message", pa.array([said.message]))
             [record] = name_parts("record", pa.array([said.record]))
             guid = uuid5(f"{name[:-1]},{message},{record}}}")
-        entity = self._entities[guid] = _Entity(guid, len(self._keys.fields))
-        entity.priority, entity.refreshes = said.priority, len(self._refreshes)
-        return entity
+        fields, refreshes = len(self._keys.fields), len(self._refreshes)
+        self._entities[guid] = _Entity(guid, [None] * fields, [None] * fields, said.priority, refreshes)
+        return self._entities[guid]
 
     def _catch_up(self, entity: _Entity) -> None:
         """Apply the refreshes since the entity was named last; that of the same message has named it."""

@@ -79,13 +79,10 @@ def _fits(found: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _write(batches: Iterable[pa.RecordBatch], kind: Kind, target: Target) -> Iterator[pa.RecordBatch]:
-    files, guids, content = OpenFiles(target), Guids(kind), 0
-    try:
+    guids, content = Guids(kind), 0
+    with OpenFiles(target) as files:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
             files.take(guids.beside(batch))
         found = files.close()
-    except BaseException:
-        files.discard()
-        raise
     yield pa.record_batch({"report": pa.array([json.dumps({"files": found, "content": content})])})

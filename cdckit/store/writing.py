@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -165,14 +165,10 @@ def reported(found: list[dict[str, Any]], target: Target) -> Written:
 
 
 def _written(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
-    open_files = OpenFiles(target)
-    try:
+    with OpenFiles(target) as open_files:
         for batch in batches:
             open_files.take(batch)
         reports = open_files.close()
-    except BaseException:
-        open_files.discard()
-        raise
     yield pa.RecordBatch.from_pylist(reports, schema=_REPORT_SCHEMA)
 
 
@@ -203,6 +199,13 @@ class OpenFiles:
         self._reports: list[dict[str, Any]] = []
         self._unsorted: list[pa.RecordBatch] = []
         self._unsorted_rows = self._unsorted_bytes = self._held = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *more: object) -> None:
+        if error is not None:
+            self.discard()
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take rows, under the true names of their columns; enough of them are written at once."""
