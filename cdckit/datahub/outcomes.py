@@ -107,7 +107,6 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
     found = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
         F.array_sort(F.collect_set("entity")).alias("entities")
     )
-    columns = (*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
     said = invalid.select(*RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities"))
     united = said.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
-    return united.select(*columns)
+    return united.select(*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)

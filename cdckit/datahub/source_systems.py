@@ -160,8 +160,7 @@ class Schema:
 
     def _target(self, entity: str) -> Target:
         fields: dict[str, FieldType] = {}
-        spelled: dict[str, str] = {}
-        first: dict[str, str] = {}
+        spelled, first = dict[str, str](), dict[str, str]()
         keys: dict[frozenset[str], tuple[str, ...]] = {}
         mappings = {place: each for place, each in self.all_mappings.items() if each.reference == entity}
         export = next(iter(mappings.values())).export

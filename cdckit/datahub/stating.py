@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,6 @@ class _Rows:
         faults = columns.faults
         rows = {
             "record": nodes.paths,
-            "operation": operation,
             "listed": pa.array(nodes.listed, pa.int32()),
             "guid": columns.guid,
             "claims": columns.claims,
@@ -83,36 +83,29 @@ class _Rows:
         }
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
-        rows["data"], rows["carried"] = self._fields(values, carried, count)
         if SOUGHT in self.columns.names:
             rows[SOUGHT] = struct_of(columns.sought, self.columns.field(SOUGHT).type, count)
-        yield from self._made(nodes.message, nodes.number, rows, columns.processed)
+        place = (nodes.message, nodes.number)
+        yield from self._made(operation, *place, rows, columns.processed, values, carried)
 
     def of_autocreated(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to that target."""
         for made in columns.autocreated:
             if made.plan.entity != entity:
                 continue
-            rows = {
-                "record": nodes.paths,
-                "operation": pa.array([AUTOCREATE] * len(nodes)),
-                "guid": made.guid,
-                "inherited": columns.needs,
-                "within": columns.holds,
-            }
-            rows["data"], rows["carried"] = self._fields(made.key, {}, len(nodes))
+            rows = {"record": nodes.paths, "guid": made.guid}
+            rows |= {"inherited": columns.needs, "within": columns.holds}
             # Without a mapping that translates the link the record's own stands for its system.
             there = replace(self, place=made.plan.mapping or self.place)
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(made.guid))
-            yield from there._made(nodes.message, nodes.number, rows, usable)
+            yield from there._made(AUTOCREATE, nodes.message, nodes.number, rows, usable, made.key)
 
     def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
         at = pa.array([each.parent for each in lists], pa.int64())
         rows = {
             "record": parents.paths.take(at),
-            "operation": pa.array([LIST] * len(lists)),
             "inherited": columns.needs.take(at),
             "within": columns.holds.take(at),
         }
@@ -123,9 +116,8 @@ class _Rows:
             name: pc.if_else(pa.array([each.parent_field == name for each in lists]), guids, None)
             for name in fields
         }
-        rows["data"], rows["carried"] = self._fields(values, {}, len(lists))
-        message = [parents.message[each.parent] for each in lists]
-        yield from self._made(message, [each.ends for each in lists], rows, columns.alive.take(at))
+        message, ends = [parents.message[each.parent] for each in lists], [each.ends for each in lists]
+        yield from self._made(LIST, message, ends, rows, columns.alive.take(at), values)
 
     def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""
@@ -138,23 +130,28 @@ class _Rows:
         is_refresh = np.asarray(pc.fill_null(self.batch.column("refresh"), False))
         read = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in walk.unreadable]
         for operation, messages, more in ((UNREADABLE, list(faults), rows), (REFRESH, read, {})):
-            said = {"operation": pa.array([operation] * len(messages)), **more}
-            yield from self._made(messages, [END_OF_MESSAGE] * len(messages), said, None)
-
-    def _fields(
-        self, values: Mapping[str, pa.Array], carried: Mapping[str, pa.Array], count: int
-    ) -> tuple[pa.Array, pa.Array]:
-        """The columns `data` and `carried`: all fields of the target, in its order."""
-        data, flags = (self.columns.field(name).type for name in ("data", "carried"))
-        said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
-        return struct_of(values, data, count), struct_of({**said, **carried}, flags, count)
+            yield from self._made(operation, messages, [END_OF_MESSAGE] * len(messages), more)
 
     def _made(
-        self, message: list[int], number: list[int], rows: dict[str, pa.Array], keep: pa.Array | None
+        self,
+        operation: str | pa.Array,
+        message: list[int],
+        number: list[int],
+        rows: dict[str, pa.Array],
+        keep: pa.Array | None = None,
+        values: Mapping[str, pa.Array] | None = None,
+        carried: Mapping[str, pa.Array] = MappingProxyType({}),
     ) -> Iterator[pa.RecordBatch]:
+        """Statements with these columns, and if there are *values*, with all fields of the target."""
         count = len(message)
         if not count:
             return
+        if values is not None:
+            data, flags = (self.columns.field(name).type for name in ("data", "carried"))
+            said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
+            rows["data"] = struct_of(values, data, count)
+            rows["carried"] = struct_of({**said, **carried}, flags, count)
+        rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation
         at = pa.array(message, pa.int64())
         batch = self.batch
         rows["message_id"] = batch.column("message_identifier").take(at)

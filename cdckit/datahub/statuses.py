@@ -103,9 +103,7 @@ def statuses(
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
-        joined = processed.selectExpr(
-            "*", "CAST(NULL AS int) AS status", "CAST(NULL AS string) AS error_message"
-        )
+        joined = processed.selectExpr("*", "NULL AS status", "NULL AS error_message")
     else:
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
