@@ -129,7 +129,13 @@ def _require_distinct(names: Iterable[str], *, function: str) -> None:
     for name in names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise InvalidArgument(function, "data", "of fields that differ in more than case", [other, name])
+            needed = "of fields that differ in more than case"
+            remedy = (
+                f"Call both {other}, before they become changes: "
+                f"`frame.rename(columns={{{name!r}: {other!r}}})` in pandas, "
+                f"`frame.withColumnRenamed({name!r}, {other!r})` in Spark."
+            )
+            raise InvalidArgument(function, "data", needed, [other, name], remedy=remedy)
 
 
 def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:

@@ -71,7 +71,9 @@ def test_names_that_differ_in_case_alone_are_refused(spark: SparkSession) -> Non
     """Spark would see one field where there are two."""
     one = changes(spark, "a", "struct(1 as id, 2 as gate)", "struct(true as id, true as gate)")
     two = changes(spark, "b", "struct(1 as id, 2 as GATE)", "struct(true as id, true as GATE)")
-    with pytest.raises(InvalidArgument, match=r"differ in more than case; it is \['gate', 'GATE'\]"):
+    with pytest.raises(
+        InvalidArgument, match=r"differ in more than case; it is \['gate', 'GATE'\]. Call both gate"
+    ):
         union_changes(one, two)
 
 

@@ -57,11 +57,8 @@ _REASONS = {
 }
 
 
-_TIES = {
-    Verdict.WON: "its word stands: decided by order of arrival, equal priority at one instant",
-    Verdict.SUPERSEDED: "stood no time: decided by order of arrival, equal priority at one instant",
-}
-"""The words for a tie: of two messages of one instant and one priority their order alone decides."""
+_TIE = "decided by order of arrival, equal priority at one instant"
+"""Which of two messages stands of which neither time nor priority says it."""
 
 PLACE = "place in its source"
 """The column that holds `sequence`: of one source it decides, of two it is no order."""
@@ -116,7 +113,7 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reasons = pa.array([each.reason for each in _ALL] + [_TIES.get(each, each.reason) for each in _ALL])
+    reasons = pa.array([each.reason for each in _ALL] + [_TIE] * len(_ALL))
     tied = _ties(changes, ruling, stated, overruling)
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
