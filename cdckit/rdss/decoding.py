@@ -136,8 +136,8 @@ def _message_columns(batch: pa.RecordBatch, now: datetime | None, rules: Rules) 
     instants = pa.nulls(len(rows), arrivals.type).fill_null(now) if now else arrivals
     for place in _not_told(rows, instants):
         at = now or arrivals[place].as_py() or _BEFORE_ALL
-        rows[place] = _row_of(validate(values[place], now=at, rules=rules))
-    return _columns([row for row in rows if row is not None])
+        rows[place] = row_of(validate(values[place], now=at, rules=rules))
+    return columns_of([row for row in rows if row is not None])
 
 
 def _not_told(rows: Sequence[Row | None], instants: pa.Array) -> list[int]:
@@ -149,12 +149,8 @@ def _not_told(rows: Sequence[Row | None], instants: pa.Array) -> list[int]:
     return places
 
 
-def message_columns(verdicts: Iterable[Verdict]) -> list[pa.Array]:
+def columns_of(rows: Sequence[Row]) -> list[pa.Array]:
     """The columns of `DECODED_SCHEMA` behind those of the record."""
-    return _columns([_row_of(verdict) for verdict in verdicts])
-
-
-def _columns(rows: Sequence[Row]) -> list[pa.Array]:
     columns = zip(*rows, strict=True) if rows else [()] * len(_MADE)
     return [
         _instants(each) if place in (_PUBLISHED, _EXPIRES) else pa.array(each, _arrow(field))
@@ -179,7 +175,8 @@ def _arrow(field: T.StructField) -> pa.DataType:
     return arrow_type(field.dataType)
 
 
-def _row_of(verdict: Verdict) -> Row:
+def row_of(verdict: Verdict) -> Row:
+    """The values of the columns of a message that has this verdict."""
     row = _row(_readable(verdict), verdict.body, verdict.body_text)
     if verdict.code is None:
         return row

@@ -13,6 +13,7 @@ from rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss, rejects
 from cdckit.rdss import Rules
+from cdckit.rdss.assembly import _in_order
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.records import RECORD_SCHEMA
 
@@ -132,6 +133,25 @@ def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame
     found = {row["message_id"][:8]: row["error_code"] for row in made.collect()}
     assert found["00000001"] == "GENERR006"
     assert found["00000002"] is None
+
+
+def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame) -> None:
+    """Its pieces do not reach a worker: the bodies are added up before, by their sizes alone."""
+    given = _in_order(parts, max_bytes=1800).where("_piece is null").collect()
+    bodies = [json.dumps(json.loads(part)["messageBody"], ensure_ascii=False) for part in cut(SENT[0])]
+    size = sum(len(body.encode()) for body in bodies)
+    assert {(row["_bytes"], row["_piece"]) for row in given if row["_bytes"] == size} == {(size, None)}
+    made = rdss.assembled(parts, rules=RULES, max_bytes=1800).collect()
+    [one] = [row for row in made if row["message_id"] == uuid_of(0)]
+    assert bytes(one["value"]) == cut(SENT[0])[0]
+    assert (one["body"], one["error_code"], one["queue"]) == (None, "GENERR006", "error")
+    assert f"its parts have {size:,} bytes, and a message may have 1,800" in one["error_description"]
+
+
+def test_parts_are_shuffled_and_sorted_once(spark: SparkSession) -> None:
+    decoded = rdss.decode(to_records(spark, [value for _, value in ORDER]), rules=RULES)
+    plan = rdss.assembled(rdss.parts(decoded))._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("Exchange"), plan.count("Sort ")) == (1, 1)
 
 
 def test_contradictions_are_rejects_with_their_records(parts: DataFrame) -> None:
