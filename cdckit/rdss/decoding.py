@@ -95,7 +95,8 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
         InvalidArgument: *now* has no zone.
         MissingColumns, WrongColumnType: *records* are not records.
 
-    Cost: one pass through Python in Arrow batches, no shuffle; about 0.1 milliseconds for a message of 2 KB.
+    Cost: one pass through Python in Arrow batches, no shuffle; about 0.07 milliseconds for a valid message
+        of 2 KB, and twice that for another.
 
     Source:
         RDSS, "Message Header", "Message Body", "Error Codes".

@@ -86,7 +86,7 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     Raises:
         InvalidArgument: *now* has no zone.
 
-    Cost: about 0.1 milliseconds for 2 KB.  Of a body with more than 5,000 values the first fault decides,
+    Cost: about 0.03 milliseconds for 2 KB that are valid, 0.1 for others.  Of a body with more than 5,000 values the first fault decides,
     not the most specific one.
 
     Source:
