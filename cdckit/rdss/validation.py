@@ -86,8 +86,8 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     Raises:
         InvalidArgument: *now* has no zone.
 
-    Cost: about 0.03 milliseconds for 2 KB that are valid, 0.1 for others.  Of a body with more than 5,000 values the first fault decides,
-    not the most specific one.
+    Cost: about 0.03 milliseconds for 2 KB that are valid, 0.1 for others.  Of a body
+    with more than 5,000 values the first fault decides, not the most specific one.
 
     Source:
         RDSS, "Message Header", "Message Body", "Error Codes", "Error Queues".
