@@ -132,10 +132,8 @@ def _field(value: Any, path: str) -> FieldMapping:
             said.require((found is not None) == (kind.name == of), name, needed, found)
     link_key = said.names("linkKey")
     source_link_key = said.names("sourceLinkKey") or link_key
-    said.require(
-        len(link_key) == len(source_link_key),
-        "sourceLinkKey", f"as many names as linkKey, {len(link_key)}", source_link_key,
-    )  # fmt: skip
+    needed, are_as_many = f"as many names as linkKey, {len(link_key)}", len(link_key) == len(source_link_key)
+    said.require(are_as_many, "sourceLinkKey", needed, source_link_key)
     # Nothing follows from it: the link of a child is the parent that it stands in, whatever that is called.
     said.text("sourceParentIdentifier")
     return FieldMapping(

@@ -88,8 +88,7 @@ def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iter
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, size):
-        yield batch.slice(start, size)
+    return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
 @dataclass(kw_only=True)

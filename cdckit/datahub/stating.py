@@ -104,11 +104,8 @@ class _Rows:
     def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
         at = pa.array([each.parent for each in lists], pa.int64())
-        rows = {
-            "record": parents.paths.take(at),
-            "inherited": columns.needs.take(at),
-            "within": columns.holds.take(at),
-        }
+        of_parents = {"record": parents.paths, "inherited": columns.needs, "within": columns.holds}
+        rows = {name: each.take(at) for name, each in of_parents.items()}
         guids = columns.guid.take(at)
         # Two fields of children may lead to their parents by different fields.
         fields = {each.parent_field for each in lists}
