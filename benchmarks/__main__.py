@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import (
     asking,
+    databus,
     debezium_streams,
     decode,
     first_answer,
@@ -52,6 +53,7 @@ PARTS = [
     "hub",
     "small",
     "rdss",
+    "databus",
     "streams",
 ]
 
@@ -73,6 +75,7 @@ def main(arguments: list[str]) -> int:
         "hub": lambda: hub.results(_session(), given.work),
         "small": lambda: hub.small_results(_session(), given.work),
         "rdss": lambda: rdss.results(_session(), given.work),
+        "databus": lambda: databus.results(_session(), given.work),
         "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,

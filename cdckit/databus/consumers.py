@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import fastavro
 
 from cdckit.databus.event_sources import Source
 from cdckit.parts import avro
+from cdckit.parts.instants import EPOCH
 
 
 class Result(IntEnum):
@@ -40,9 +41,14 @@ class Event(NamedTuple):
     scn: int
     opcode: str
     key: int | str
-    timestamp: datetime
+    micros: int
     schema_id: str | None
     payload: bytes | None
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the source made the change."""
+        return EPOCH + timedelta(microseconds=self.micros)
 
     def value(self) -> dict[str, Any] | None:
         """

@@ -25,6 +25,8 @@ class Answer(NamedTuple):
         return self.result < Result.ERROR
 
 
+_FINE = Answer()
+
 Call = Callable[[Consumer, "Clock"], Answer]
 
 
@@ -145,7 +147,7 @@ def _told(consumer: Consumer, events: Sequence[Event], clock: Clock | None) -> A
             answer = tell(event)
         except Exception as error:
             return Answer(Result.ERROR, error)
-        if answer is True:
+        if answer is True or answer is Result.SUCCESS:
             continue
         if answer is False:
             return Answer(STOP)
@@ -154,14 +156,16 @@ def _told(consumer: Consumer, events: Sequence[Event], clock: Clock | None) -> A
             why = RuntimeError(f"on_data_event answered {said} to {event[:4]}.")
             return Answer(Result.ERROR if answer is None else answer, why)
         greatest = max(greatest, answer)
-    return Answer(greatest)
+    return _FINE if greatest == Result.SUCCESS else Answer(greatest)
 
 
 def _answered(call: Callable[[Consumer], object], consumer: Consumer) -> Answer:
     """What a callback about a window or a source answers; nothing is success there."""
     try:
         answer = call(consumer)
-        result = Result.SUCCESS if answer is None else Result(answer)  # type: ignore[arg-type]
+        if answer is None or answer is Result.SUCCESS:
+            return _FINE
+        result = Result(answer)  # type: ignore[arg-type]
     except Exception as error:
         return Answer(Result.ERROR, error)
     return Answer(result, None if result.is_success else RuntimeError(f"A callback answered {result.name}."))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,32 +31,92 @@ _ROLLED_BACK = ("rolled back", "damaged")
 _PACKED = T.StructType([T.StructField("batch", T.BinaryType())])
 
 
+class _Rows:
+    """A batch of sorted events, made Python's at once: window by window would take longer than all else."""
+
+    def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
+        self.batch, self._sources = batch, sources
+        windows, numbers = batch.column("window").to_numpy(), batch.column("source_id").to_numpy()
+        is_new = np.diff(windows) != 0
+        self.cuts = [0, *(np.flatnonzero(is_new) + 1).tolist(), len(windows)]
+        self._runs = (np.flatnonzero(is_new | (np.diff(numbers) != 0)) + 1).tolist()
+        self._numbers = numbers
+        self.window = windows.tolist()
+
+    @cached_property
+    def ends(self) -> list[tuple[int, int | None, int]]:
+        """Of each row's window its start, its end (None where it is rolled back), and the time of its end."""
+        starts, ends = (self.batch.column(f"window_{name}_scn").to_pylist() for name in ("start", "end"))
+        states = self.batch.column("window_state").to_pylist()
+        micros = self.batch.column("window_timestamp").cast(pa.int64()).to_pylist()
+        return [
+            (start, None if state in _ROLLED_BACK else end, -1 if at is None else at * 1000)
+            for start, end, state, at in zip(starts, ends, states, micros, strict=True)
+        ]
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """All events of the batch."""
+        columns = [self.batch.column(name).to_pylist() for name in ("long_key", "string_key")]
+        keys = [text if number is None else number for number, text in zip(*columns, strict=True)]
+        micros = self.batch.column("event_timestamp").cast(pa.int64()).to_pylist()
+        sources = [self._sources[number] for number in self._numbers.tolist()]
+        scns, opcodes, schemas, payloads = (
+            self.batch.column(name).to_pylist() for name in ("scn", "opcode", "schema_id", "payload")
+        )
+        return list(map(Event, sources, scns, opcodes, keys, micros, schemas, payloads))
+
+    def runs(self, start: int, stop: int) -> Iterator[list[Event]]:
+        """The events of some rows, as many at once as are of one source."""
+        first, last = bisect_right(self._runs, start), bisect_left(self._runs, stop)
+        for begins, ends in pairwise([start, *self._runs[first:last], stop]):
+            yield self.events[begins:ends]
+
+
+class _Piece(NamedTuple):
+    """Rows of a batch that are of one window."""
+
+    rows: _Rows
+    start: int
+    stop: int
+
+    @property
+    def window(self) -> int:
+        return int(self.rows.window[self.start])
+
+
 @dataclass
 class Window:
     """
     One window on its way to consumers.
 
     Attributes:
-        start_scn: The lowest SCN of it, among all events or those that were subscribed to.
+        start_scn: The lowest SCN of it, among all its events, subscribed to or not.
         end_scn: The SCN of its end; None where it has none and is rolled back.
         ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
-        pieces: Its events as Arrow batches, to be taken once, in the order of the subscription.
     """
 
     start_scn: int
     end_scn: int | None
     ts_nsecs: int
-    pieces: Iterator[pa.RecordBatch] = field(repr=False)
-    sources: Mapping[int, Source] = field(repr=False)
+    _pieces: Iterator[_Piece] = field(repr=False)
 
     def runs(self) -> Iterator[tuple[Source, list[Event]]]:
-        """The events, as many at once as are of one source and of one batch."""
-        for piece in self.pieces:
-            yield from _runs(piece, self.sources)
+        """The events, to be taken once: as many at a time as are of one source and of one batch."""
+        for piece in self._pieces:
+            for events in piece.rows.runs(piece.start, piece.stop):
+                yield events[0].source, events
 
     def table(self) -> pa.Table:
-        """All events of the window as one Arrow table, which must fit in memory."""
-        return pa.Table.from_batches(self.pieces)
+        """All events of the window as one Arrow table, which must fit in memory; to be taken once."""
+        return pa.Table.from_batches(
+            piece.rows.batch.slice(piece.start, piece.stop - piece.start) for piece in self._pieces
+        )
+
+    def skip(self) -> None:
+        """Go on behind the window."""
+        for _ in self._pieces:
+            pass
 
 
 class EventStream:
@@ -120,30 +183,25 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def split(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
     """Sorted events, window by window."""
-    pieces = _pieces(batches)
+    pieces = _pieces(batches, sources)
     piece = next(pieces, None)
     while piece is not None:
-        rest: list[pa.RecordBatch | None] = [piece]
-        window = _window(piece, _of_one_window(rest, pieces), sources)
+        rest: list[_Piece | None] = [piece]
+        window = Window(*piece.rows.ends[piece.start], _of_one_window(piece.window, rest, pieces))
         yield window
-        for _ in window.pieces:
-            pass
+        window.skip()
         piece = rest[0]
 
 
-def _of_one_window(
-    rest: list[pa.RecordBatch | None], pieces: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The pieces of the window of the first; what follows is left in *rest*."""
-    first = rest[0]
-    number = first.column("window")[0].as_py() if first is not None else None
-    while (piece := rest[0]) is not None and piece.column("window")[0].as_py() == number:
+def _of_one_window(number: int, rest: list[_Piece | None], pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    """The pieces of a window; the first that is of another one is left in *rest*."""
+    while (piece := rest[0]) is not None and piece.window == number:
         rest[0] = None
         yield piece
         rest[0] = next(pieces, None)
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pieces(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[_Piece]:
     """The batches in pieces of one window each; all of one stream."""
     stream: tuple[Any, ...] | None = None
     for batch in batches:
@@ -155,42 +213,5 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 needed = f"of one stream, such as physical partition {stream[2]} of topic {stream[0]!r} alone"
                 raise InvalidArgument("EventStream", "events", needed, found)
             stream = found
-        cuts = np.flatnonzero(np.diff(batch.column("window").to_numpy())) + 1
-        starts = [0, *cuts.tolist()]
-        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            yield batch.slice(start, stop - start)
-
-
-def _window(first: pa.RecordBatch, pieces: Iterator[pa.RecordBatch], sources: Mapping[int, Source]) -> Window:
-    start, end, at, state = (
-        first.column(f"window_{name}")[0] for name in ("start_scn", "end_scn", "timestamp", "state")
-    )
-    ended = state.as_py() not in _ROLLED_BACK
-    nanos = at.cast(pa.int64()).as_py()
-    return Window(
-        start_scn=start.as_py(),
-        end_scn=end.as_py() if ended else None,
-        ts_nsecs=-1 if nanos is None else nanos * 1000,
-        pieces=pieces,
-        sources=sources,
-    )
-
-
-def _runs(piece: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterator[tuple[Source, list[Event]]]:
-    numbers = piece.column("source_id").to_numpy()
-    keys = [
-        text if number is None else number
-        for number, text in zip(
-            piece.column("long_key").to_pylist(), piece.column("string_key").to_pylist(), strict=True
-        )
-    ]
-    names = ("scn", "opcode", "event_timestamp", "schema_id", "payload")
-    scns, opcodes, times, schemas, payloads = (piece.column(name).to_pylist() for name in names)
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
-    for start, stop in zip(starts, [*starts[1:], len(numbers)], strict=True):
-        source = sources[int(numbers[start])]
-        own = slice(start, stop)
-        columns = zip(
-            scns[own], opcodes[own], keys[own], times[own], schemas[own], payloads[own], strict=True
-        )
-        yield source, [Event(source, *each) for each in columns]
+        rows = _Rows(batch, sources)
+        yield from (_Piece(rows, start, stop) for start, stop in pairwise(rows.cuts))
