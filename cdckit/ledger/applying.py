@@ -101,6 +101,7 @@ def bring_up(
     *,
     anew: bool,
     fold: int = FOLD,
+    only: Collection[int] | None = None,
 ) -> tuple[int, list[int]]:
     """
     Bring the tables to where they are with the changes in *fresh* files: one job.
@@ -110,14 +111,17 @@ def bring_up(
         kind: What the ledger is about.
         book: The tables.
         fresh: Files of the log that no commit names yet.
-        anew: Whether all entities of all buckets are merged again.
+        anew: Whether all entities of all buckets are merged again, or of those in *only*.
         fold: From how many small files on those of a bucket are written as one; of all buckets, if it
             is fewer than `FOLD`.
+        only: With *anew*: the buckets that are meant.
 
     Returns:
         How many of the changes were news, and the buckets that were touched.
     """
     work = _tasks(transaction, kind, fresh, anew, fold)
+    if only is not None:
+        work = [task for task in work if task.bucket in only]
     kept = _done(transaction.spark, work, book)
     by_path = {one.path: one for one in fresh}
     names = {"log": kind.changes, "history": kind.history, "unborn": kind.unborn}

@@ -12,6 +12,7 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
     rdss.preservation_events(decoded), rdss.reads(decoded) what is said of packages, and what was asked for
     ancestry = rdss.version_ancestry(rdss.version_links(history))      versions before and after each other
     verdict = rdss.validate(value, now=...)                the same for the bytes of one message
+    exchange = rdss.Exchange(spark, location)              all this kept up in a store, as messages come
 
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
 """
@@ -20,12 +21,15 @@ from cdckit.rdss.assembly import assembled
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.decorating import decorated, decorated_value
+from cdckit.rdss.exchange import Exchange, Received
 from cdckit.rdss.existence import find_unknown, with_unknown
+from cdckit.rdss.fates import Fate, Status
 from cdckit.rdss.object_changes import changes
 from cdckit.rdss.object_types import ObjectType
 from cdckit.rdss.preservation import as_preserved, preservation_events
 from cdckit.rdss.queues import queued
 from cdckit.rdss.read_requests import reads
+from cdckit.rdss.repeats import with_repeats
 from cdckit.rdss.rules import RULES, Rules
 from cdckit.rdss.sequences import parts, waiting
 from cdckit.rdss.splitting import joined, split
@@ -40,10 +44,14 @@ from cdckit.rdss.version_chains import (
 
 __all__ = [
     "RULES",
+    "Exchange",
+    "Fate",
     "ObjectType",
     "Queue",
     "RdssFault",
+    "Received",
     "Rules",
+    "Status",
     "Verdict",
     "as_preserved",
     "assembled",
@@ -65,5 +73,6 @@ __all__ = [
     "version_ancestry",
     "version_links",
     "waiting",
+    "with_repeats",
     "with_unknown",
 ]

@@ -125,7 +125,8 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
         kept = before.where("exists") if keeps_deleted else before
         said = said.unionByName(kept, allowMissingColumns=True)
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
-    record = ("topic", "partition", "offset")
+    # A topic that was made anew counts its offsets from 0 again: its records hold other messages.
+    record = ("topic", "partition", "offset", "message_id")
     entity = F.coalesce("asked", F.to_json(F.struct(*record)))
     arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
     # At one instant, what was known before stands first.

@@ -28,6 +28,7 @@ PARTS_SCHEMA = T.StructType(
 )
 """One row is one record that holds a part of a longer message, and what became of it."""
 
+_OUTCOME = ("part", "waiting_since", "waiting_for")
 _TOLD = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
 
 
@@ -114,18 +115,12 @@ def parts(decoded: DataFrame) -> DataFrame:
             "_since": F.min("timestamp").over(sequence),
         }
     )
-    return known.withColumns(_outcome()).select(*PARTS_SCHEMA.fieldNames())
+    return known.withColumns(_outcome()).select(*decoded.columns, *_OUTCOME)
 
 
 def _outcome() -> dict[str, Column]:
     differs, missing = F.col("_differs"), F.col("sequence_total") - F.col("_there")
     waits = ~differs & F.col("_is_first") & (missing > 0)
-    fault = RdssFault.INVALID_HEADER
-    said = F.concat(
-        F.lit(fault.describe("At $.messageHeader.messageSequence: the parts of the sequence") + " "),
-        F.col("sequence_id"),
-        F.lit(" contradict each other."),
-    )
     lacking = F.format_string(
         "%d of %d parts, the first of them part %d", missing, F.col("sequence_total"), F.col("_gap")
     )
@@ -136,10 +131,19 @@ def _outcome() -> dict[str, Column]:
         .otherwise("complete"),
         "waiting_since": F.when(waits, F.col("_since")),
         "waiting_for": F.when(waits, lacking),
-        "queue": F.when(differs, F.lit(fault.queue.value)),
-        ERROR_CODE: F.when(differs, F.lit(fault.value)),
-        ERROR_DESCRIPTION: F.when(differs, said),
+        **{name: F.when(differs, said) for name, said in contradiction().items()},
     }
+
+
+def contradiction() -> dict[str, Column]:
+    """The verdict on a part of a sequence whose parts contradict each other: its columns of `decode`."""
+    fault = RdssFault.INVALID_HEADER
+    said = F.concat(
+        F.lit(fault.describe("At $.messageHeader.messageSequence: the parts of the sequence") + " "),
+        F.col("sequence_id"),
+        F.lit(" contradict each other."),
+    )
+    return {"queue": F.lit(fault.queue.value), ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: said}
 
 
 def waiting(

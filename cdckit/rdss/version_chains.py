@@ -71,10 +71,14 @@ def version_links(objects: DataFrame) -> DataFrame:
     return links.select(newer.alias("newer"), older.alias("older")).distinct()
 
 
+def relations(body: Column) -> Column:
+    """Of an object's text, its relations to others."""
+    return F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
+
+
 def related_versions(body: Column, own: Column) -> Column:
     """Of an object's text, the objects that it says it is the next or the previous version of; never null."""
-    relations = F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
-    versions = F.filter(relations, lambda each: each.getField("relationType").isin(IS_NEWER, IS_OLDER))
+    versions = F.filter(relations(body), lambda each: each.getField("relationType").isin(IS_NEWER, IS_OLDER))
     named = F.transform(versions, _named)
     return F.coalesce(F.filter(named, lambda each: each.rlike(_UUID) & (each != own)), F.array())
 

@@ -16,6 +16,7 @@ from cdckit.parts.installed import require_package
 
 require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
+from cdckit.rdss.fates import Fate, Status  # noqa: E402
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, Polled  # noqa: E402  what is missing is said first
 from cdckit.rdss.gateway.audit import Audited, AuditLog  # noqa: E402
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff  # noqa: E402
@@ -47,15 +48,7 @@ from cdckit.rdss.gateway.memory import MemoryChannel  # noqa: E402
 from cdckit.rdss.gateway.messages import Machine, Message, Producer  # noqa: E402
 from cdckit.rdss.gateway.polling import Found, HttpSource, Source  # noqa: E402
 from cdckit.rdss.gateway.rabbitmq import RabbitChannel  # noqa: E402
-from cdckit.rdss.gateway.repository import (  # noqa: E402
-    Fate,
-    Incoming,
-    Outgoing,
-    Refused,
-    Repository,
-    Statement,
-    Status,
-)
+from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement  # noqa: E402
 from cdckit.rdss.gateway.settings import open_channels  # noqa: E402
 from cdckit.rdss.gateway.sqlite import SqliteRepository  # noqa: E402
 from cdckit.rdss.gateway.turns import Turn  # noqa: E402

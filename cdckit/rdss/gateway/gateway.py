@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.fates import Fate
 from cdckit.rdss.gateway.audit import Audited
 from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
 from cdckit.rdss.gateway.channel import Delivery
@@ -25,7 +26,7 @@ from cdckit.rdss.gateway.errors import (
 from cdckit.rdss.gateway.judging import judged, refusal, whole
 from cdckit.rdss.gateway.messages import Machine, Message, Producer
 from cdckit.rdss.gateway.outbox import Outbox
-from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Repository
+from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository
 from cdckit.rdss.gateway.turns import Turn
 from cdckit.rdss.rules import RULES, Rules
 from cdckit.rdss.splitting import split

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any
 
 from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.fates import Fate, Status
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage
-from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement, Status
+from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Statement
 from cdckit.rdss.gateway.sqlite_file import locked, opened
 
 logger = logging.getLogger("cdckit.rdss.gateway")

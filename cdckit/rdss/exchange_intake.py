@@ -1,0 +1,99 @@
+"""One batch of messages on its way into an exchange's tables, within a transaction of its store."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.rdss.decoding import decode
+from cdckit.rdss.exchange_objects import Objects
+from cdckit.rdss.exchange_sequences import Sequences
+from cdckit.rdss.exchange_tables import (
+    FATES,
+    MESSAGES,
+    MESSAGES_SCHEMA,
+    PLACE,
+    SEQUENCES,
+    SEQUENCES_SCHEMA,
+    TABLES,
+    Settings,
+    as_fates,
+    as_wholes,
+    kept,
+    with_body,
+)
+from cdckit.rdss.fates import Fate
+from cdckit.rdss.repeats import IDENTITY, with_repeats
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE
+from cdckit.store import Transaction
+from cdckit.store.keeping import rows_of
+from cdckit.store.writing import Written
+
+MANY_FILES = 16
+"""So many small files of a table that grows are written together: each batch adds some."""
+
+
+class Intake:
+    """What a transaction does with messages: first `keep`, then `take`; or `rebuild` alone."""
+
+    def __init__(self, transaction: Transaction, settings: Settings) -> None:
+        self._transaction, self._settings = transaction, settings
+        self._batch = (transaction.base.version or 0) + 1
+        self._objects = Objects(transaction, settings, self._batch)
+
+    def keep(self, records: DataFrame) -> Written:
+        """Write the messages as they came, with what their headers say and the verdict on each by itself."""
+        decoded = decode(records.select(*RECORD_COLUMNS), rules=self._settings.rules)
+        return self._transaction.append(MESSAGES, kept(decoded, self._batch))
+
+    def take(self, written: Written) -> None:
+        """Bring the other tables up to messages that were kept."""
+        if not written.files:
+            return
+        came = self._transaction.read(MESSAGES, files=written.files)
+        self._take(came, self._known())
+        for grown in (MESSAGES, FATES, SEQUENCES):
+            if self._transaction.has(grown):
+                self._transaction.compact(grown, files=MANY_FILES)
+
+    def rebuild(self) -> None:
+        """Make everything anew from the messages as they came, by the settings as they are now."""
+        tables = self._transaction
+        before = tables.read(MESSAGES).select(*RECORD_COLUMNS)
+        decoded = decode(before, rules=self._settings.rules)
+        tables.replace(MESSAGES, kept(decoded, self._batch))
+        for name in TABLES:
+            tables.drop(name)
+        self._objects.forget()
+        self._take(tables.read(MESSAGES), None)
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _take(self, came: DataFrame, known: DataFrame | None) -> None:
+        tables = self._transaction
+        is_sound, is_part = F.col(ERROR_CODE).isNull(), F.col("sequence_total") > 1
+        sorts = {tuple(row) for row in came.select(is_sound, is_part).distinct().collect()}
+        repeated = with_repeats(came, known=known).where("is_repeat")
+        noted = tables.append(FATES, as_fates(repeated, Fate.DUPLICATE))
+        sound = came.where(is_sound)
+        if noted.rows:
+            again = tables.read(FATES, files=noted.files).select(*PLACE)
+            sound = sound.join(again, list(PLACE), "left_anti")
+        wholes = as_wholes(with_body(sound.where(~is_part)))
+        if (True, True) in sorts:
+            others = came.where(F.col(IDENTITY).isNotNull()).select(IDENTITY)
+            ids = others if known is None else others.unionByName(known)
+            whole = Sequences(tables, self._settings).take(with_body(sound.where(is_part)), ids)
+            wholes = wholes if whole is None else wholes.unionByName(whole)
+        if any(is_sound for is_sound, _ in sorts):
+            self._objects.take(wholes)
+
+    def _known(self) -> DataFrame | None:
+        """What makes messages that were received before the same again."""
+        before = self._transaction.base
+        if not before.has(MESSAGES):
+            return None
+        own = rows_of(before, MESSAGES, MESSAGES_SCHEMA).select(IDENTITY)
+        whole = rows_of(before, SEQUENCES, SEQUENCES_SCHEMA).select(F.col("message_id").alias(IDENTITY))
+        return own.unionByName(whole).where(F.col(IDENTITY).isNotNull())

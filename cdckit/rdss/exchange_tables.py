@@ -1,0 +1,170 @@
+"""The tables of an exchange: what is kept of each message, and how its rows are those of `decode` again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from json import dumps
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.rdss.assembly import assembled
+from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.fates import Fate, Status
+from cdckit.rdss.namings import NAMING_SCHEMA
+from cdckit.rdss.object_types import KEY, ObjectType
+from cdckit.rdss.repeats import IDENTITY, identity
+from cdckit.rdss.rules import Rules
+from cdckit.rdss.sequences import PARTS_SCHEMA, parts
+from cdckit.rdss.settled_sequences import SETTLED_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
+from cdckit.store.keeping import Tables, rows_of
+
+MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
+SEQUENCES, NAMINGS = "sequences", "namings"
+TABLES = (FATES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
+"""What is made of the messages, beside the ledgers."""
+
+PLACE = ("batch", "number")
+"""What tells rows of `MESSAGES` apart: the commit that brought them, and a number within it."""
+VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
+BUCKET, TAKEN = "bucket", "taken"
+RECORDS = "records"
+GIVEN_UP = "given_up_timestamp"
+
+_PLACE_FIELDS = [T.StructField(name, T.LongType()) for name in PLACE]
+_VERDICT_FIELDS = [DECODED_SCHEMA[name] for name in VERDICT]
+_SLICE = ("body_from", "body_length")
+
+MESSAGES_SCHEMA = T.StructType(
+    [
+        *(field for field in DECODED_SCHEMA if field.name != "body"),
+        T.StructField("status", T.StringType()),
+        *_PLACE_FIELDS,
+        T.StructField(IDENTITY, T.StringType()),
+        *(T.StructField(name, T.IntegerType()) for name in _SLICE),
+    ]
+)
+"""One row is one message as it came, its header, and the verdict on it by itself: the local data repository
+of the specification.  The body is a part of the value: only its place there is kept."""
+
+FATES_SCHEMA = T.StructType([*_PLACE_FIELDS, T.StructField("fate", T.StringType()), *_VERDICT_FIELDS])
+"""One row is one message whose fate is settled, and does not follow from the verdict on it alone."""
+
+WAITING_SCHEMA = T.StructType(
+    [*PARTS_SCHEMA.fields, *_PLACE_FIELDS, T.StructField(GIVEN_UP, T.TimestampType())]
+)
+"""One row is one part whose sequence is not all there; given up, it has its verdict."""
+
+_RECORDS = T.ArrayType(T.StructType(_PLACE_FIELDS))
+WHOLE_SCHEMA = T.StructType([*DECODED_SCHEMA.fields, T.StructField(RECORDS, _RECORDS)])
+"""One row is one whole message, and the records that brought it; so are those about unknown objects kept."""
+
+SEQUENCES_SCHEMA = T.StructType([*SETTLED_SCHEMA.fields, T.StructField("message_id", T.StringType())])
+"""One row is one sequence that is settled; `message_id` is null where it is no message that can be used."""
+
+NAMINGS_SCHEMA = T.StructType(
+    [
+        *NAMING_SCHEMA.fields,
+        T.StructField("buckets", T.ArrayType(T.IntegerType())),
+        T.StructField(TAKEN, T.LongType()),
+        T.StructField(BUCKET, T.IntegerType()),
+    ]
+)
+"""One row is one message and an object that it names, in the bucket of that object."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an exchange goes by; its tables are made by these."""
+
+    types: tuple[ObjectType, ...]
+    keeps_deleted: bool
+    rules: Rules
+    buckets: int
+
+    def text(self) -> str:
+        """The same as the store notes it."""
+        told = {"types": [str(each) for each in self.types], "keeps_deleted": self.keeps_deleted}
+        return dumps({**told, "rules": asdict(self.rules)})
+
+    def kind(self, object_type: ObjectType) -> Kind:
+        """What the ledger of one type is about."""
+        return Kind(str(object_type), (KEY,), self.buckets, False, str(object_type))
+
+    def bucket(self, named: Column) -> Column:
+        """The bucket of an object that is named."""
+        return F.pmod(F.crc32(F.encode(named, "utf-8")), F.lit(BUCKETS)).cast("int")
+
+
+def kept(decoded: DataFrame, batch: int, status: Status = Status.RECEIVED) -> DataFrame:
+    """The rows of `MESSAGES` for what `decode` returned."""
+    text = F.col("value").cast("string")
+    is_sound = F.col(ERROR_CODE).isNull()
+    made = {
+        "status": F.lit(status.value),
+        "batch": F.lit(batch).cast("long"),
+        "number": F.monotonically_increasing_id(),
+        IDENTITY: identity(),
+        "body_from": F.when(is_sound, F.call_function("locate", F.col("body"), text)),
+        "body_length": F.when(is_sound, F.length("body")),
+    }
+    return decoded.withColumns(made).select(*MESSAGES_SCHEMA.fieldNames())
+
+
+def with_body(messages: DataFrame) -> DataFrame:
+    """Rows of `MESSAGES` in the columns of `decode`, and those of their place; no body of what is refused."""
+    body = F.substring(F.col("value").cast("string"), F.col("body_from"), F.col("body_length"))
+    return messages.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *PLACE)
+
+
+def as_fates(messages: DataFrame, fate: Fate | None = None) -> DataFrame:
+    """Rows of `FATES`: messages, by their places, with a fate; without one that of the queue of each."""
+    told = F.col("queue") if fate is None else F.lit(fate.value)
+    verdict = (F.col(name) if fate is None else F.lit(None).cast("string").alias(name) for name in VERDICT)
+    return messages.select(*PLACE, told.alias("fate"), *verdict)
+
+
+def as_wholes(messages: DataFrame) -> DataFrame:
+    """Messages that came in one piece (`with_body`) as `WHOLE_SCHEMA`."""
+    own = F.array(F.struct(*PLACE)).alias(RECORDS)
+    return messages.select(*DECODED_SCHEMA.fieldNames(), own)
+
+
+def put_together(complete: DataFrame, rules: Rules) -> DataFrame:
+    """Messages whose parts are all there (rows of `parts`, with their places) as `WHOLE_SCHEMA`."""
+    some = complete.where(F.col("part") == "complete")
+    brought = some.groupBy("sequence_id").agg(F.collect_list(F.struct(*PLACE)).alias(RECORDS))
+    made = assembled(some.select(*PARTS_SCHEMA.fieldNames()), rules=rules)
+    return made.join(brought, on="sequence_id", how="inner").select(*WHOLE_SCHEMA.fieldNames())
+
+
+def wholes_of(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
+    """The sound whole messages among rows of `MESSAGES`, of which all parts must be among them."""
+    apart = rows_of(tables, FATES, FATES_SCHEMA).select(*PLACE)
+    sound = with_body(messages.where(F.col(ERROR_CODE).isNull())).join(apart, list(PLACE), "left_anti")
+    alone = as_wholes(sound.where("sequence_total = 1"))
+    whole = put_together(parts(sound), rules).where(F.col(ERROR_CODE).isNull())
+    return alone.unionByName(whole)
+
+
+def with_fates(tables: Tables) -> DataFrame:
+    """Every row of `MESSAGES` with its `fate`, and the verdict that holds."""
+    own = {name: F.col(name) for name in VERDICT}
+    overdue = F.col(GIVEN_UP).isNotNull()
+    waits = rows_of(tables, WAITING, WAITING_SCHEMA).select(
+        *PLACE, F.when(overdue, F.col("queue")).otherwise(F.lit(Fate.WAITING.value)).alias("fate"), *VERDICT
+    )
+    unknown = rows_of(tables, UNKNOWN, WHOLE_SCHEMA).select(F.explode(RECORDS).alias("place"), *VERDICT)
+    refused = unknown.select("place.*", F.col("queue").alias("fate"), *VERDICT)
+    told = rows_of(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
+    said = told.select(*PLACE, "fate", *(F.col(name).alias(f"told_{name}") for name in VERDICT))
+    found = rows_of(tables, MESSAGES, MESSAGES_SCHEMA).join(said, list(PLACE), "left")
+    is_duplicate = F.col("fate").eqNullSafe(Fate.DUPLICATE.value)
+    verdict = {
+        name: F.when(~is_duplicate, F.coalesce(f"told_{name}", column)) for name, column in own.items()
+    }
+    fate = F.coalesce("fate", "queue", F.lit(Fate.PROCESSED.value))
+    return found.withColumns({"fate": fate, **verdict}).drop(*(f"told_{name}" for name in VERDICT))
