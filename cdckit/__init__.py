@@ -2,10 +2,10 @@
 cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
-of which turns records into changes (`cdckit.replicate`, `cdckit.databus` and `cdckit.datahub`; of any
-table of rows `changes_from`, of full lists `changes_from_snapshots`; `cdckit.rdss` validates, so far);
-`merge`, from changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that
-a history answers:
+of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdckit.datahub` and
+`cdckit.rdss`; of any table of rows `changes_from`, of full lists `changes_from_snapshots`); `merge`, from
+changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history
+answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
     what changed           changes_between, diff, with_operation

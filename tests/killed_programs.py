@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cdckit import Ledger, datahub, replicate, session
+from cdckit import Ledger, datahub, rdss, replicate, session
 from cdckit.store import Store
 
 ENTITY, KEYS = "e", ["h", "k"]
@@ -31,6 +31,10 @@ def feed_of(spark: SparkSession, folder: Path) -> replicate.Feed:
     return replicate.Feed(spark, folder / "store", buckets=2)
 
 
+def exchange_of(spark: SparkSession, folder: Path) -> rdss.Exchange:
+    return rdss.Exchange(spark, folder / "store", types=["ResearchObject"], buckets=1)
+
+
 def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
     product = {
         "reference": "product",
@@ -43,7 +47,7 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 def main(work: str, folder: Path) -> None:
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
-    take = {"ledger": _ledger, "feed": _feed, "hub": _hub}[work](spark, folder)
+    take = {"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange}[work](spark, folder)
     count = len(list((folder / "batches").iterdir()))
     print("ready", flush=True)
     known = [n for n in range(count) if Store(spark, folder / "store").batch(_id(work, n)) is not None]
@@ -70,6 +74,15 @@ def _feed(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 
     def take(number: int) -> None:
         feed.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("feed", number))
+
+    return take
+
+
+def _exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    exchange = exchange_of(spark, folder)
+
+    def take(number: int) -> None:
+        exchange.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("exchange", number))
 
     return take
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from histories import assert_folds_to, to_dataframe
-from killed_programs import ENTITY, KEYS, NOW, feed_of, hub_of, ledger_of
+from killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of
 from killing import run_and_kill
 from ledger_programs import FIELDS, all_of, batches
 from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import life
 from replicate_messages import to_dataframe as to_records
 
-from cdckit import datahub, merge, replicate
+from cdckit import datahub, merge, rdss, replicate, samples
 from tools.tiers import seeds
 
 BATCHES = 40
@@ -65,6 +65,23 @@ def test_a_feed_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -
         found.select(*names, "field_provenance.price.m"), expected.select(*names, "field_provenance.price.m")
     )
     assert feed.waiting().isEmpty()
+
+
+@pytest.mark.soak
+@seeds(4, soak=1)
+def test_an_exchange_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    records = spark.read.parquet(samples("rdss/records.parquet")).repartition(1).cache()
+    for number in range(BATCHES):
+        some = records.where(f"pmod(xxhash64(partition, offset), {BATCHES}) = {number}")
+        some.write.parquet(str(tmp_path / "batches" / str(number)))
+    print("killed:", run_and_kill("exchange", tmp_path, kills=30, seed=seed))
+    found = exchange_of(spark, tmp_path)
+    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"], buckets=1)
+    found.store.check()
+    undisturbed.receive(records)
+    assert same(found.history(), undisturbed.history())
+    counts = [each.messages().groupBy("fate", "error_code").count() for each in (found, undisturbed)]
+    assert same(*counts)
 
 
 @pytest.mark.soak

@@ -49,7 +49,6 @@ from cdckit.store.kinds import KIND, require_kind
 _Answer = TypeVar("_Answer")
 
 EXCHANGE = "RDSS exchange (form 1)"
-_SETTINGS = "cdckit.exchange"
 
 _TOLD = (
     *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
@@ -296,11 +295,12 @@ class Exchange:
             if key is not None and self.store.batch(key) is not None:
                 done = transaction.commit(batch=key, digest=digest, reads=())
                 return Received(done.version, 0, repeated=True)
-            self._require_settings(transaction)
-            intake = Intake(transaction, self._settings)
+            settings = self._settings.within(transaction)
+            intake = Intake(transaction, settings)
             written = intake.keep(given)
             intake.take(written)
-            self._note(transaction)
+            settings.note(transaction)
+            transaction.note(KIND, EXCHANGE)
             done = transaction.commit(batch=key, digest=digest)
             return Received(done.version, 0 if done.repeated else written.rows, done.repeated)
 
@@ -361,7 +361,7 @@ class Exchange:
         def work(transaction: Transaction) -> None:
             if transaction.has(MESSAGES):
                 Intake(transaction, self._settings).rebuild()
-                self._note(transaction)
+                self._settings.note(transaction)
                 transaction.commit()
 
         self._atomically(work)
@@ -381,16 +381,6 @@ class Exchange:
             needed = f"one that the exchange keeps: {', '.join(self._settings.types)}"
             raise InvalidArgument(function, "object_type", needed, object_type)
         return found
-
-    def _require_settings(self, transaction: Transaction) -> None:
-        noted = transaction.note_of(_SETTINGS)
-        if noted not in (None, self._settings.text()):
-            needed = f"the settings by which the exchange was made, {noted}; rebuild makes it anew by these"
-            raise InvalidArgument("receive", "Exchange", needed, self._settings.text())
-
-    def _note(self, transaction: Transaction) -> None:
-        transaction.note(KIND, EXCHANGE)
-        transaction.note(_SETTINGS, self._settings.text())
 
     def _atomically(self, work: Callable[[Transaction], _Answer]) -> _Answer:
         self._snapshot()

@@ -10,6 +10,7 @@ from cdckit.rdss.exchange_objects import Objects
 from cdckit.rdss.exchange_sequences import Sequences
 from cdckit.rdss.exchange_tables import (
     FATES,
+    FATES_SCHEMA,
     MESSAGES,
     MESSAGES_SCHEMA,
     PLACE,
@@ -20,6 +21,7 @@ from cdckit.rdss.exchange_tables import (
     as_fates,
     as_wholes,
     kept,
+    rows_at_once,
     with_body,
 )
 from cdckit.rdss.fates import Fate
@@ -51,7 +53,7 @@ class Intake:
         """Bring the other tables up to messages that were kept."""
         if not written.files:
             return
-        came = self._transaction.read(MESSAGES, files=written.files)
+        came = rows_at_once(self._transaction, MESSAGES, MESSAGES_SCHEMA, files=written.files)
         self._take(came, self._known())
         for grown in (MESSAGES, FATES, SEQUENCES):
             if self._transaction.has(grown):
@@ -66,7 +68,7 @@ class Intake:
         for name in TABLES:
             tables.drop(name)
         self._objects.forget()
-        self._take(tables.read(MESSAGES), None)
+        self._take(rows_at_once(tables, MESSAGES, MESSAGES_SCHEMA), None)
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +80,7 @@ class Intake:
         noted = tables.append(FATES, as_fates(repeated, Fate.DUPLICATE))
         sound = came.where(is_sound)
         if noted.rows:
-            again = tables.read(FATES, files=noted.files).select(*PLACE)
+            again = rows_at_once(tables, FATES, FATES_SCHEMA, files=noted.files).select(*PLACE)
             sound = sound.join(again, list(PLACE), "left_anti")
         wholes = as_wholes(with_body(sound.where(~is_part)))
         if (True, True) in sorts:

@@ -21,6 +21,7 @@ from cdckit.rdss.exchange_tables import (
     VERDICT,
     WHOLE_SCHEMA,
     Settings,
+    rows_at_once,
     wholes_of,
 )
 from cdckit.rdss.existence import with_unknown
@@ -31,6 +32,7 @@ from cdckit.rdss.statements import READ
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
 from cdckit.store.keeping import rows_of
+from cdckit.store.reading import are_few
 
 MANY_FILES = 16
 
@@ -85,10 +87,10 @@ class Objects:
     def _verdicts(self, wholes: DataFrame) -> DataFrame | None:
         """One row per message that names an object which is named in *wholes*: its verdict, its `_Sort`."""
         tables = self._transaction
-        bucket, of = self._settings.bucket, "objects"
+        bucket = self._settings.bucket
         named = namings(wholes).withColumns(
             {
-                "buckets": F.transform(of, bucket),
+                "buckets": F.transform("objects", bucket),
                 TAKEN: F.lit(self._batch).cast("long"),
                 BUCKET: bucket(F.col("named")),
             }
@@ -98,14 +100,13 @@ class Objects:
         touched = sorted({one.partition[BUCKET] for one in written.files})
         if not touched:
             return None
-        near = tables.read(NAMINGS, {BUCKET: touched})
+        near = rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA, {BUCKET: touched})
         fresh = near.where(F.col(TAKEN) == self._batch).select("named").distinct()
         asked = near.join(fresh, "named", "left_semi")
-        needed = [row[0] for row in asked.select(F.explode("buckets")).distinct().collect()]
-        about = asked.select(F.explode(of).alias("named")).distinct()
-        around = tables.read(NAMINGS, {BUCKET: needed}).join(about, "named", "left_semi")
+        around = self._around(asked)
         judged = with_unknown(as_decoded(around), keeps_deleted=self._settings.keeps_deleted)
-        before = rows_of(tables, UNKNOWN, WHOLE_SCHEMA).select("message_id", F.lit(True).alias("_unknown"))
+        unknown = rows_at_once(tables, UNKNOWN, WHOLE_SCHEMA)
+        before = unknown.select("message_id", F.lit(True).alias("_unknown"))
         meant = asked.groupBy("message_id").agg((F.max(TAKEN) == self._batch).alias("is_new"))
         found = judged.join(meant, "message_id", "inner").join(before, "message_id", "left")
         return tables.scratch(
@@ -119,6 +120,16 @@ class Objects:
                 (F.col("message_type") == READ).alias("is_read"),
             )
         )
+
+    def _around(self, asked: DataFrame) -> DataFrame:
+        """All that is said of the existence of each object that these rows name."""
+        tables = self._transaction
+        if are_few(tables.files(NAMINGS)):
+            # To look for what is needed of so few would take longer.
+            return rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA)
+        needed = [row[0] for row in asked.select(F.explode("buckets")).distinct().collect()]
+        about = asked.select(F.explode("objects").alias("named")).distinct()
+        return tables.read(NAMINGS, {BUCKET: needed}).join(about, "named", "left_semi")
 
     def _refused(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_Sort]) -> list[DataFrame]:
         """The new messages about unknown objects."""
@@ -134,7 +145,8 @@ class Objects:
         if any(each.is_new for each in right):
             found.append(wholes.join(told.where("is_new"), "message_id", "left_semi"))
         if any(each.was_unknown for each in right):
-            kept = self._transaction.read(UNKNOWN).join(told.where("NOT is_new"), "message_id", "left_semi")
+            unknown = rows_at_once(self._transaction, UNKNOWN, WHOLE_SCHEMA)
+            kept = unknown.join(told.where("NOT is_new"), "message_id", "left_semi")
             nothing = {name: F.lit(None).cast("string") for name in VERDICT}
             found.append(kept.withColumns(nothing))
         if not found:
@@ -161,7 +173,7 @@ class Objects:
         heals = any(each.was_unknown and not each.is_unknown for each in sorts)
         if not heals and not refused:
             return
-        before = rows_of(self._transaction, UNKNOWN, WHOLE_SCHEMA)
+        before = rows_at_once(self._transaction, UNKNOWN, WHOLE_SCHEMA)
         healed = verdicts.where("was_unknown AND NOT is_unknown").select("message_id")
         rows = before.join(healed, "message_id", "left_anti").select(*WHOLE_SCHEMA.fieldNames())
         for each in refused:

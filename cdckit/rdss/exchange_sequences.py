@@ -19,6 +19,7 @@ from cdckit.rdss.exchange_tables import (
     Settings,
     as_fates,
     put_together,
+    rows_at_once,
 )
 from cdckit.rdss.fates import Fate
 from cdckit.rdss.repeats import with_repeats
@@ -26,7 +27,6 @@ from cdckit.rdss.sequences import parts
 from cdckit.rdss.settled_sequences import late_parts, settled
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.keeping import read_some
 
 
 class Sequences:
@@ -45,10 +45,8 @@ class Sequences:
         """
         judged = self._transaction.scratch(parts(self._with_waiting(self._without_late(came))))
         outcomes = {row["part"] for row in judged.select("part").distinct().collect()}
-        if "duplicate" in outcomes:
-            self._note(as_fates(judged.where("part = 'duplicate'"), Fate.DUPLICATE))
-        if "contradicting" in outcomes:
-            self._note(as_fates(judged.where("part = 'contradicting'")))
+        if outcomes & {"duplicate", "contradicting"}:
+            self._note_parts(judged)
         self._wait(judged, some="waiting" in outcomes)
         whole = self._whole(judged, known) if "complete" in outcomes else None
         self._settle(judged, whole)
@@ -56,43 +54,41 @@ class Sequences:
 
     def _without_late(self, came: DataFrame) -> DataFrame:
         """The parts whose sequences are not settled; the others have their fate."""
-        sequences = read_some(self._transaction, SEQUENCES)
-        if sequences is None:
+        if not self._has(SEQUENCES):
             return came
+        sequences = rows_at_once(self._transaction, SEQUENCES, SEQUENCES_SCHEMA)
         late = self._transaction.scratch(late_parts(came, sequences))
-        self._note(as_fates(late.where("part = 'duplicate'"), Fate.DUPLICATE))
-        self._note(as_fates(late.where("part = 'contradicting'")))
+        self._note_parts(late)
         return came.join(late.select(*PLACE), list(PLACE), "left_anti")
 
     def _with_waiting(self, came: DataFrame) -> DataFrame:
         """The same, and the parts that wait in their sequences; what was given up is so no longer."""
-        waiting = read_some(self._transaction, WAITING)
-        if waiting is None:
+        if not self._has(WAITING):
             return came
+        waiting = rows_at_once(self._transaction, WAITING, WAITING_SCHEMA)
         same = waiting.join(came.select("sequence_id").distinct(), "sequence_id", "left_semi")
         found = same.select(*DECODED_SCHEMA.fieldNames(), *PLACE)
         anew = {name: F.lit(None).cast("string") for name in VERDICT}
         return came.unionByName(found.withColumns(anew))
 
     def _wait(self, judged: DataFrame, *, some: bool) -> None:
-        waited = read_some(self._transaction, WAITING)
-        if waited is None and not some:
+        if not (some or self._has(WAITING)):
             return
+        waited = rows_at_once(self._transaction, WAITING, WAITING_SCHEMA)
         waits = judged.where("part = 'waiting'").withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+        others = waited.join(judged.select("sequence_id").distinct(), "sequence_id", "left_anti")
         rows = waits.select(*WAITING_SCHEMA.fieldNames())
-        if waited is not None:
-            others = waited.join(judged.select("sequence_id").distinct(), "sequence_id", "left_anti")
-            rows = rows.unionByName(others.select(*WAITING_SCHEMA.fieldNames()))
-        self._transaction.replace(WAITING, rows)
+        self._transaction.replace(WAITING, rows.unionByName(others.select(*WAITING_SCHEMA.fieldNames())))
 
     def _whole(self, judged: DataFrame, known: DataFrame) -> DataFrame:
         """Complete sequences as the messages they are; those that cannot be used have their fate."""
         made = put_together(judged.where("part = 'complete'"), self._settings.rules)
         judged_whole = self._transaction.scratch(with_repeats(made, known=known))
         is_sound, is_repeat = F.col(ERROR_CODE).isNull(), F.col("is_repeat")
-        for chosen, fate in ((~is_sound, None), (is_sound & is_repeat, Fate.DUPLICATE)):
-            of_parts = judged_whole.where(chosen).select(F.explode(RECORDS).alias("place"), *VERDICT)
-            self._note(as_fates(of_parts.select("place.*", *VERDICT), fate))
+        unfit = judged_whole.where(~is_sound | is_repeat).select(F.explode(RECORDS).alias("place"), *VERDICT)
+        of_parts = unfit.select("place.*", *VERDICT)
+        duplicates = as_fates(of_parts.where(is_sound), Fate.DUPLICATE)
+        self._transaction.append(FATES, as_fates(of_parts.where(~is_sound)).unionByName(duplicates))
         return judged_whole.where(is_sound & ~is_repeat).drop("is_repeat")
 
     def _settle(self, judged: DataFrame, whole: DataFrame | None) -> None:
@@ -103,5 +99,10 @@ class Sequences:
             told = rows.join(whole.select("sequence_id", "message_id"), "sequence_id", "left")
         self._transaction.append(SEQUENCES, told.select(*SEQUENCES_SCHEMA.fieldNames()))
 
-    def _note(self, fates: DataFrame) -> None:
-        self._transaction.append(FATES, fates)
+    def _has(self, name: str) -> bool:
+        return self._transaction.has(name) and bool(self._transaction.files(name))
+
+    def _note_parts(self, judged: DataFrame) -> None:
+        duplicates = as_fates(judged.where("part = 'duplicate'"), Fate.DUPLICATE)
+        refused = as_fates(judged.where("part = 'contradicting'"))
+        self._transaction.append(FATES, duplicates.unionByName(refused))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from json import dumps
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from json import dumps, loads
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.kinds import Kind
 from cdckit.rdss.assembly import assembled
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.fates import Fate, Status
@@ -20,7 +23,10 @@ from cdckit.rdss.rules import Rules
 from cdckit.rdss.sequences import PARTS_SCHEMA, parts
 from cdckit.rdss.settled_sequences import SETTLED_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
+from cdckit.store import File, Transaction
+from cdckit.store.files import Where
 from cdckit.store.keeping import Tables, rows_of
+from cdckit.store.reading import are_few
 
 MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
 SEQUENCES, NAMINGS = "sequences", "namings"
@@ -32,6 +38,7 @@ PLACE = ("batch", "number")
 VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
+_NOTE = "cdckit.exchange"
 GIVEN_UP = "given_up_timestamp"
 
 _PLACE_FIELDS = [T.StructField(name, T.LongType()) for name in PLACE]
@@ -85,10 +92,27 @@ class Settings:
     rules: Rules
     buckets: int
 
-    def text(self) -> str:
-        """The same as the store notes it."""
-        told = {"types": [str(each) for each in self.types], "keeps_deleted": self.keeps_deleted}
-        return dumps({**told, "rules": asdict(self.rules)})
+    @property
+    def told(self) -> dict[str, Any]:
+        """What makes another exchange of it, if it is another."""
+        types = [str(each) for each in self.types]
+        return {"types": types, "keeps_deleted": self.keeps_deleted, "rules": asdict(self.rules)}
+
+    def note(self, transaction: Transaction) -> None:
+        """Let the store know it."""
+        transaction.note(_NOTE, dumps({**self.told, "buckets": self.buckets}))
+
+    def within(self, transaction: Transaction) -> Settings:
+        """The same in the buckets that the tables have; raises where they were made by others."""
+        text = transaction.note_of(_NOTE)
+        if text is None:
+            return self
+        noted = loads(text)
+        buckets = noted.pop("buckets")
+        if noted != self.told:
+            needed = f"the settings by which the exchange was made, {dumps(noted)}; rebuild goes by new ones"
+            raise InvalidArgument("receive", "Exchange", needed, dumps(self.told))
+        return replace(self, buckets=buckets)
 
     def kind(self, object_type: ObjectType) -> Kind:
         """What the ledger of one type is about."""
@@ -96,7 +120,22 @@ class Settings:
 
     def bucket(self, named: Column) -> Column:
         """The bucket of an object that is named."""
-        return F.pmod(F.crc32(F.encode(named, "utf-8")), F.lit(BUCKETS)).cast("int")
+        return F.pmod(F.crc32(F.encode(named, "utf-8")), F.lit(self.buckets)).cast("int")
+
+
+def rows_at_once(
+    tables: Transaction,
+    name: str,
+    columns: T.StructType,
+    where: Where | None = None,
+    files: Iterable[File] | None = None,
+) -> DataFrame:
+    """Rows of a table; few of them as one partition, so that nothing that follows need be shuffled."""
+    if not tables.has(name):
+        return tables.spark.createDataFrame([], columns).coalesce(1)
+    some = tables.files(name, where) if files is None else list(files)
+    rows = tables.read(name, where, some)
+    return rows.coalesce(1) if are_few(some) else rows
 
 
 def kept(decoded: DataFrame, batch: int, status: Status = Status.RECEIVED) -> DataFrame:

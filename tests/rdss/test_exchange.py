@@ -1,0 +1,218 @@
+"""`Exchange`: messages in any order and any batches, as a stream too, give what one batch of all gives."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from rdss_messages import as_bytes, changed, message
+
+from cdckit import InvalidArgument, rdss, samples
+from cdckit.rdss import Exchange, Rules
+from cdckit.records import RECORD_SCHEMA
+from cdckit.store import BatchIdReused, OtherKind, Store
+from tools.tiers import seeds
+
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+SHORT = Rules(max_bytes=1200)
+TYPES = ["ResearchObject"]
+
+Sent = tuple[bytes, int]
+"""A value, and its offset, which says also in which second it was delivered."""
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-00000000abcd"
+
+
+def told(name: str, number: int, at: str, thing: int, *changes: dict[str, Any]) -> Sent:
+    """The message of that number about an object, published at a time of the day."""
+    own = [
+        changed("/messageHeader/messageId", uuid(number)),
+        changed("/messageHeader/messageSequence/sequence", uuid(1000 + number)),
+        changed("/messageHeader/messageTimings", {"publishedTimestamp": f"2024-03-01T{at}:00Z"}),
+        changed("/messageBody/objectUUID", uuid(thing)),
+    ]
+    return as_bytes(message(name, *own, *changes)), number
+
+
+def titled(name: str, number: int, at: str, thing: int, title: str) -> Sent:
+    return told(name, number, at, thing, changed("/messageBody/objectTitle", title))
+
+
+def frame(spark: SparkSession, sent: Sequence[Sent]) -> DataFrame:
+    rows = [
+        (None, value, "rdss", 0, offset, NOON + timedelta(seconds=offset), 0, None) for value, offset in sent
+    ]
+    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
+
+
+def exchange_of(spark: SparkSession, folder: Path, *batches: Sequence[Sent], **options: Any) -> Exchange:
+    exchange = Exchange(spark, folder, **{"buckets": 1, "types": TYPES, **options})
+    for number, sent in enumerate(batches):
+        exchange.receive(frame(spark, sent), number)
+    return exchange
+
+
+def fates(exchange: Exchange) -> Counter[tuple[str, str | None]]:
+    counted = exchange.messages().groupBy("fate", "error_code").count().collect()
+    return Counter({(row["fate"], row["error_code"]): row["count"] for row in counted})
+
+
+def titles(exchange: Exchange) -> list[tuple[str, int, str | None, bool]]:
+    """The versions: the object, the hour in which each begins, its title, and whether it is deleted."""
+    rows = exchange.history().orderBy("objectUUID", "valid_from_timestamp").collect()
+    return [
+        (
+            row["objectUUID"][:8].lstrip("0"),
+            row["valid_from_timestamp"].hour,
+            row["objectTitle"],
+            row["deleted_indicator"],
+        )
+        for row in rows
+    ]
+
+
+def same(one: DataFrame, other: DataFrame) -> bool:
+    columns = one.columns
+    return sorted(map(repr, one.collect())) == sorted(map(repr, other.select(columns).collect()))
+
+
+def drawn(records: Sequence[Row], chance: random.Random, batches: int) -> list[list[Row]]:
+    """The records in any order and any batches, a tenth of them twice."""
+    again = chance.sample(list(records), len(records) // 10)
+    found: list[list[Row]] = [[] for _ in range(batches)]
+    for each in chance.sample([*records, *again], len(records) + len(again)):
+        chance.choice(found).append(each)
+    return found
+
+
+@seeds(1, soak=2)
+def test_any_order_and_any_batches_give_what_one_batch_gives(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """The sample, with its faults, parts and late messages: each message has one fate, in any order."""
+    records = spark.read.parquet(samples("rdss/records.parquet")).collect()
+    rounds = drawn(records, random.Random(seed), 3)
+    everything = spark.createDataFrame([row for each in rounds for row in each], RECORD_SCHEMA)
+    whole = Exchange(spark, tmp_path / "whole", types=["Dataset"], buckets=1)
+    whole.receive(everything)
+    apart = Exchange(spark, tmp_path / "apart", types=["Dataset"], buckets=1)
+    for each in rounds:
+        apart.receive(spark.createDataFrame(each, RECORD_SCHEMA))
+    expected = fates(whole)
+    assert fates(apart) == expected
+    assert expected.total() == sum(map(len, rounds)) == everything.count()
+    assert {fate for fate, _ in expected} == {"processed", "invalid", "error", "duplicate", "waiting"}
+    assert same(apart.history("Dataset"), whole.history("Dataset"))
+    assert same(apart.reads(), whole.reads())
+
+
+LONG = as_bytes(
+    message(
+        "create",
+        changed("/messageHeader/messageId", uuid(50)),
+        changed("/messageHeader/messageSequence/sequence", uuid(51)),
+        changed("/messageBody/objectUUID", uuid(5)),
+        changed("/messageBody/objectTitle", "Tides " * 400),
+    )
+)
+PARTS = [(value, 50 + place) for place, value in enumerate(rdss.split(LONG, rules=SHORT))]
+
+
+def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lack(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second, *others = PARTS
+    exchange = exchange_of(spark, tmp_path, [second, second], rules=SHORT)
+    assert fates(exchange) == {("waiting", None): 1, ("duplicate", None): 1}
+    [row] = exchange.waiting().collect()
+    assert (row["offset"], row["waiting_for"]) == (
+        51,
+        f"{len(PARTS) - 1} of {len(PARTS)} parts, the first of them part 1",
+    )
+    assert exchange.process(now=NOON + timedelta(minutes=5)) == 0
+    version = exchange.store.snapshot().version
+    assert exchange.process(now=NOON + timedelta(hours=2)) == 1
+    assert exchange.process(now=NOON + timedelta(hours=3)) == 0
+    assert exchange.store.snapshot().version == version + 1
+    assert fates(exchange) == {("invalid", "GENERR001"): 1, ("duplicate", None): 1}
+    assert exchange.waiting().isEmpty()
+    assert [bytes(row["value"]) for row in exchange.rejects().collect()] == [second[0]]
+    exchange.receive(frame(spark, [first, *others]))
+    assert fates(exchange) == {("processed", None): len(PARTS), ("duplicate", None): 1}
+    [row] = exchange.history().collect()
+    assert (row["objectUUID"], row["objectTitle"], row["source_message"]) == (
+        uuid(5),
+        "Tides " * 400,
+        uuid(50),
+    )
+    other = json.loads(second[0])
+    other["messageBody"] = "other"
+    exchange.receive(frame(spark, [(second[0], 90), (as_bytes(other), 91), (LONG, 92)]), "after")
+    expected = {("processed", None): len(PARTS), ("duplicate", None): 2, ("invalid", "GENERR004"): 1}
+    # The message in one piece is over the limit of these rules.
+    expected["error", "GENERR006"] = 1
+    assert fates(exchange) == expected
+    assert exchange.history().count() == 1
+
+
+def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sent = [titled("create", 1, "09:00", 1, "Tides"), titled("update", 2, "10:00", 1, "Ebb"), (b"?", 3)]
+    exchange = exchange_of(spark, tmp_path / "one", sent)
+    again = exchange.receive(frame(spark, sent), 0)
+    assert (again.repeated, again.messages) == (True, 0)
+    with pytest.raises(BatchIdReused):
+        exchange.receive(frame(spark, sent[:1]), 0)
+    with pytest.raises(InvalidArgument, match="keeps_deleted"):
+        exchange_of(spark, tmp_path / "one", [], sent, keeps_deleted=True)
+    with pytest.raises(InvalidArgument, match="Dataset"):
+        exchange.history("Dataset")
+    before = exchange.messages().drop("batch"), exchange.history()
+    other = Exchange(spark, tmp_path / "one", types=["Dataset", *TYPES], buckets=1)
+    other.rebuild()
+    assert same(other.messages(), before[0])
+    assert same(other.history(), before[1])
+    assert other.history("Dataset").count() == 2
+    [queued] = other.queued().collect()
+    assert json.loads(queued["value"])["messageHeader"]["errorCode"] == "GENERR007"
+    with Store(spark, tmp_path / "other").begin() as transaction:
+        transaction.append("things", frame(spark, sent).select("topic"))
+        transaction.commit()
+    with pytest.raises(OtherKind, match="RDSS exchange"):
+        Exchange(spark, tmp_path / "other")
+
+
+def test_a_stream_gives_what_its_batches_give(spark: SparkSession, tmp_path: Path) -> None:
+    said = [
+        [titled("update", 2, "10:00", 1, "Ebb"), told("preservation", 3, "11:00", 1)],
+        [titled("create", 1, "09:00", 1, "Tides"), told("read", 4, "12:00", 1)],
+    ]
+    for number, sent in enumerate(said):
+        frame(spark, sent).write.parquet(str(tmp_path / "in" / str(number)))
+    exchange = exchange_of(spark, tmp_path / "exchange")
+    stream = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
+    query = (
+        stream.parquet(str(tmp_path / "in" / "*"))
+        .writeStream.foreachBatch(exchange.sink("rdss"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert fates(exchange) == {("processed", None): 4}
+    assert [version[1:] for version in titles(exchange)] == [(9, "Tides", False), (10, "Ebb", False)]
+    assert exchange.store.commits().where("batch like 'rdss:%'").count() == 2
+    [asked] = exchange.reads().collect()
+    assert (asked["object_uuid"], asked["response_message_id"]) == (uuid(1), None)
+    [event] = exchange.preservation_events().collect()
+    assert event["event_type"] == "ingestion"

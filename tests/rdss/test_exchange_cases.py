@@ -1,0 +1,108 @@
+"""Messages about objects, and what becomes of them: the cases of `objects.json`, in two exchanges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from rdss_messages import as_bytes, changed, message, read_cases
+
+from cdckit.rdss import Exchange
+from cdckit.records import RECORD_SCHEMA
+
+CASES = read_cases("objects")
+GROUPS = ("repository", "preservation")
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+
+Place = tuple[int, int]
+"""A message: the number of its case, and its own there."""
+
+
+def uuid(case: int, number: int) -> str:
+    return f"{case:04x}{number:04x}-0000-4000-8000-00000000abcd"
+
+
+def value_of(case: int, number: int, said: dict[str, Any]) -> bytes:
+    own = 1000 + said.get("again", number)
+    changes = [
+        changed("/messageHeader/messageId", uuid(case, own)),
+        changed("/messageHeader/messageTimings", {"publishedTimestamp": f"2024-03-01T{said['at']}:00Z"}),
+        changed("/messageBody/objectUUID", uuid(case, said["object"])),
+        *said.get("changes", []),
+    ]
+    if "title" in said:
+        changes.append(changed("/messageBody/objectTitle", said["title"]))
+    if "type" in said:
+        changes.append(changed("/messageHeader/messageType", said["type"]))
+    if "version_of" in said:
+        other = {"identifierType": "URN", "identifierValue": uuid(case, said["version_of"])}
+        relation = {"relationType": "isNewVersionOf", "identifier": other}
+        changes.append(changed("/messageBody/objectRelatedIdentifier", [relation]))
+    return as_bytes(message(said["message"], *changes))
+
+
+def became(exchange: Exchange) -> dict[Place, str]:
+    """The code or the fate of each message."""
+    rows = exchange.messages().select("partition", "offset", "fate", "error_code").collect()
+    return {(row["partition"], row["offset"]): row["error_code"] or row["fate"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Of each group: what became of the messages after each batch, and the versions by object; made once."""
+    made: dict[str, Any] = {}
+
+    def of(group: str) -> Any:
+        if group not in made:
+            exchange = Exchange(
+                spark,
+                tmp_path_factory.mktemp(group),
+                types=["ResearchObject"],
+                keeps_deleted=group == "preservation",
+                buckets=1,
+            )
+            after = []
+            for batch in (1, 2):
+                rows = [
+                    (None, value_of(case, number, said), "t", case, number, NOON, 0, None)
+                    for case, each in enumerate(CASES[group])
+                    for number, said in enumerate(each["messages"])
+                    if said.get("batch", 1) == batch
+                ]
+                exchange.receive(spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1))
+                after.append(became(exchange))
+            versions = defaultdict(list)
+            for row in exchange.history().orderBy("valid_from_timestamp").collect():
+                versions[row["objectUUID"]].append(row.asDict())
+            made[group] = after, versions
+        return made[group]
+
+    return of
+
+
+def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
+    asked = row.get("delete_requested_timestamp")
+    last = (asked and f"{asked:%H:%M}") if group == "preservation" else row["deleted_indicator"]
+    return [f"{row['valid_from_timestamp']:%H:%M}", row[field], last]
+
+
+@pytest.mark.parametrize(
+    ("group", "number"),
+    [
+        pytest.param(group, number, id=each["name"])
+        for group in GROUPS
+        for number, each in enumerate(CASES[group])
+    ],
+)
+def test_what_becomes_of_messages_about_objects(run: Any, group: str, number: int) -> None:
+    case, (after, versions) = CASES[group][number], run(group)
+    for found, name in ((after[1], "became"), (after[0], "before")):
+        own = [fate for (of, _), fate in sorted(found.items()) if of == number]
+        assert own == case.get(name, own)
+    field = case.get("field", "objectTitle")
+    for thing, expected in case["versions"].items():
+        rows = versions[uuid(number, int(thing))]
+        assert [as_written(row, field, group) for row in rows] == expected

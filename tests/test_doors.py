@@ -1,0 +1,141 @@
+"""
+What every door promises, asked of all of them: a new door adds its line to `DOORS`.
+
+Every record becomes a change, waits, is a reject, or is one that the door names otherwise; changes have the
+shape that `merge` takes; where nothing came, `process` changes nothing; rejects are records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from rdss_messages import MESSAGES, as_bytes, changed, message
+from replicate_messages import Version, record, to_dataframe
+
+from cdckit import any_table, datahub, merge, rdss, replicate
+from cdckit.changes import require_changes
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+
+AT = datetime(2024, 3, 1, 12, tzinfo=UTC)
+BAD = b"?"
+
+
+class Run(NamedTuple):
+    """What a door made of the records 0, 1, 2 …, which have their numbers as offsets."""
+
+    count: int
+    changes: DataFrame
+    keys: list[str]
+    waiting: set[int]
+    named: set[int]
+    """The records that are neither, and that the door shows in a table of its own."""
+    shell: Any
+    """What the door keeps its tables with; None for one that need not remember."""
+
+
+def records(spark: SparkSession, *values: bytes) -> DataFrame:
+    rows = [(None, value, "door", 0, offset, AT, 0, None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
+
+
+def offsets(rows: DataFrame) -> set[int]:
+    return {row[0] for row in rows.select("offset").collect()}
+
+
+def of_any_table(spark: SparkSession, folder: Path) -> Run:
+    rows = spark.createDataFrame([(1, "kettle", 0), (2, "mug", 1)], "id int, name string, place int")
+    told = any_table.changes_from(rows, keys=["id"], sequence_by="place", effective=AT)
+    return Run(2, told, ["id"], set(), set(), None)
+
+
+def of_replicate(spark: SparkSession, folder: Path) -> Run:
+    items, others = Version({"id": "int"}), Version({"code": "int"}, keys=("code",), table="OTHERS")
+    values = [items.md(), items.dt("INSERT", {"id": 1}), BAD, others.dt("INSERT", {"code": 1})]
+    sent = to_dataframe(spark, [record(value, offset) for offset, value in enumerate(values)])
+    feed = replicate.Feed(spark, folder, buckets=1)
+    feed.receive(sent)
+    metadata = offsets(replicate.metadata(replicate.decode(sent)))
+    return Run(4, feed.table("ITEMS").changes(), ["id"], offsets(feed.waiting()), metadata, feed)
+
+
+def of_datahub(spark: SparkSession, folder: Path) -> Run:
+    product = {"reference": "product", "fields": [{"reference": "number", "type": "integer", "key": True}]}
+    link = {"reference": "product", "type": "link", "linkEntity": "product", "linkKey": "number"}
+    order = {"reference": "order", "fields": [{"reference": "name", "key": True}, link]}
+    shop = datahub.schema({"reference": "*", "mappings": {"product": [product], "order": [order]}})
+    hub = datahub.Hub(spark, shop, folder)
+    hub.receive(
+        records(
+            spark,
+            b'{"entity": "product", "guid": "m0", "data": [{"number": 1}]}',
+            b'{"entity": "order", "guid": "m1", "data": [{"name": "a", "product": 9}]}',
+            BAD,
+        )
+    )
+    hub.process(now=AT)
+    waiting = {int(row["message_identifier"][1:]) for row in hub.waiting().collect()}
+    return Run(3, hub.changes("product"), ["number"], waiting, set(), hub)
+
+
+def of_rdss(spark: SparkSession, folder: Path) -> Run:
+    unknown = message("read", changed("/messageBody/objectUUID", "00000009-0000-4000-8000-000000000000"))
+    whole = [as_bytes(MESSAGES[name]) for name in ("create", "part", "preservation")]
+    exchange = rdss.Exchange(spark, folder, types=["ResearchObject"], buckets=1)
+    exchange.receive(records(spark, *whole, BAD, as_bytes(unknown)))
+    events = exchange.preservation_events().select("message_id")
+    named = offsets(exchange.messages().join(events, "message_id", "left_semi"))
+    told = exchange.objects().changes()
+    return Run(5, told, ["objectUUID"], offsets(exchange.waiting()), named, exchange)
+
+
+DOORS: dict[str, Callable[[SparkSession, Path], Run]] = {
+    "any_table": of_any_table,
+    "replicate": of_replicate,
+    "datahub": of_datahub,
+    "rdss": of_rdss,
+}
+
+
+@pytest.fixture(scope="module", params=DOORS)
+def run(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: Any) -> Run:
+    return DOORS[request.param](spark, tmp_path_factory.mktemp(request.param))
+
+
+def test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named(run: Run) -> None:
+    require_changes(run.changes, function="merge")
+    assert merge(run.changes, entity="thing", keys=run.keys).count() > 0
+    if run.shell is None:
+        assert run.changes.count() == run.count
+        return
+    changed_by = {row[0] for row in run.changes.select("arrival.offset").collect()}
+    rejected = offsets(run.shell.rejects())
+    fates = [changed_by, rejected, run.waiting, run.named]
+    assert sorted(offset for each in fates for offset in each) == list(range(run.count))
+    assert changed_by
+    assert rejected
+
+
+def test_where_nothing_came_process_changes_nothing(run: Run) -> None:
+    if run.shell is not None:
+        before = run.shell.store.snapshot().version
+        run.shell.process(now=AT)
+        assert run.shell.store.snapshot().version == before
+
+
+def test_rejects_are_records_that_can_be_fed_again(run: Run) -> None:
+    """As they are they are rejects again, and nothing else becomes of them."""
+    if run.shell is None:
+        return
+    before = rejected(run.shell)
+    run.shell.receive(run.shell.rejects().select(*RECORD_COLUMNS))
+    run.shell.process(now=AT)
+    assert rejected(run.shell) == before
+
+
+def rejected(shell: Any) -> set[tuple[bytes, str]]:
+    return {(bytes(row["value"]), row["error_code"]) for row in shell.rejects().collect()}
