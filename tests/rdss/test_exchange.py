@@ -174,7 +174,7 @@ def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(
     with pytest.raises(BatchIdReused):
         exchange.receive(frame(spark, sent[:1]), 0)
     with pytest.raises(InvalidArgument, match="keeps_deleted"):
-        exchange_of(spark, tmp_path / "one", [], sent, keeps_deleted=True)
+        Exchange(spark, tmp_path / "one", types=TYPES, keeps_deleted=True).receive(frame(spark, sent))
     with pytest.raises(InvalidArgument, match="Dataset"):
         exchange.history("Dataset")
     before = exchange.messages().drop("batch"), exchange.history()

@@ -1,0 +1,187 @@
+"""What an exchange answers: messages with their fates, what waits, rejects, and the objects of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import View
+from cdckit.ledger.kinds import BUCKETS
+from cdckit.parts.arguments import require_flag
+from cdckit.rdss.exchange_tables import (
+    GIVEN_UP,
+    MESSAGES_SCHEMA,
+    VERDICT,
+    WAITING,
+    WAITING_SCHEMA,
+    Settings,
+    wholes_of,
+    with_body,
+    with_fates,
+)
+from cdckit.rdss.fates import Fate
+from cdckit.rdss.object_types import ObjectType, require_object_type
+from cdckit.rdss.preservation import as_preserved, preservation_events
+from cdckit.rdss.queues import queued
+from cdckit.rdss.read_requests import reads
+from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.statements import PRESERVATION, READ
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
+from cdckit.store import Snapshot, Store
+from cdckit.store.keeping import rows_of
+from cdckit.store.kinds import require_kind
+
+EXCHANGE = "RDSS exchange (form 1)"
+
+_TOLD = (
+    *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
+    *("sequence_total", "published_timestamp", "generator", "tenant_jisc_id", "object_uuid"),
+)
+
+
+class Answers:
+    """
+    The questions to an exchange; none of them writes.
+
+    Each is answered from the newest commit, and the answer stays what it was while others write.
+
+    Attributes:
+        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        types: Iterable[str] | None = None,
+        keeps_deleted: bool = False,
+        rules: Rules = RULES,
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        if isinstance(types, str):
+            raise InvalidArgument("Exchange", "types", "a list of object types", types)
+        chosen = list(ObjectType) if types is None else types
+        kinds = tuple(dict.fromkeys(require_object_type(each, function="Exchange") for each in chosen))
+        require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
+        if not isinstance(rules, Rules):
+            raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
+        self._settings = Settings(kinds, keeps_deleted, rules, buckets or BUCKETS)
+        self.location = str(location)
+        self._spark, self.store = spark, Store(spark, location, storage_options)
+        self._snapshot()
+
+    def messages(self) -> DataFrame:
+        """
+        Every message that came, and what became of it: the local data repository of the specification.
+
+        Returns:
+            One row per message that came: the columns of its record; of its header `message_id`,
+            `correlation_id`, `message_class`, `message_type`, `sequence_id`, `sequence_position`,
+            `sequence_total`, `published_timestamp`, `generator`, `tenant_jisc_id`; `object_uuid`; `status`
+            (RECEIVED); `fate` (`Fate`); and of what is invalid or an error `queue`, `error_code` and
+            `error_description`.  The parts of a longer message have one fate each: all that of the whole,
+            once it is whole.
+        """
+        return with_fates(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "fate", *VERDICT)
+
+    def waiting(self) -> DataFrame:
+        """
+        The parts whose sequences are not all there.
+
+        Returns:
+            One row per part: the columns of its record, `message_id`, `sequence_id`, `sequence_position`,
+            `sequence_total`, `waiting_since` (when the first part of the sequence came) and `waiting_for`
+            (how many parts are missing, and the first of them).  Those that were given up are not among them.
+        """
+        found = rows_of(self._snapshot(), WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
+        return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
+
+    def rejects(self) -> DataFrame:
+        """
+        The messages that cannot be used.
+
+        Returns:
+            One row per message (`cdckit.rejected.REJECT_SCHEMA`) as it came, which can be fed again once it
+            is mended.  A message about an unknown object is used all the same if the object's create comes at
+            last, and was published before it; a part that was given up, if the others come.
+        """
+        found = self.messages().where(F.col("fate").isin(Fate.INVALID.value, Fate.ERROR.value))
+        return found.select(*REJECT_SCHEMA.fieldNames())
+
+    def queued(self) -> DataFrame:
+        """
+        The same as the queues take them, decorated with their errors (see `queued`).
+
+        Cost: they are read once more, in Python.
+        """
+        found = with_fates(self._snapshot()).where(F.col(ERROR_CODE).isNotNull())
+        return queued(with_body(found), rules=self._settings.rules)
+
+    def objects(
+        self,
+        object_type: str = ObjectType.RESEARCH_OBJECT,
+        *,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+    ) -> View:
+        """
+        The ledger of one type of object: its `history`, its `changes`, its `as_of`.
+
+        Args:
+            object_type: The type (see `ObjectType`).
+            version: The commit that is meant; the newest without it.
+            timestamp: An instant, instead: the last commit until then.
+
+        Raises:
+            InvalidArgument: No ledger is kept of that type, there is no such commit, or *timestamp* is naive.
+        """
+        kind = self._settings.kind(self._type(object_type, "objects"))
+        snapshot = self.store.snapshot(version, timestamp)
+        return View(snapshot, kind.noted(snapshot, self.location, None))
+
+    def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
+        """
+        Every version of the objects of one type: of a preservation system as `as_preserved` has them.
+
+        Raises:
+            InvalidArgument: No ledger is kept of that type.
+            NoSuchTable: No message has said anything of objects yet.
+        """
+        found = self.objects(object_type).history()
+        return as_preserved(found) if self._settings.keeps_deleted else found
+
+    def reads(self) -> DataFrame:
+        """The requests to read an object, each with its response (see `reads`)."""
+        return reads(self._processed(READ))
+
+    def preservation_events(self) -> DataFrame:
+        """What preservation systems have done with objects, each message once (see `preservation_events`)."""
+        return preservation_events(self._processed(PRESERVATION))
+
+    def _processed(self, message_type: str) -> DataFrame:
+        """The whole messages of one type that were processed, in the columns of `decode`."""
+        snapshot = self._snapshot()
+        rows = with_fates(snapshot).where(F.col("fate") == Fate.PROCESSED.value)
+        some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
+        return wholes_of(some, snapshot, self._settings.rules)
+
+    def _type(self, object_type: str, function: str) -> ObjectType:
+        found = require_object_type(object_type, function=function)
+        if found not in self._settings.types:
+            needed = f"one that the exchange keeps: {', '.join(self._settings.types)}"
+            raise InvalidArgument(function, "object_type", needed, object_type)
+        return found
+
+    def _snapshot(self) -> Snapshot:
+        found = self.store.snapshot()
+        require_kind(found, EXCHANGE)
+        return found
