@@ -65,7 +65,8 @@ def of_replicate(spark: SparkSession, folder: Path) -> Run:
 
 def of_datahub(spark: SparkSession, folder: Path) -> Run:
     product = {"reference": "product", "fields": [{"reference": "number", "type": "integer", "key": True}]}
-    link = {"reference": "product", "type": "link", "linkEntity": "product", "linkKey": "number"}
+    leads = {"linkEntity": "product", "linkKey": "number", "sourceLinkKey": "of"}
+    link = {"reference": "product", "type": "link", **leads}
     order = {"reference": "order", "fields": [{"reference": "name", "key": True}, link]}
     shop = datahub.schema({"reference": "*", "mappings": {"product": [product], "order": [order]}})
     hub = datahub.Hub(spark, shop, folder)
@@ -73,7 +74,7 @@ def of_datahub(spark: SparkSession, folder: Path) -> Run:
         records(
             spark,
             b'{"entity": "product", "guid": "m0", "data": [{"number": 1}]}',
-            b'{"entity": "order", "guid": "m1", "data": [{"name": "a", "product": 9}]}',
+            b'{"entity": "order", "guid": "m1", "data": [{"name": "a", "of": 9}]}',
             BAD,
         )
     )
@@ -122,6 +123,7 @@ def test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named(run: Run) 
 
 def test_where_nothing_came_process_changes_nothing(run: Run) -> None:
     if run.shell is not None:
+        run.shell.process(now=AT)
         before = run.shell.store.snapshot().version
         run.shell.process(now=AT)
         assert run.shell.store.snapshot().version == before

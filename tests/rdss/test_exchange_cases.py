@@ -62,7 +62,7 @@ def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 tmp_path_factory.mktemp(group),
                 types=["ResearchObject"],
                 keeps_deleted=group == "preservation",
-                buckets=1,
+                buckets=3,
             )
             after = []
             for batch in (1, 2):
