@@ -69,7 +69,10 @@ def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataF
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_repeats")
     named = decoded.withColumn("_identity", identity())
     arrival = [F.col(name).asc_nulls_last() for name in ("timestamp", "topic", "partition", "offset")]
-    again = F.row_number().over(Window.partitionBy("_identity").orderBy(*arrival)) > 1
+    # What has no identity is none again: each such row is looked at alone, not all of them by one task.
+    alone = F.to_json(F.struct("topic", "partition", "offset"))
+    same = Window.partitionBy(F.coalesce("_identity", alone)).orderBy(*arrival)
+    again = F.row_number().over(same) > 1
     placed = named.withColumn("is_repeat", again & F.col("_identity").isNotNull())
     if known is None:
         return placed.drop("_identity")
