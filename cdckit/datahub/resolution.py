@@ -13,7 +13,7 @@ from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, IS_RECORD, NAMES_ENTITY, UPSERT, by_place
+from cdckit.datahub.statements import AUTOCREATE, DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, by_place
 from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted, text_literal
@@ -241,8 +241,10 @@ def _unprocessed(rows: DataFrame, failed: DataFrame) -> DataFrame:
 
 
 def _with_error(rows: DataFrame, problem: HubFault, finding: str = "") -> DataFrame:
-    """The statements with an error where `several` entities are found; that column is dropped."""
-    wrong, text = "several AND error_code IS NULL", text_literal(problem.describe(finding))
+    """The statements with an error where `several` entities are found; without that column."""
+    # A record that a filter has dropped leads nowhere, whatever its links say.
+    wrong = f"several AND error_code IS NULL AND operation <> '{DROPPED}'"
+    text = text_literal(problem.describe(finding))
     said = {"error_code": f"'{problem}'", "error_description": text}
     columns = {name: F.expr(f"if({wrong}, {value}, {name})") for name, value in said.items()}
     return rows.withColumns(columns).drop("several")
