@@ -33,7 +33,9 @@ def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime)
     Returns:
         One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
         offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
-        instant in two calls are the same messages.
+        instant in two calls are the same messages; so are some of two lists whose instants are fewer
+        microseconds apart than the first list has documents.  Where two processes pass on documents at
+        once, give each a `guid`.
 
     Raises:
         InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
