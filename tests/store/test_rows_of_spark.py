@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 import cdckit.store.reading
 from cdckit.parts.workers import Made
 from cdckit.store import NotStorable, Store
+from cdckit.store.keeping import put
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -292,3 +293,23 @@ def test_commits_are_a_table_too(spark: SparkSession, store: Store) -> None:
             "notes": {"kind": "test"},
         },
     ]
+
+
+def test_rows_of_some_keys_are_replaced_and_files_without_them_stay(
+    spark: SparkSession, store: Store
+) -> None:
+    """Key 2 is in the first file; key 9 is in none, and its row is written all the same."""
+    write(store, "t", spark.sql("select 'a' as text, 1L as n union all select 'b', 2L").coalesce(1))
+    write(store, "t", spark.sql("select 'c' as text, 3L as n").coalesce(1))
+    before = store.snapshot().files("t")
+    with store.begin() as transaction:
+        new = spark.sql("select 'B' as text, 2L as n union all select 'i', 9L")
+        put(transaction, "t", spark.sql("select explode(array(2L, 9L)) as n"), new)
+        transaction.commit()
+    assert shown(store.snapshot().read("t")) == [("B", "2"), ("a", "1"), ("c", "3"), ("i", "9")]
+    [stays] = {one.path for one in before} & {one.path for one in store.snapshot().files("t")}
+    assert [one.rows for one in before if one.path == stays] == [1]
+    with store.begin() as transaction:
+        put(transaction, "t", spark.sql("select explode(array(2L, 7L)) as n"))
+        transaction.commit()
+    assert shown(store.snapshot().read("t")) == [("a", "1"), ("c", "3"), ("i", "9")]
