@@ -66,7 +66,7 @@ def answers(spark: SparkSession) -> DataFrame:
             (None, json.dumps(message).encode(), "t", 0, place, AT + timedelta(seconds=second), 0, None)
         )
     patches = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_PATCHES)
-    return streams.apply_patches(patches, documents=True).cache()
+    return streams.apply_patches(patches).cache()  # nobody asked for `after`
 
 
 def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
@@ -113,13 +113,13 @@ def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
         ("1", 1, 1, 1),
         ("2", 2, 2, 2),
     ]
-    seen = told.where("device = 'device2' AND entity <> 'o2' AND action <> 'deleted'").select(
+    seen = told.where("device = 'device1' OR entity <> 'o2' AND action <> 'deleted'").select(
         "device", "notification"
     )
     left = streams.device_notifications(told, streams.user_devices(connections), seen)
     at = int(AT.timestamp()) * 1000
     assert [tuple(row) for row in left.orderBy("device").collect()] == [
-        ("d", "ben", "device1", 2, at + 2000, at + 6000),
+        ("d", "ben", "device1", 0, at + 6000, at + 6000),  # all is acknowledged: it has to be told that
         ("d", None, "device2", 2, at + 7000, at + 14000),
     ]
 
@@ -172,6 +172,40 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
     [then] = as_of(history, AT + timedelta(seconds=3)).collect()
     assert json.loads(then.phone) == {"cell": "2", "work": "1"}
     assert as_of(history, AT + timedelta(seconds=6)).count() == 0
+
+
+def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dots(
+    spark: SparkSession,
+) -> None:
+    anew: list[dict[str, Any]] = [REMOVE, add("x", 1)]
+    dots = {"a.b": 1, "x": {"a.b": 2}}
+    said: list[tuple[list[dict[str, Any]], Any]] = [
+        (anew, None),  # made anew: what it is now nobody said
+        ([*anew, REMOVE], None),
+        ([REMOVE, {"op": "copy", "fromPath": "x", "toPath": "y"}], None),  # there is nothing to copy
+        ([add("a.b", 1)], dots),
+        ([add("x/a.b", 2)], dots),
+        ([add("a/b", 3)], {**dots, "a": {"b": 3}}),  # which of the two is a.b?
+        (anew, {"x": 1}),
+    ]
+    header = {"db": "d", "clientid": "c", "user": "u", "begun": 0, "ended": 1, "part": 1, "parts": 1}
+    place = {"collection": "C", "zone": "z", "entity": "e", "status": 1}
+    rows = [
+        (None, json.dumps(each).encode(), "t", 0, number, AT, 0, None)
+        for number, (ops, after) in enumerate(said)
+        for each in [{**header, **place, "request": number, "ops": ops, "after": after}]
+    ]
+    updates = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_UPDATES).cache()
+    fields = T.StructType([T.StructField(name, T.LongType()) for name in ("a.b", "x.a.b")])
+    told = streams.changes(updates, "C", fields).orderBy("arrival.offset").collect()
+    assert [(row.arrival.offset, row.operation, row.data["a.b"], row.data["x.a.b"]) for row in told] == [
+        *((1, "delete", None, None), (2, "delete", None, None)),
+        *((3, "upsert", 1, None), (4, "upsert", None, 2), (6, "upsert", None, None)),
+    ]
+    assert [list(row.carried)[-2:] for row in told[2:]] == [[True, False], [False, True], [True, True]]
+    unfit = streams.find_unfit(updates, "C", fields).orderBy("offset").collect()
+    assert [(row.offset, row.error_code) for row in unfit] == [(0, "NO_DOCUMENT"), (5, "UNFIT_VALUE")]
+    assert "a.b is there twice" in unfit[1].error_description
 
 
 def test_fields_that_cannot_be_are_said_when_called(answers: DataFrame) -> None:

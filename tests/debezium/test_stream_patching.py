@@ -13,6 +13,8 @@ from typing import Any
 import patch_interpreter
 import pytest
 
+from cdckit.debezium.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES
+from cdckit.debezium.streams.decoding import message
 from cdckit.debezium.streams.documents import Document
 from cdckit.debezium.streams.json_values import depth, read, written
 from tools.tiers import seeds
@@ -21,14 +23,14 @@ CASES = json.loads((Path(__file__).parents[1] / "cases/debezium_streams/patches.
 
 
 def document(value: Any, *, most: int = 1_000_000) -> Document:
-    made = Document(most=most, remember=100, show=True)
+    made = Document(most=most, remember=100)
     made.load(None if value is None else written(value), [], 0, 0, None)
     return made
 
 
 def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
     text = ops if isinstance(ops, str) else json.dumps(ops)
-    return to.step(None, "client", request, 1, text, True, True, False, 5)[0]
+    return to.step(None, "client", request, 1, text, True, True, False, 5, True)[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[each["name"] for each in CASES])
@@ -64,6 +66,51 @@ def test_a_patch_that_comes_again_has_no_effect_and_no_status() -> None:
     assert answer(of, ops)[0] == 1
     assert answer(of, ops) == (None,) * 8 + (True,)
     assert of.state() == ('{"n":1}', ["client/1/1"], 1, 5, None)
+
+
+def test_what_is_remembered_does_not_depend_on_where_a_call_ends() -> None:
+    """Of three patches two are remembered: the first one, when it comes again, is applied again."""
+    ops = json.dumps([{"op": "inc", "path": "n", "value": 1}])
+    outcomes = []
+    for ends in (False, True):
+        of, repeats = Document(most=1000, remember=2), []
+        of.load('{"n":0}', [], 0, 0, None)
+        for request in (1, 2, 3, 3, 2, 1):
+            made, _ = of.step(None, "c", request, 1, ops, False, False, False, 5, False)
+            repeats.append(made[-1])
+            if ends:
+                state = of.state()
+                of.begin()
+                of.load(*state)
+        outcomes.append((repeats, of.state()))
+    expected = [False, False, False, True, True, False]
+    assert outcomes == [(expected, ('{"n":4}', ["c/3/1", "c/1/1"], 4, 5, None))] * 2
+
+
+def test_numbers_of_any_size_are_text_until_a_patch_uses_them() -> None:
+    for number in ("1e99999999999999999999", "9" * 6000):
+        text = f'[{{"op":"add","path":"a","value":{number}}}]'
+        said = {"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 1, "patches": 0}
+        value = json.dumps(said).replace('"patches": 0', f'"patches": [{{"ops": {text}}}]')
+        found = message(value.encode(), ENTITY_BATCHES)
+        assert "error_code" not in found
+        assert found["patches"] == [f'{{"ops":{text}}}']
+        of = document({"b": 1})
+        assert answer(of, text)[:2] == (3, ["the ops cannot be read: a number is out of range"])
+        # A document with such a number cannot be worked with.
+        update = json.dumps({"after": 0}).replace("0", number).encode()
+        assert message(update, ENTITY_UPDATES)["error_code"] == "WRONG_TYPE"
+
+
+def test_instants_are_within_the_years_that_timestamps_have() -> None:
+    """By hand: the first and the last millisecond, 0001-01-01T00:00:00.000 and 9999-12-31T23:59:59.999."""
+    said = {"db": "d", "clientid": "c", "user": "u", "device": "d", "appVersion": "1"}
+    for begun, code in (
+        *((-62135596800000, None), (253402300799999, None)),
+        *((-62135596800001, "WRONG_TYPE"), (253402300800000, "WRONG_TYPE"), (2**62, "WRONG_TYPE")),
+    ):
+        found = message(json.dumps({**said, "begun": begun}).encode(), CONNECTIONS)
+        assert found.get("error_code") == code, begun
 
 
 HOSTILE = {

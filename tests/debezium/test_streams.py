@@ -90,6 +90,7 @@ def test_the_fixtures_batches_become_their_patches_updates_and_responses(
 
 def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
     good = batch(patch("e1", add("a", 1)), 7, {"zone": "z", "ops": None})
+    far = json.dumps(batch(patch("e2", add("a", 1)), patch("e3", add("a", 0.5)), request=3)).encode()
     values = [
         *(None, b"", b"?", b"[]", b"\xff", b'{"db": NaN}', b"[" * 20_000, {"db": "x"}),
         batch(request="2"),
@@ -98,6 +99,7 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
         {**batch(), "patches": {}},
         {**batch(patch("e9")), "db": "other"},
         {**{name: value for name, value in good.items() if name != "db"}, "dbid": "my-db"},
+        far.replace(b"0.5", b"1e99999999999999999999"),
     ]
     decoded = streams.decode(records(spark, *values), streams.ENTITY_BATCHES).cache()
     codes = [row.error_code for row in decoded.orderBy("offset").collect()]
@@ -113,10 +115,10 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
             "MISSING_FIELD",
         ),
         *("WRONG_TYPE",) * 4,
-        *(None, None),
+        *(None, None, None),
     ]
     again = streams.decode(rejects(decoded), streams.ENTITY_BATCHES)
-    assert [row.error_code for row in again.orderBy("offset").collect()] == codes[:-2]
+    assert [row.error_code for row in again.orderBy("offset").collect()] == codes[:-3]
 
     patches = streams.entity_patches(decoded, databases=["my-db"])
     answers = streams.apply_patches(patches).orderBy("offset", "part").collect()
@@ -133,6 +135,9 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
                 "the patch has no ops",
             ],
         ),
+        # One patch has a number that nothing can be done with: the other is applied.
+        (1, 2, 1, None),
+        (2, 2, 3, ["the ops cannot be read: a number is out of range"]),
     ]
     assert all(row.ended == ENDED for row in answers)
 
@@ -211,8 +216,8 @@ def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSessi
         return {**said, "part": part, "parts": parts, "status": 1, "ops": [], **more}
 
     sent = [
-        *(response(1, 2, 2), response(2, 1, 1), response(1, 2, 2, ended=99), response(1, 1, 2)),
-        *(response(3, 3, 4), response(3, 2, 4), response(4, 1, 2), response(4, 2, 3)),
+        *(response(1, 2, 2), response(2, 1, 1), response(1, 2, 2, ended=99), response(1, 1, 2, begun=9)),
+        *(response(3, 3, 4, begun=3), response(3, 2, 4), response(4, 1, 2), response(4, 2, 3)),
         response(5, 1, 1, status=3, error=["one", "two"]),
     ]
     parts = streams.response_parts(streams.decode(records(spark, *sent), streams.PARTIAL_RESPONSES)).cache()
@@ -230,6 +235,19 @@ def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSessi
     assert list(aggregate) == ["clientid", "request", "user", "parts", "begun", "ended", "responses"]
     assert json.loads(whole[2].message) == response(2, 1, 1)
     assert json.loads(whole[5].message) == sent[8]
+    # The page: the complete response of one part is identical to the partial one.
+    written = streams.to_records(streams.complete_responses(parts), streams.COMPLETE_RESPONSES)
+    assert sorted(read(written), key=lambda each: each["request"]) == [aggregate, sent[1], sent[8]]
+    assert aggregate["begun"] == 1  # the parts began at different times
+
+    known = spark.createDataFrame([("c", 1), ("c", 2), ("c", 2)], "client_id string, request long")
+    late_parts = [*sent[:2], response(6, 1, 1), response(1, 3, 3, user="another")]
+    decoded = streams.decode(records(spark, *late_parts), streams.PARTIAL_RESPONSES)
+    again = streams.response_parts(decoded, completed=known).orderBy("offset").collect()
+    assert [(row.part_is, row.waiting_for, row.error_code) for row in again] == [
+        *(("duplicate", None, None), ("duplicate", None, None)),
+        *(("complete", None, None), ("duplicate", None, None)),
+    ]
 
     an_hour = timedelta(hours=1)
     early = streams.waiting(parts, now=AT + an_hour, wait=an_hour, overdue="reject").collect()
@@ -250,10 +268,25 @@ def test_schemas_are_patched_as_entities_are(spark: SparkSession) -> None:
     made = {**header, "request": 1, "ops": [add("/", before)]}
     shown = {"includeBefore": True, "includeAfter": True}
     asked = {**header, "request": 2, **shown, "ops": [add("Contacts/fields/homePhone", phone)]}
-    elsewhere = {**header, "db": "other", "request": 3, "ops": [{"op": "remove", "path": "Contacts"}]}
-    decoded = streams.decode(records(spark, made, asked, elsewhere), streams.SCHEMA_PATCHES)
+    elsewhere = {
+        **header,
+        "db": "other",
+        "request": 3,
+        **shown,
+        "ops": [{"op": "remove", "path": "Contacts"}],
+    }
+    failed = {**header, "request": 4, **shown, "ops": [{"op": "test", "path": "none", "value": 1}]}
+    decoded = streams.decode(records(spark, made, asked, elsewhere, failed), streams.SCHEMA_PATCHES)
     answers = streams.apply_schema_patches(decoded).cache()
-    assert {row.request: row.status for row in answers.collect()} == {1: 1, 2: 1, 3: 2}
+    assert {row.request: row.status for row in answers.collect()} == {1: 1, 2: 1, 3: 2, 4: 3}
+    responses = read(streams.to_records(streams.partial_responses(answers), streams.PARTIAL_RESPONSES))
+    documents = {each["request"]: [each.get(name, "-") for name in ("before", "after")] for each in responses}
+    # Of nothing, null; of a schema that is there, and whose patch failed, nothing is said; nor unasked.
+    assert {number: documents[number] for number in (1, 3, 4)} == {
+        1: ["-", "-"],
+        3: [None, None],
+        4: ["-", "-"],
+    }
     updates = read(streams.to_records(streams.schema_updates(answers), streams.SCHEMA_UPDATES))
     [update] = [each for each in updates if each["request"] == 2]
     after = {**before, "Contacts": {"fields": {**names, "homePhone": phone}}}
@@ -282,7 +315,12 @@ def test_records_have_the_keys_of_the_page_and_compaction_leaves_what_it_states(
     ]
     written = spark.createDataFrame(rows, RECORD_SCHEMA)
     now = AT + timedelta(hours=5)
-    for stream, left in ((streams.ENTITY_UPDATES, [2, 3, 4]), (streams.ENTITY_PATCHES, [3, 4])):
+    # A device may be told of several databases: its newest notification does not stand for all.
+    for stream, left in (
+        (streams.ENTITY_UPDATES, [2, 3, 4]),
+        (streams.ENTITY_PATCHES, [3, 4]),
+        (streams.DEVICE_NOTIFICATIONS, [3, 4]),
+    ):
         kept = streams.compacted(written, stream, now=now, keep=timedelta(hours=2))
         assert sorted(row.offset for row in kept.collect()) == left
     # The newest of a key that is old stays.

@@ -16,6 +16,7 @@ from cdckit.debezium.streams.catalogue import (
     ENTITY_UPDATES,
     SCHEMA_PATCHES,
     SCHEMA_UPDATES,
+    SUBSCRIPTIONS,
     Stream,
 )
 from cdckit.debezium.streams.codes import Status
@@ -65,6 +66,7 @@ _READS = (
     "include_after",
     "learning",
     "at",
+    "shown",
 )
 
 
@@ -116,9 +118,10 @@ def apply_patches(
             record time, topic, partition and offset.  Of a topic that is partitioned by entity, whose clocks
             may not be trusted, `["offset"]` is the order in which they were written.
         documents: Whether `before` and `after` are there for all, asked for or not: `changes` needs
-            `after`.
+            `after`.  Of subscriptions to zones they always are: `zone_changes` needs them.
         most_characters: How long the JSON text of an entity may become.
-        remember: How many of the last patches of an entity are remembered for the next call.
+        remember: How many of the last patches of an entity are remembered, here and for the next call: one
+            of them that comes again is a repeat.
 
     Returns:
         One row per patch (`ANSWER_SCHEMA`): its own columns, and
@@ -126,7 +129,8 @@ def apply_patches(
         - `status`: 1, it was applied; 2, the entity does not exist, and no operation adds anything (reads,
           and removes, get this); 3, it could not be applied, and nothing of it was.
         - `errors`: why, for 2 and 3.
-        - `before` and `after`: the entity as JSON text, if asked for; null where it does not exist.
+        - `before` and `after`: the entity as JSON text, if asked for; null where it does not exist, and
+          where the patch failed.
         - `action`: `created`, `updated` or `deleted`; null where nothing was to be changed: a read, a
           failure.
         - `ended`, milliseconds; `revision_after`, how often the entity was changed so far.
@@ -167,8 +171,11 @@ def apply_patches(
     function = "apply_patches"
     if entities is not None:
         require_types(entities, ENTITY_SCHEMA, function=function)
-    limits = _limits(documents, most_characters, remember, function)
-    return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, limits, function)
+    shown = F.lit(require_flag(documents, "documents", function=function))
+    # A subscription says in its document which zone it is to: without it nobody would know.
+    shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
+    limits = _limits(most_characters, remember, function)
+    return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function)
 
 
 def apply_schema_patches(
@@ -187,7 +194,9 @@ def apply_schema_patches(
     Args:
         patches: What `decode` returned of `SCHEMA_PATCHES`.
         schemas: What is known from before: what `entities` returned of such answers.
-        ended, order_by, documents, most_characters, remember: As for `apply_patches`.
+        ended, order_by, most_characters, remember: As for `apply_patches`.
+        documents: Has no effect: `before` and `after` of a schema are always there, since `schema_learning`
+            needs them.
 
     Returns:
         One row per patch (`SCHEMA_ANSWER_SCHEMA`).
@@ -216,16 +225,17 @@ def apply_schema_patches(
     function = "apply_schema_patches"
     if schemas is not None:
         require_types(schemas, SCHEMA_SCHEMA, function=function)
-    limits = _limits(documents, most_characters, remember, function)
-    return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, limits, function)
-
-
-def _limits(documents: bool, most: int, remember: int, function: str) -> partial[Document]:
     require_flag(documents, "documents", function=function)
+    limits = _limits(most_characters, remember, function)
+    shown = F.lit(True)
+    return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
+
+
+def _limits(most: int, remember: int, function: str) -> partial[Document]:
     for argument, number in (("most_characters", most), ("remember", remember)):
         if require_int(number, argument, function=function) < 1:
             raise InvalidArgument(function, argument, "a number above 0", number)
-    return partial(Document, most=most, remember=remember, show=documents)
+    return partial(Document, most=most, remember=remember)
 
 
 def _answered(
@@ -235,6 +245,7 @@ def _answered(
     identity: tuple[str, ...],
     ended: datetime | None,
     order_by: Iterable[str],
+    shown: Column,
     fold: partial[Document],
     function: str,
 ) -> DataFrame:
@@ -247,7 +258,7 @@ def _answered(
     require_columns(patches, order, function=function)
     usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
-    given = usable.withColumns({"errors": against, "at": _ended(ended, function)})
+    given = usable.withColumns({"errors": against, "at": _ended(ended, function), "shown": shown})
     plan = Plan(identity, _READS, keeps, _MADE, STATE, fold)
     return folded(given, known, plan, order=order)
 

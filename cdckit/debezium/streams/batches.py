@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.debezium.streams.catalogue import ENTITY_BATCHES, ENTITY_PATCHES
-from cdckit.debezium.streams.json_values import column_text, read, written
+from cdckit.debezium.streams.json_values import column_text, read_all, written_all
 from cdckit.debezium.streams.paths import shown
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arrow_types import arrow_schema, batch_of
@@ -122,7 +122,7 @@ def _against(database: str, databases: frozenset[str] | None) -> list[str]:
 
 
 def _patch(text: str, against: list[str]) -> dict[str, Any]:
-    said = read(text)
+    said = read_all(text)
     if not isinstance(said, dict):
         return {"errors": [*against, f"the patch is {shown(said)}, not an object"]}
     reasons = [
@@ -133,5 +133,5 @@ def _patch(text: str, against: list[str]) -> dict[str, Any]:
     if said.get("ops") is None:
         reasons.append("the patch has no ops")
     texts = {name: column_text(said[name]) for name in _TEXTS if isinstance(said.get(name), str)}
-    ops = None if said.get("ops") is None else column_text(written(said["ops"]))
+    ops = None if said.get("ops") is None else column_text(written_all(said["ops"]))
     return {**texts, "ops": ops, "errors": [*against, *reasons] or None}

@@ -12,17 +12,20 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 
-Kind = Literal["text", "long", "int", "flag", "json", "list", "reasons"]
-"""What a field holds: `json` is any value, as JSON text; `list` an array, each element as JSON text;
-`reasons` one text or an array of them; a `flag` that is not there is false."""
+Kind = Literal["text", "long", "instant", "int", "flag", "json", "ops", "list", "reasons"]
+"""What a field holds: `instant` is milliseconds; `json` any value, as JSON text; `ops` the same, and `list`
+an array, each element as JSON text: these two may have numbers beyond any range; `reasons` is one text or an
+array of them; a `flag` that is not there is false."""
 
 TYPES: Mapping[Kind, T.DataType] = MappingProxyType(
     {
         "text": T.StringType(),
         "long": T.LongType(),
+        "instant": T.LongType(),
         "int": T.IntegerType(),
         "flag": T.BooleanType(),
         "json": T.StringType(),
+        "ops": T.StringType(),
         "list": T.ArrayType(T.StringType()),
         "reasons": T.ArrayType(T.StringType()),
     }
@@ -42,15 +45,20 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        **dict.fromkeys(("request", "begun", "ended"), "long"),
+        "request": "long",
+        **dict.fromkeys(("begun", "ended"), "instant"),
         **dict.fromkeys(("part", "parts", "status", "count"), "int"),
         **dict.fromkeys(("learning", "includeBefore", "includeAfter"), "flag"),
-        **dict.fromkeys(("ops", "before", "after", "type"), "json"),
+        "ops": "ops",
+        **dict.fromkeys(("before", "after", "type"), "json"),
         **dict.fromkeys(("patches", "responses"), "list"),
         "error": "reasons",
     }
 )
 """What the fields hold that are no texts."""
+
+SUBSCRIPTIONS = ("$zoneSubscription", "$zoneSubscriptions")
+"""The collection of subscriptions, as the page calls it, and as the prototype does."""
 
 SEPARATOR = "/"
 """Stands between the parts of a key; within one, `~1` is written for it, as in a path."""
@@ -70,6 +78,8 @@ class Stream:
         forever: Whether it is kept forever; the others may be dropped after a time.
         latest: Whether of what is older the newest message of each key stays: where a message holds all
             that there is to know under its key, and not a part or a difference.
+        text: The column that has the text of a message as it is to be written, where the fields alone do not
+            say it; a table without this column is written by its fields.
 
     Source:
         Debezium streams; the table of each stream.
@@ -85,6 +95,7 @@ class Stream:
     partition_by: tuple[str, ...]
     forever: bool = False
     latest: bool = False
+    text: str | None = None
 
     def columns(self) -> T.StructType:
         """The columns of its messages, behind those of the records."""
@@ -173,6 +184,7 @@ COMPLETE_RESPONSES = Stream(
     frozenset(("clientid", "request", "user", "parts", "begun")),
     key=_REQUEST_KEY,
     partition_by=("client_id",),
+    text="message",
 )
 CONNECTIONS = _stream(
     "connections",
@@ -195,13 +207,13 @@ CHANGES_BY_DEVICE = Stream(
     key=_DEVICE_KEY,
     partition_by=_DEVICE_KEY,
 )
+# A device may be used with several databases: its newest message does not say all that is left.
 DEVICE_NOTIFICATIONS = _stream(
     "device-notifications",
     ("db", "user", "device", "count", "begun", "ended"),
     (),
     key=_DEVICE_KEY,
     partition_by=_DEVICE_KEY,
-    latest=True,
 )
 
 STREAMS: Mapping[str, Stream] = MappingProxyType(

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.streams.catalogue import Stream, column_of, kind_of, require_stream
 from cdckit.debezium.streams.codes import StreamFault
-from cdckit.debezium.streams.json_values import NoSuchText, column_text, read, written
+from cdckit.debezium.streams.json_values import NoSuchText, column_text, read_all, written, written_all
 from cdckit.debezium.streams.paths import shown
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
@@ -22,6 +22,8 @@ from cdckit.rejected import ERROR_FIELDS
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
 _BITS = {"long": 63, "int": 31}
+# Beyond them neither Python nor, further out, Spark has a timestamp: one such message would end a job.
+_INSTANTS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 def decode(records: DataFrame, stream: Stream) -> DataFrame:
@@ -37,6 +39,8 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
         (`stream.columns()`): `clientid` is `client_id`, `error` is `errors`, an array, and what holds
         documents is JSON text with every digit; `error_code` and `error_description`, null where all is
         well.  It never fails on data: of a record in error the fields that could be read are there.
+        A number beyond what decimals hold, or of more than 4,300 digits, may stand in `ops`, `patches` and
+        `responses`: that patch gets status 3 then.
         The database is read from `db` or `dbid`: the page's tables say the one, its samples the other.
 
     Raises:
@@ -88,7 +92,7 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
     if value is None:
         return _with_fault(found, StreamFault.NO_VALUE)
     try:
-        said = read(value.decode())
+        said = read_all(value.decode())
     except ValueError as error:
         return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
     if not isinstance(said, dict):
@@ -129,6 +133,14 @@ def _number(value: Any, *, bits: int) -> int | None:
     return value
 
 
+def _instant(value: Any) -> int | None:
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int) or value not in _INSTANTS
+    ):
+        raise TypeError("milliseconds within the years 1 to 9999")
+    return value
+
+
 def _flag(value: Any) -> bool:
     if value is not None and not isinstance(value, bool):
         raise TypeError("true or false")
@@ -136,13 +148,21 @@ def _flag(value: Any) -> bool:
 
 
 def _json(value: Any) -> str | None:
-    return None if value is None else column_text(written(value))
+    try:
+        return None if value is None else column_text(written(value))
+    except NoSuchText:
+        raise TypeError("a value whose numbers are in range") from None
+
+
+def _ops(value: Any) -> str | None:
+    # A number that nothing can be done with is a failure of its patch, not of the message.
+    return None if value is None else column_text(written_all(value))
 
 
 def _list(value: Any) -> list[str | None] | None:
     if value is not None and not isinstance(value, list):
         raise TypeError("an array")
-    return None if value is None else [column_text(written(each)) for each in value]
+    return None if value is None else [column_text(written_all(each)) for each in value]
 
 
 def _reasons(value: Any) -> list[str | None] | None:
@@ -157,9 +177,11 @@ def _reasons(value: Any) -> list[str | None] | None:
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "text": _text,
     "long": partial(_number, bits=_BITS["long"]),
+    "instant": _instant,
     "int": partial(_number, bits=_BITS["int"]),
     "flag": _flag,
     "json": _json,
+    "ops": _ops,
     "list": _list,
     "reasons": _reasons,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from cdckit.debezium.streams.codes import Status
@@ -22,13 +23,11 @@ class Document:
 
     Args:
         most: How many characters its JSON text may have.
-        remember: How many of the last patches are remembered behind the last one: a patch that comes again
-            has no effect.
-        show: Whether `before` and `after` are there, asked for or not.
+        remember: How many of the last patches are remembered: one of them that comes again has no effect.
     """
 
-    def __init__(self, *, most: int, remember: int, show: bool) -> None:
-        self.most, self.remember, self.show = most, remember, show
+    def __init__(self, *, most: int, remember: int) -> None:
+        self.most, self.remember = most, remember
         self.begin()
 
     def begin(self) -> None:
@@ -36,7 +35,7 @@ class Document:
         self.value: Any = MISSING
         self.text: str | None = None
         self.size = self.revision = self.ended = 0
-        self.answered: dict[str, None] = {}
+        self.answered: OrderedDict[str, None] = OrderedDict()
         self.taught: str | None = None
 
     def load(
@@ -51,12 +50,12 @@ class Document:
         self.value = MISSING if document is None else read(document)
         self.text, self.size = document, len(document or "")
         self.revision, self.ended = revision or 0, ended or 0
-        self.answered, self.taught = dict.fromkeys(answered or ()), taught
+        self.answered, self.taught = OrderedDict.fromkeys(answered or ()), taught
+        self._forget()
 
     def state(self) -> tuple[str | None, list[str], int, int, str | None]:
         """What is known behind the last patch."""
-        names = list(self.answered)[-self.remember :]
-        return column_text(self._text()), names, self.revision, self.ended, self.taught
+        return column_text(self._text()), list(self.answered), self.revision, self.ended, self.taught
 
     def step(
         self,
@@ -69,27 +68,34 @@ class Document:
         include_after: bool | None,
         learning: bool | None,
         at: int,
+        shown: bool,
     ) -> tuple[Answer, int]:
-        """Answer one patch."""
+        """Answer one patch; *shown* is whether `before` and `after` are there, asked for or not."""
         name = f"{client}/{request}/{part}"
         if name in self.answered:
             return (*(None,) * 8, True), 0
         self.answered[name] = None
+        self._forget()
         self.ended = max(self.ended, at)
-        before = self._text() if include_before or self.show else None
+        before = self._text() if include_before or shown else None
         status, reasons, action = self._applied(against, ops)
         if status != Status.DONE:
             return (status, reasons, None, None, None, self.revision, self.ended, None, False), 200
         if action is not None:
             self.revision += 1
         teaches = learning and action is not None
-        after = self._text() if include_after or teaches or self.show else None
-        shown = (column_text(before), column_text(after))
+        after = self._text() if include_after or teaches or shown else None
+        texts = (column_text(before), column_text(after))
         taught = self.taught if teaches else None
         if teaches:
-            self.taught = shown[1]
+            self.taught = texts[1]
         size = len(before or "") + len(after or "") + len(taught or "")
-        return (status, None, *shown, action, self.revision, self.ended, taught, False), size
+        return (status, None, *texts, action, self.revision, self.ended, taught, False), size
+
+    def _forget(self) -> None:
+        # With each patch: what is remembered must not depend on where one call ends and the next begins.
+        while len(self.answered) > self.remember:
+            self.answered.popitem(last=False)
 
     def _applied(
         self, against: list[str] | None, ops: str | None
@@ -136,4 +142,4 @@ def _read_operations(ops: str | None) -> tuple[list[Any], list[str]]:
     try:
         return operations(read(ops))
     except ValueError as error:
-        return [], [f"the ops are no JSON: {error}"]
+        return [], [f"the ops cannot be read: {error}"]

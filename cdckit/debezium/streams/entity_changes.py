@@ -16,8 +16,17 @@ from cdckit.changes import DELETE, UPSERT
 from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
 from cdckit.debezium.streams.catalogue import ENTITY_UPDATES
 from cdckit.debezium.streams.codes import Status, StreamFault
-from cdckit.debezium.streams.json_values import column_text, read, written
-from cdckit.debezium.streams.operations import MOVE, REMOVE, REQUIRE, Operation, operations
+from cdckit.debezium.streams.json_values import column_text, read, read_all, written
+from cdckit.debezium.streams.operations import (
+    ADD,
+    INCREMENT,
+    MOVE,
+    REMOVE,
+    REPLACE,
+    REQUIRE,
+    Operation,
+    operations,
+)
 from cdckit.debezium.streams.paths import Path, path_of, shown
 from cdckit.debezium.streams.value_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.debezium.streams.zones import change_columns
@@ -35,6 +44,7 @@ KEYS = ("db", "zone", "entity")
 
 _FUNCTION = "changes"
 _ROWS_AT_ONCE = 1000
+_MOST_STEPS = 6  # each doubles in how many ways a name can be read
 _NEEDED = T.StructType(
     [
         *ARRIVAL_FIELDS,
@@ -62,8 +72,9 @@ def changes(
         collection: Whose entities.
         fields: Which fields, and their types: string (a value that is no text is JSON text), boolean, int,
             bigint, double or timestamp.  `fields_of` makes them of a learned type.
-        nested: `dotted`: a field `phone.home` is `home` within the document `phone`; `whole`: fields are
-            those of the entity alone, and what is nested is JSON text.
+        nested: `dotted`: a field `phone.home` is `home` within the document `phone`, or a field whose own
+            name is `phone.home`; `whole`: fields are those of the entity alone, and what is nested is JSON
+            text.
 
     Returns:
         One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
@@ -118,7 +129,7 @@ def find_unfit(
     Returns:
         One row per update, its own columns and `error_code` (NO_DOCUMENT: it does not say what the entity
         is then, since nobody asked for it; UNFIT_VALUE: a value does not fit the type that its field is to
-        have) and `error_description`.
+        have, or an entity has both `phone.home` and `home` within `phone`) and `error_description`.
 
     Raises, Cost: as `changes`.
 
@@ -191,10 +202,10 @@ def _stated(updates: DataFrame, collection: str, fields: T.StructType, nested: N
         T.StructField("carried", carried),
         *ERROR_FIELDS,
     ]
-    paths = {
-        field.name: tuple(field.name.split(".")) if nested == "dotted" else (field.name,) for field in fields
-    }
-    by = partial(_read, fields=fields, paths=paths)
+    places: list[list[Path]] = [
+        _places(field.name) if nested == "dotted" else [(field.name,)] for field in fields
+    ]
+    by = partial(_read, fields=fields, places=places)
     return Made(given.select(*(field.name for field in kept)), by, T.StructType([*kept, *made])).rows()
 
 
@@ -217,7 +228,7 @@ def _require_readable(fields: T.StructType) -> None:
 
 
 def _read(
-    batches: Iterable[pa.RecordBatch], *, fields: T.StructType, paths: Mapping[str, Path]
+    batches: Iterable[pa.RecordBatch], *, fields: T.StructType, places: list[list[Path]]
 ) -> Iterator[pa.RecordBatch]:
     names = fields.fieldNames()
     types = [arrow_type(field.dataType) for field in fields]
@@ -226,7 +237,7 @@ def _read(
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
             texts = zip(batch.column("ops").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            rows = [_statement(ops, after, list(paths.values()), convert, names) for ops, after in texts]
+            rows = [_statement(ops, after, places, convert, names) for ops, after in texts]
             kinds, values, touched, codes, said = zip(*rows, strict=True) if rows else ((),) * 5
             columns = [
                 pa.array(kinds, pa.string()),
@@ -252,22 +263,25 @@ _Row = tuple[str, list[Any], list[bool], str | None, str | None]
 def _statement(
     ops: str | None,
     after: str | None,
-    paths: list[Path],
+    places: list[list[Path]],
     convert: list[Callable[[Any], Any]],
     names: list[str],
 ) -> _Row:
-    nothing: list[Any] = [None] * len(paths)
-    done, _ = operations(read(ops or "[]"))
+    nothing: list[Any] = [None] * len(places)
+    done, _ = operations(read_all(ops or "[]"))
     if after is None:
         if _ends_without(done):
-            return DELETE, nothing, [False] * len(paths), None, None
+            return DELETE, nothing, [False] * len(places), None, None
         return _unfit(StreamFault.NO_DOCUMENT, "", nothing)
     document = read(after)
     written_at = [path for operation in done for path in _written_at(operation)]
-    touched = [any(_overlap(path, each) for each in written_at) for path in paths]
+    touched = [any(_overlap(path, at) for path in each for at in written_at) for each in places]
     values = []
-    for path, is_touched, converted, name in zip(paths, touched, convert, names, strict=True):
-        value = _value(document, path) if is_touched else None
+    for paths, is_touched, converted, name in zip(places, touched, convert, names, strict=True):
+        found = [_value(document, path) for path in paths] if is_touched else []
+        value, *more = [each for each in found if each is not None] or [None]
+        if more:
+            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is there twice: a name has the dot.", nothing)
         try:
             values.append(None if value is None else converted(value))
         except (TypeError, ValueError, OverflowError):
@@ -281,8 +295,33 @@ def _unfit(fault: StreamFault, finding: str, nothing: list[Any]) -> _Row:
 
 def _ends_without(done: list[Operation]) -> bool:
     """Whether the entity is gone after these operations, given that nothing is said of it after them."""
-    writes = [operation for operation in done if operation.name != REQUIRE]
-    return bool(writes) and any(operation.name == REMOVE and not operation.path for operation in writes)
+    gone = False
+    for operation in done:
+        if operation.name == REMOVE:
+            gone = gone or not operation.path
+        elif operation.name in _MAKES:
+            gone = False
+    return gone
+
+
+# What makes an entity anew that is gone: what is moved or copied must be there.
+_MAKES = (ADD, REPLACE, INCREMENT)
+
+
+def _places(name: str) -> list[Path]:
+    """
+    Where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
+
+    >>> _places("a.b")
+    [('a', 'b'), ('a.b',)]
+    """
+    steps = name.split(".")
+    if len(steps) > _MOST_STEPS:
+        return [tuple(steps), (name,)]
+    found: list[Path] = [(steps[-1],)]
+    for step in reversed(steps[:-1]):
+        found = [each for rest in found for each in ((step, *rest), (f"{step}.{rest[0]}", *rest[1:]))]
+    return found
 
 
 def _written_at(operation: Operation) -> tuple[Path, ...]:

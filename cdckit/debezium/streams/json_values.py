@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -18,25 +21,71 @@ class NoSuchText(ValueError):
     """A value has no JSON text: a number beyond what decimals hold."""
 
 
+class OutOfRange(ValueError):
+    """A text is JSON; a number in it is beyond what decimals hold, or has more than 4,300 digits."""
+
+
+@dataclass(frozen=True)
+class FarNumber:
+    """
+    A number of JSON that is beyond what decimals hold, or has more than 4,300 digits, as it came.
+
+    >>> str(FarNumber("1e99999999999999999999"))
+    'a number out of range'
+    """
+
+    text: str
+
+    def __str__(self) -> str:
+        return "a number out of range"
+
+
 def read(text: str) -> Any:
     """
     The value of a JSON text: fractions as decimals.
 
     Raises:
-        ValueError: It is no JSON, nested too deep for Python's reader, or has a number beyond what decimals
-            hold, or of more than 4,300 digits.
+        OutOfRange: It has a number beyond what decimals hold, or of more than 4,300 digits.
+        ValueError: It is no JSON, or nested too deep for Python's reader.
 
     >>> read('{"a": 1.10}')
     {'a': Decimal('1.10')}
     """
+    return _read(text, _EXACT)
+
+
+def _read(text: str, reader: Callable[[str], Any]) -> Any:
     try:
-        return _EXACT(text)
+        return reader(text)
     except json.JSONDecodeError:
         raise
     except RecursionError:
         raise ValueError("nested too deep") from None
     except (ValueError, ArithmeticError):
-        raise ValueError("a number is out of range") from None
+        raise OutOfRange("a number is out of range") from None
+
+
+def read_all(text: str) -> Any:
+    """
+    The value of a JSON text, as `read` gives it; a number that it would refuse is a `FarNumber`.
+
+    Raises:
+        ValueError: It is no JSON, or nested too deep for Python's reader.
+
+    >>> read_all('[1.10, 1e99999999999999999999]')
+    [Decimal('1.10'), FarNumber(text='1e99999999999999999999')]
+    """
+    try:
+        return read(text)
+    except OutOfRange:
+        return _read(text, _FAR)
+
+
+def _number(text: str, kind: type[int] | type[Decimal]) -> Any:
+    try:
+        return kind(text)
+    except (ValueError, ArithmeticError):
+        return FarNumber(text)
 
 
 def _refused(name: str) -> Any:
@@ -45,6 +94,9 @@ def _refused(name: str) -> Any:
 
 # Made once: `json.loads` with these options would make one for every text.
 _EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused).decode
+_FAR = json.JSONDecoder(
+    parse_float=partial(_number, kind=Decimal), parse_int=partial(_number, kind=int), parse_constant=_refused
+).decode
 
 
 def written(value: Any) -> str:
@@ -57,18 +109,34 @@ def written(value: Any) -> str:
     >>> written({"a": Decimal("1.10"), "b": None})
     '{"a":1.10,"b":null}'
     """
+    return _written(value, far=False)
+
+
+def written_all(value: Any) -> str:
+    """
+    A value that `read_all` gave as compact JSON text: a `FarNumber` is written as it came.
+
+    >>> written_all(read_all('[1e99999999999999999999]'))
+    '[1e99999999999999999999]'
+    """
+    return _written(value, far=True)
+
+
+def _written(value: Any, *, far: bool) -> str:
     try:
         return _PLAIN(value)
     except TypeError:
-        return _exactly(value)
+        return _exactly(value, far=far)
     except ValueError as error:
         raise NoSuchText("a number is out of range") from error
 
 
-def _exactly(value: Any) -> str:
+def _exactly(value: Any, *, far: bool) -> str:
     mark = f"number {uuid4()} "  # drawn anew each time: nobody can have put it into a text
 
     def marked(number: Any) -> str:
+        if far and isinstance(number, FarNumber):
+            return f"{mark}{number.text}"
         if not isinstance(number, Decimal) or not number.is_finite():
             raise NoSuchText("a number is out of range")
         return f"{mark}{number}"

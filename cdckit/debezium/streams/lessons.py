@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from cdckit.debezium.streams.json_values import column_text, read, written
@@ -29,10 +28,11 @@ class EntityType:
         self.types: dict[str, set[str]] = {}
         self.declared: dict[str, Any] = {}
         self.type: str | None = None
+        self.always: set[str] | None = None
 
     def load(self, type_: str | None, lessons: str | None) -> None:
         """Begin with what was learnt before."""
-        known = read(lessons or "{}")
+        known, self.always = read(lessons or "{}"), None
         self.type, self.entities = type_, known.get("entities", 0)
         self.declared = known.get("declared", {})
         fields = known.get("fields", {})
@@ -50,23 +50,36 @@ class EntityType:
     ) -> tuple[tuple[str | None, int], int]:
         """The entity type if the message changed it, and how many entities there are."""
         if is_type:
-            self.declared = _fields_declared(after, collection)
+            self.declared, is_new = _fields_declared(after, collection), True
         else:
-            self._count(before, -1)
-            self._count(after, 1)
+            # Both are counted, whatever the first one says.
+            is_new = any([self._count(before, -1), self._count(after, 1)])
+        always = {path for path, count in self.counts.items() if count >= self.entities}
+        # To sort and write all fields takes much longer than to see that they are as they were.
+        if always == self.always and not is_new:
+            return (None, self.entities), 0
+        self.always = always
         made = column_text(written({collection: {"fields": self._fields()}}))
         changed = made if made != self.type else None
         self.type = made
         return (changed, self.entities), len(changed or "")
 
-    def _count(self, text: str | None, by: int) -> None:
+    def _count(self, text: str | None, by: int) -> bool:
+        """Count an entity in or out; whether a field, or a type of one, is new."""
         if text is None:
-            return
+            return False
         self.entities += by
+        is_new = False
         for path, kind in typed_paths(read(text)):
-            if path in self.counts or len(self.counts) < _MOST_FIELDS:
-                self.counts[path] = self.counts.get(path, 0) + by
-                self.types.setdefault(path, set()).update(_some(kind) if by > 0 else ())
+            if path not in self.counts:
+                if len(self.counts) >= _MOST_FIELDS:
+                    continue
+                self.counts[path], self.types[path], is_new = 0, set(), True
+            self.counts[path] += by
+            if by > 0 and kind is not None and kind not in self.types[path]:
+                self.types[path].add(kind)
+                is_new = True
+        return is_new
 
     def _fields(self) -> dict[str, Any]:
         seen = {
@@ -75,10 +88,6 @@ class EntityType:
         }
         fields = {**seen, **self.declared}
         return {path: fields[path] for path in sorted(fields)}
-
-
-def _some(kind: str | None) -> Iterable[str]:
-    return () if kind is None else (kind,)
 
 
 def _fields_declared(text: str | None, collection: str) -> dict[str, Any]:

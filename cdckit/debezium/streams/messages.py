@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdckit.debezium.streams.catalogue import SEPARATOR, Stream, column_of, kind_of, require_stream
+from cdckit.debezium.streams.codes import Status
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant, require_int, require_name
 from cdckit.parts.schemas import require_columns
@@ -19,7 +20,8 @@ def message_text(messages: DataFrame, stream: Stream) -> Column:
     The JSON text of each message.
 
     A field is written where it has a value; a flag where it is true; `before` and `after` also where they are
-    null, if the message asked for them: null means that there was, or is, nothing.
+    null, if the message asked for them: null means that there was, or is, nothing.  Of a patch that could not
+    be applied they are left out.  Where the table has the whole text (`stream.text`), that is written.
 
     Args:
         messages: The table whose rows it is for; fields that it has no column for are left out.
@@ -47,6 +49,8 @@ def message_text(messages: DataFrame, stream: Stream) -> Column:
     require_stream(stream, function="message_text")
     needed = [column_of(field) for field in stream.fields if field in stream.required]
     require_columns(messages, needed, function="message_text")
+    if stream.text is not None and stream.text in messages.columns:
+        return F.col(stream.text)
     there = [field for field in stream.fields if column_of(field) in messages.columns]
     members = [_member(field, messages) for field in there]
     # concat_ws leaves out what is null.
@@ -58,13 +62,10 @@ def _member(field: str, messages: DataFrame) -> Column:
     start = F.lit(f'"{field}":')
     if kind == "flag":
         return F.when(column, F.lit(f'"{field}":true'))
-    if kind in ("long", "int"):
+    if kind in ("long", "instant", "int"):
         return F.concat(start, column.cast("string"))
-    if kind == "json":
-        asked = {"before": "include_before", "after": "include_after"}.get(field)
-        if asked in messages.columns:
-            column = F.when(F.col(asked), F.coalesce(column, F.lit("null"))).otherwise(column)
-        return F.concat(start, column)
+    if kind in ("json", "ops"):
+        return F.concat(start, F.coalesce(column, F.when(_is_nothing(field, messages), F.lit("null"))))
     if kind == "list":
         return F.concat(start, F.lit("["), F.array_join(column, ","), F.lit("]"))
     if kind == "reasons":
@@ -72,6 +73,16 @@ def _member(field: str, messages: DataFrame) -> Column:
         many = F.concat(start, F.to_json(column))
         return F.when(F.size(column) == 1, one).when(F.size(column) > 1, many)
     return _quoted(column, field)
+
+
+def _is_nothing(field: str, messages: DataFrame) -> Column:
+    """Whether a field that is null says that there was, or is, no entity: it was asked for, and is known."""
+    asked = {"before": "include_before", "after": "include_after"}.get(field)
+    if asked not in messages.columns:
+        return F.lit(False)
+    # The entity of a failed patch may well be there: its answer does not have it.
+    failed = F.col("status") == Status.NOT_APPLIED if "status" in messages.columns else F.lit(False)
+    return F.col(asked) & ~F.coalesce(failed, F.lit(False))
 
 
 def _quoted(text: Column, field: str) -> Column:
@@ -153,9 +164,9 @@ def compacted(
     What is left of a stream after its time-based compaction.
 
     What is younger than *keep* is left whole.  Of what is older, the newest record of each key stays if
-    the stream says all under its key with each message (`stream.latest`: updates of entities and schemas,
-    notifications of a device); of the other streams, such as patches, which are differences, or responses,
-    whose parts share a key, it is dropped.
+    the stream says all under its key with each message (`stream.latest`: updates of entities and schemas);
+    of the other streams, such as patches, which are differences, responses, whose parts share a key, or
+    notifications, of which a device may get some from each of several databases, it is dropped.
 
     Args:
         records: The records of the stream (`cdckit.records.RECORD_SCHEMA`).

@@ -36,7 +36,7 @@ REQUEST_SCHEMA = T.StructType(
 """One row is one partial response, and whether all of its request are there."""
 
 _REQUEST = ("client_id", "request")
-_TOLD = ("parts", "user", "begun")
+_TOLD = ("parts", "user")
 
 
 def partial_responses(*answers: DataFrame) -> DataFrame:
@@ -82,7 +82,7 @@ def _partial(answers: DataFrame) -> DataFrame:
     return answered.select(*columns)
 
 
-def response_parts(responses: DataFrame) -> DataFrame:
+def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) -> DataFrame:
     """
     The partial responses, and whether all those of a request are there.
 
@@ -91,14 +91,17 @@ def response_parts(responses: DataFrame) -> DataFrame:
     Args:
         responses: What `partial_responses` returned, or `decode` of `PARTIAL_RESPONSES` (rows in error are
             passed over): all there are, also those that waited before.
+        completed: The requests that were complete in earlier calls: what `complete_responses` returned then
+            (`client_id` and `request` are enough).  A late response to one of them is a duplicate; without
+            *completed* it would begin anew, and complete a request of one part a second time.
 
     Returns:
         One row per response (`REQUEST_SCHEMA`) and
 
         - `part_is`: `complete`, all parts of the request are there; `waiting`, some are missing;
-          `duplicate`, the same part was there before, by record time, topic, partition and offset;
-          `contradicting`, the parts differ in how many they are, in user or time of the request: then none
-          can be believed, and each has the error code CONTRADICTING.
+          `duplicate`, the same part was there before, by record time, topic, partition and offset, or the
+          request was complete before; `contradicting`, the parts differ in how many they are, or in user:
+          then none can be believed, and each has the error code CONTRADICTING.
         - `waiting_since`: when the first response to the request came, and `waiting_for`: how many are
           missing, and the first of them; null unless it waits.
 
@@ -108,7 +111,7 @@ def response_parts(responses: DataFrame) -> DataFrame:
         InvalidArgument: *responses* are a stream: hand its batches to a function.
         MissingColumns, WrongColumnType: These are no responses.
 
-    Cost: one shuffle by request, and a sort.
+    Cost: one shuffle by request, and a sort; with *completed*, one of it.
 
     Source:
         Debezium streams, "complete-responses".
@@ -136,14 +139,13 @@ def response_parts(responses: DataFrame) -> DataFrame:
     request = Window.partitionBy(*_REQUEST)
     # Of two responses to one part that came at one place, the texts decide: rows have no order of their own.
     by_part = request.orderBy("part", *arrival, "status", "after", "ended")
-    placed = usable.select(*RESPONSE_SCHEMA.fieldNames()).withColumn(
-        "_before", F.coalesce(F.lag("part").over(by_part), F.lit(0))
-    )
+    known = _with_completed(usable.select(*RESPONSE_SCHEMA.fieldNames()), completed)
+    placed = known.withColumn("_before", F.coalesce(F.lag("part").over(by_part), F.lit(0)))
     part, before = F.col("part"), F.col("_before")
     is_first = before != part
     gap = F.min(F.when(part > before + 1, before + 1)).over(request)
     told = F.struct(*_TOLD)
-    known = placed.withColumns(
+    counted = placed.withColumns(
         {
             "_is_first": is_first,
             "_differs": F.min(told).over(request) != F.max(told).over(request),
@@ -153,19 +155,30 @@ def response_parts(responses: DataFrame) -> DataFrame:
         }
     )
     columns = [*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION]
-    return known.withColumns(_outcome()).select(*columns)
+    return counted.withColumns(_outcome()).select(*columns)
+
+
+def _with_completed(responses: DataFrame, completed: DataFrame | None) -> DataFrame:
+    """The responses, and whether their request was complete before (`_is_over`)."""
+    if completed is None:
+        return responses.withColumn("_is_over", F.lit(False))
+    require_columns(completed, _REQUEST, function="response_parts")
+    over = completed.select(*_REQUEST).distinct().withColumn("_over", F.lit(True))
+    joined = responses.join(over, list(_REQUEST), "left")
+    return joined.withColumn("_is_over", F.col("_over").isNotNull()).drop("_over")
 
 
 def _outcome() -> dict[str, Column]:
-    differs, missing = F.col("_differs"), F.col("parts") - F.col("_there")
-    waits = ~differs & F.col("_is_first") & (missing > 0)
+    differs, missing = F.col("_differs") & ~F.col("_is_over"), F.col("parts") - F.col("_there")
+    is_again = F.col("_is_over") | ~F.col("_is_first")
+    waits = ~differs & ~is_again & (missing > 0)
     lacking = F.format_string(
         "%d of %d parts, the first of them part %d", missing, F.col("parts"), F.col("_gap")
     )
     fault = StreamFault.CONTRADICTING
     return {
         "part_is": F.when(differs, "contradicting")
-        .when(~F.col("_is_first"), "duplicate")
+        .when(is_again, "duplicate")
         .when(waits, "waiting")
         .otherwise("complete"),
         "waiting_since": F.when(waits, F.col("_since")),
@@ -183,9 +196,10 @@ def complete_responses(parts: DataFrame) -> DataFrame:
         parts: What `response_parts` returned.
 
     Returns:
-        One row per complete request: `client_id`, `request`, `user`, `parts`, `begun`; `ended`, when the
-        last part was; `responses`, the messages of its parts in their order; and `message`, what is to be
-        written: the partial response itself where there is one part, else the aggregate of all.
+        One row per complete request: `client_id`, `request`, `user`, `parts`; `begun`, the earliest that a
+        part says, and `ended`, when the last part was; `responses`, the messages of its parts in their order;
+        and `message`, what `to_records` writes: the partial response itself where there is one part, else the
+        aggregate of all.
 
     Raises:
         InvalidArgument: *parts* are a stream.
@@ -216,6 +230,7 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
     whole = complete.groupBy(*_REQUEST).agg(
         *(F.first(name).alias(name) for name in _TOLD),
+        F.min("begun").alias("begun"),
         F.max("ended").alias("ended"),
         F.transform(F.array_sort(F.collect_list(piece)), lambda each: each["text"]).alias("responses"),
     )

@@ -10,14 +10,11 @@ from cdckit.asking.joins import Lookup, as_of_join
 from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
 from cdckit.debezium.streams.answering import ANSWER_SCHEMA
 from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES
+from cdckit.debezium.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES, SUBSCRIPTIONS
 from cdckit.debezium.streams.codes import Status
 from cdckit.history import require_history
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import require_columns, require_types
-
-SUBSCRIPTIONS = ("$zoneSubscription", "$zoneSubscriptions")
-"""The collection of subscriptions, as the page calls it, and as the prototype does."""
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
@@ -50,8 +47,7 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     The updates by the zone that they are about.
 
     Args:
-        answers: What `apply_patches` returned with `documents=True`: of a subscription the zone stands in
-            its document.
+        answers: What `apply_patches` returned.
 
     Returns:
         One row per update (`ZONE_CHANGE_SCHEMA`): the columns of `entity_updates`, `before` and `after` for
@@ -224,8 +220,9 @@ def device_notifications(
             One that is not known, or comes twice, has no effect.
 
     Returns:
-        One row per database and device with something left: `user` (null where nobody connected from it),
-        `count`; `begun` and `ended`, when the first and the last of these changes were (milliseconds).
+        One row per database and device that was told anything: `user` (null where nobody connected from it);
+        `count`, how many are left, 0 where all is acknowledged; `begun` and `ended`, when the first and the
+        last change of what is left were (milliseconds), or both the last of all where nothing is left.
 
     Raises:
         MissingColumns: A column is not there.
@@ -253,14 +250,17 @@ def device_notifications(
     function = "device_notifications"
     require_columns(told, ["db", "device", "notification", "ended"], function=function)
     require_columns(devices, ["db", "user", "device", "last_used"], function=function)
-    left = told.dropDuplicates(["device", "notification"])
+    each = told.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
     if acknowledged is not None:
         require_columns(acknowledged, ["device", "notification"], function=function)
-        left = left.join(acknowledged, ["device", "notification"], "left_anti")
-    counted = left.groupBy("db", "device").agg(
-        F.count(F.lit(1)).cast("int").alias("count"),
-        F.min("ended").alias("begun"),
-        F.max("ended").alias("ended"),
+        seen = acknowledged.select("device", "notification").distinct().withColumn("_seen", F.lit(True))
+        joined = each.join(seen, ["device", "notification"], "left")
+        each = joined.withColumn("_left", F.when(F.col("_seen").isNull(), F.col("ended")))
+    last_of_all = F.max("ended")
+    counted = each.groupBy("db", "device").agg(
+        F.count("_left").cast("int").alias("count"),
+        F.coalesce(F.min("_left"), last_of_all).alias("begun"),
+        F.coalesce(F.max("_left"), last_of_all).alias("ended"),
     )
     last = devices.groupBy("db", "device").agg(F.max(F.struct("last_used", "user"))["user"].alias("user"))
     joined = counted.join(last, ["db", "device"], "left")
