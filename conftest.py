@@ -66,6 +66,7 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     Two products of one shop: `changes` of them, and their `history`; where an example names them.
 
     In the Replicate door: four `records` about airlines, and the `zone` that the first of them makes.
+    In the Debezium door: three events of one product, `decoded`.
     In the RDSS door: three messages about one dataset, `decoded`.
     In the Databus door: two sources, `planes` and `flights`, and five windows of `events`.
     """
@@ -82,6 +83,8 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
         doctest_namespace["decoded"] = example_messages(spark)
     if request.node.dtest.name.startswith("cdckit.databus") and re.search(r"\bevents\b", written):
         doctest_namespace.update(example_events(spark))
+    if request.node.dtest.name.startswith("cdckit.debezium") and re.search(r"\bdecoded\b", written):
+        doctest_namespace["decoded"] = database_events(spark)
     if request.node.dtest.name.startswith("cdckit.replicate") and re.search(r"\brecords\b|\bzone\b", written):
         doctest_namespace.update(zip(("records", "zone"), airlines(spark), strict=True))
 
@@ -91,6 +94,14 @@ def example_frames(spark: SparkSession) -> dict[str, DataFrame]:
     """Planned once for all examples: to plan a merge takes longer than most of them."""
     changes = example_changes()
     return {"changes": changes, "history": cdckit.merge(changes, entity="product", keys=["number"])}
+
+
+@cache
+def database_events(spark: SparkSession) -> DataFrame:
+    """Of the cases of the Debezium door: a product's create, an update of its price alone, its delete."""
+    cases = json.loads((Path(__file__).parent / "tests/cases/debezium/events.json").read_text())
+    chosen = [json.dumps(cases["product"][name]).encode() for name in ("create", "update", "delete")]
+    return cdckit.debezium.decode(records_of(*chosen))
 
 
 @cache

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from benchmarks import (
     asking,
     databus,
+    debezium,
     debezium_streams,
     decode,
     first_answer,
@@ -55,6 +56,7 @@ PARTS = [
     "rdss",
     "databus",
     "streams",
+    "events",
 ]
 
 
@@ -76,6 +78,7 @@ def main(arguments: list[str]) -> int:
         "small": lambda: hub.small_results(_session(), given.work),
         "rdss": lambda: rdss.results(_session(), given.work),
         "databus": lambda: databus.results(_session(), given.work),
+        "events": lambda: debezium.results(_session(), given.work),
         "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,

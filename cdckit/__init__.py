@@ -2,8 +2,9 @@
 cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
-of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdckit.datahub` and
-`cdckit.rdss`; of any table of rows `changes_from`, of full lists `changes_from_snapshots`); `merge`, from
+of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdckit.datahub`,
+`cdckit.debezium` and `cdckit.rdss`; of any table of rows `changes_from`, of full lists
+`changes_from_snapshots`); `merge`, from
 changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history
 answers:
 
@@ -22,7 +23,7 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 `cdckit.pictures` and `cdckit.widgets` are imported by name.
 """
 
-from cdckit import databus, datahub, jupyter, rdss, replicate
+from cdckit import databus, datahub, debezium, jupyter, rdss, replicate
 from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.between import between, timeline, with_operation
@@ -102,6 +103,7 @@ __all__ = [
     "current",
     "databus",
     "datahub",
+    "debezium",
     "diff",
     "drop_rejects",
     "expectations",

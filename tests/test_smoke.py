@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import any_table, as_of, databus, datahub, merge, rdss, replicate
+from cdckit import any_table, as_of, databus, datahub, debezium, merge, rdss, replicate
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -76,6 +76,22 @@ def test_any_table(spark: SparkSession) -> None:
     assert [(row["operation"], row["data"]["name"]) for row in told] == [
         ("upsert", "kettle"), ("upsert", "teapot"),
     ]  # fmt: skip
+
+
+@pytest.mark.smoke("debezium")
+def test_debezium(spark: SparkSession) -> None:
+    """A kettle that is made and taken out, as PostgreSQL's own plugin says it."""
+    values = [
+        b'{"action": "I", "timestamp": "2024-01-01 09:00:00+00", "lsn": "0/9", "table": "product",'
+        b' "columns": [{"name": "number", "type": "integer", "value": 1}]}',
+        b'{"action": "D", "timestamp": "2024-01-01 10:00:00+00", "lsn": "0/A", "table": "product",'
+        b' "identity": [{"name": "number", "type": "integer", "value": 1}]}',
+    ]
+    rows = [(None, value, "product", 0, offset, AT, 0, None) for offset, value in enumerate(values)]
+    decoded = debezium.decode_wal2json(spark.createDataFrame(rows, RECORD_SCHEMA))
+    told = debezium.changes(decoded, "product", keys=["number"], columns={"number": "integer"})
+    history = merge(told, entity="product", keys=["number"]).orderBy("valid_from_timestamp").collect()
+    assert [(row["number"], row["deleted_indicator"]) for row in history] == [(1, False), (1, True)]
 
 
 @pytest.mark.smoke("replicate")

@@ -1,9 +1,41 @@
 """
 The Debezium door: change events of databases, and the streams of the prototype of 2014.
 
+    decoded = debezium.decode(records)                     every record: a row, a truncate, a message, …
+    decoded = debezium.decode_wal2json(records)            the same of other producers, in the same columns
+    decoded = debezium.decode_maxwell(records)
+    changes = debezium.changes(decoded, "public.orders")   what the events say of the rows of one table
+    rows = debezium.table_rows(decoded, "public.orders")   the same before it, with what cannot be a change
+    all_ = debezium.with_truncates(changes, decoded, "public.orders", keys=["id"])
+    right = debezium.in_source_order(changes, keys=["id"])     where times and positions disagree
+    said = debezium.messages(decoded)                      what programs wrote into the log
+
 A record that cannot be used has one of the catalogue's codes (`EventFault`).
+The streams of 2014 are a package of their own, `cdckit.debezium.streams`.
 """
 
+from cdckit.debezium.event_changes import changes
+from cdckit.debezium.event_columns import columns
+from cdckit.debezium.event_decoding import decode
 from cdckit.debezium.event_faults import EventFault
+from cdckit.debezium.event_rows import table_rows
+from cdckit.debezium.events import EVENT_SCHEMA, Kind
+from cdckit.debezium.log_messages import messages
+from cdckit.debezium.maxwell import decode_maxwell
+from cdckit.debezium.source_order import in_source_order, with_truncates
+from cdckit.debezium.wal2json import decode_wal2json
 
-__all__ = ["EventFault"]
+__all__ = [
+    "EVENT_SCHEMA",
+    "EventFault",
+    "Kind",
+    "changes",
+    "columns",
+    "decode",
+    "decode_maxwell",
+    "decode_wal2json",
+    "in_source_order",
+    "messages",
+    "table_rows",
+    "with_truncates",
+]

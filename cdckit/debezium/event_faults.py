@@ -11,17 +11,9 @@ class EventFault(Fault):
 
     >>> EventFault.UNKNOWN_OPERATION.describe("It is x.")
     'The operation of a change event must be one of c, u, d, r, t and m. It is x.'
-    >>> [str(fault) for fault in EventFault if fault.heals]
-    ['SCHEMA_UNKNOWN']
     """
 
     NOT_JSON = "NOT_JSON", "The value is not one JSON object, whole and with nothing after it."
-    NOT_AVRO = "NOT_AVRO", "The value does not decode with the Avro schema of its id."
-    SCHEMA_UNKNOWN = (
-        "SCHEMA_UNKNOWN",
-        "The value names an Avro schema by an id that is not among those given.",
-        True,
-    )
     NOT_AN_EVENT = (
         "NOT_AN_EVENT",
         "The value is JSON, but no event of this producer: what says its kind is not there.",

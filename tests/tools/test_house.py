@@ -13,7 +13,7 @@ import pytest
 import cdckit
 
 ROOT = Path(cdckit.__file__).parent
-DOORS = {"any_table", "replicate", "databus", "datahub", "rdss"}
+DOORS = {"any_table", "replicate", "databus", "datahub", "debezium", "rdss"}
 BELOW = {
     "any_table": {"any_table", "parts", "errors", "changes", "sessions"},
     "parts": {"parts", "errors", "files", "records"},

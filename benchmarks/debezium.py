@@ -1,0 +1,98 @@
+"""Change events of a database to changes, beside Spark's own reader of the same JSON text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.measure import Result, content_hash, side_by_side
+from cdckit import debezium
+from cdckit.records import RECORD_SCHEMA
+
+EVENTS = 1_000_000
+ROWS = 100_000
+FIRST = 1_709_294_400_000
+
+_ROW = (
+    "id bigint, carrier string, flight int, origin string, dest string, tailnum string, departs bigint,"
+    " delay double, fare string, cancelled boolean"
+)
+_SOURCE = (
+    "version string, connector string, name string, ts_ms bigint, snapshot string, db string,"
+    " sequence string, ts_us bigint, ts_ns bigint, schema string, `table` string, txId bigint, lsn bigint,"
+    " xmin bigint"
+)
+_EVENT = (
+    f"before struct<{_ROW}>, after struct<{_ROW}>, source struct<{_SOURCE}>, transaction string, op string,"
+    " ts_ms bigint, ts_us bigint, ts_ns bigint"
+)
+_COLUMNS = {
+    "id": "int64",
+    "carrier": "string",
+    "flight": "int32",
+    "origin": "string",
+    "dest": "string",
+    "tailnum": "string",
+    "departs": "io.debezium.time.MicroTimestamp",
+    "delay": "double",
+    "fare": "org.apache.kafka.connect.data.Decimal(10,2)",
+    "cancelled": "boolean",
+}
+
+
+def results(spark: SparkSession, work: Path, events: int = EVENTS) -> list[Result]:
+    """1,000,000 events of 100,000 rows of ten columns, without a schema beside the payload."""
+    records = _records(spark, work / f"events_{events}", events)
+    told = debezium.changes(debezium.decode(records), "flights", keys=["id"], columns=_COLUMNS)
+    read = records.select(F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
+    runs = {"events to changes": lambda: _drain(told), "events, from_json": lambda: _drain(read)}
+    ours, theirs = side_by_side(runs).values()
+    if told.count() != events:
+        raise RuntimeError("every one of the events should have been a change")
+    ratio, seconds = round(ours.seconds / theirs.seconds, 2), round(ours.seconds, 2)
+    digest = content_hash(told.select("operation", "sequence", "data"))
+    return [Result("event_changes_over_from_json", ratio, 2.0, "lower", seconds, ours.peak_memory_mb, digest)]
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _records(spark: SparkSession, folder: Path, events: int) -> DataFrame:
+    """Events as Debezium's PostgreSQL connector writes them, made once and then kept."""
+    if not (folder / "_SUCCESS").exists():
+        row = (
+            f"named_struct('id', id % {ROWS}, 'carrier', concat('C', id % 17), 'flight', int(id % 997),"
+            " 'origin', 'JFK', 'dest', 'ATL', 'tailnum', concat('N', id), 'departs', at * 1000,"
+            " 'delay', double(id % 60), 'fare', base64(unhex(lpad(hex(id % 30000), 8, '0'))),"
+            " 'cancelled', id % 5 = 0)"
+        )
+        source = (
+            "named_struct('version', '2.7.0.Final', 'connector', 'postgresql', 'name', 'shop', 'ts_ms', at,"
+            " 'snapshot', 'false', 'db', 'shop', 'sequence', concat('[\"', id, '\",\"', id + 1, '\"]'),"
+            " 'ts_us', at * 1000, 'ts_ns', at * 1000000, 'schema', 'public', 'table', 'flights', 'txId', id,"
+            " 'lsn', id + 1, 'xmin', bigint(null))"
+        )
+        event = (
+            f"to_json(named_struct('before', string(null), 'after', {row}, 'source', {source}, 'transaction',"
+            f" string(null), 'op', if(id < {ROWS}, 'c', 'u'), 'ts_ms', at, 'ts_us', at * 1000, 'ts_ns',"
+            " at * 1000000), map('ignoreNullFields', 'false'))"
+        )
+        columns = {
+            "key": F.expr(f"concat('{{\"id\":', id % {ROWS}, '}}')"),
+            "value": F.expr(event),
+            "topic": F.lit("shop.public.flights"),
+            "partition": F.lit(0),
+            "offset": F.col("id"),
+            "timestamp": F.timestamp_millis("at"),
+            "timestampType": F.lit(0),
+            "headers": F.lit(None),
+        }
+        numbered = spark.range(events).withColumn("at", F.lit(FIRST) + F.col("id"))
+        made = numbered.select(
+            *(columns[each.name].cast(each.dataType).alias(each.name) for each in RECORD_SCHEMA)
+        )
+        made.write.mode("overwrite").parquet(str(folder))
+    return spark.read.parquet(str(folder))

@@ -1,0 +1,237 @@
+"""How the values of a column are written in events, and what they are read as."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+
+_NAMED = re.compile(
+    r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
+)
+_MICROS_A_DAY = 86_400_000_000
+
+
+class Encoding(NamedTuple):
+    """What the values of a column become, and how: from the text of a JSON value, null for null."""
+
+    type: T.DataType
+    read: Callable[[Column], Column]
+
+
+def encoding(said: str, *, function: str) -> Encoding:
+    """
+    The encoding that a type's name stands for.
+
+    Names are those of Debezium and Kafka Connect (`io.debezium.time.MicroTimestamp`, `int32`,
+    `org.apache.kafka.connect.data.Decimal(10,2)`), of PostgreSQL (`timestamp without time zone`) and of
+    Spark (`decimal(10,2)`), whose types are read by its casts.
+
+    Raises:
+        InvalidArgument: It is none of them.
+
+    >>> encoding("io.debezium.time.Date", function="f").type, encoding("numeric(8,2)", function="f").type
+    (DateType(), DecimalType(8,2))
+    """
+    parts = _NAMED.fullmatch(said)
+    if parts is not None:
+        name, first, second, more = parts.groups()
+        base = f"{name} {more}".strip().lower()
+        digits = [int(number) for number in (first, second) if number is not None]
+        if base in _SIMPLE:
+            return _SIMPLE[base]
+        if base in _WITH_DIGITS:
+            return _WITH_DIGITS[base](digits)
+        if base.startswith(("io.debezium.", "org.apache.kafka.")) or base.endswith("[]"):
+            # A geometry, a range, a vector, …: left as it was sent.
+            return _TEXT
+    try:
+        kind = T.DataType.fromDDL(said)
+    except Exception:
+        needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
+        raise InvalidArgument(function, "columns", needed, said) from None
+    return _cast(kind)
+
+
+def known_encoding(said: str) -> str:
+    """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
+    try:
+        encoding(said, function="columns")
+    except InvalidArgument:
+        return "string"
+    return said
+
+
+def _cast(kind: T.DataType) -> Encoding:
+    if isinstance(kind, T.BinaryType):
+        return Encoding(kind, _from_base64)
+    if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
+        return Encoding(kind, lambda text: F.from_json(text, kind.json()))
+    return Encoding(kind, lambda text: text.try_cast(kind))
+
+
+def _whole(text: Column) -> Column:
+    return text.try_cast("long")
+
+
+def _micros(micros: Column) -> Column:
+    return F.timestamp_micros(micros)
+
+
+def _from_base64(text: Column) -> Column:
+    return F.try_to_binary(text, F.lit("base64"))
+
+
+def _cut(nanos: Column) -> Column:
+    """Microseconds of nanoseconds, cut towards the past."""
+    # As decimals: the quotient of two longs is a double, which has fewer digits.
+    return ((nanos - F.pmod(nanos, F.lit(1000))).cast("decimal(20,0)") / 1000).cast("long")
+
+
+def _from_hex(text: Column) -> Column:
+    """Bytes as PostgreSQL's plugins write them, with or without the sign in front."""
+    return F.try_to_binary(F.regexp_replace(text, r"^\\x", ""), F.lit("hex"))
+
+
+def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
+    """
+    A decimal of its unscaled value, as the bytes of a whole number with its sign, the highest first.
+
+    Null if it has more digits than *precision*, or more than 16 bytes.
+    """
+    negative = F.substring(F.hex(raw), 1, 1) >= "8"
+    padded = F.lpad(F.hex(raw), 32, F.when(negative, F.lit("F")).otherwise(F.lit("0")))
+    high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
+    low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
+    small = F.conv(F.substring(padded, 17, 16), 16, -10).try_cast("decimal(20,0)")
+    large = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
+    unscaled = F.when(F.octet_length(raw) <= 8, small).otherwise(large)
+    fits = F.octet_length(raw).between(1, 16)
+    return F.when(fits, _scaled(unscaled.cast("string"), scale).try_cast(f"decimal({precision},{scale})"))
+
+
+_TWO_TO_64 = "18446744073709551616"
+
+
+def _scaled(digits: Column, scale: int) -> Column:
+    """The text of a whole number with a point before its last *scale* digits: to divide would cost digits."""
+    sign = F.when(F.startswith(digits, F.lit("-")), "-").otherwise("")
+    plain = F.regexp_replace(digits, "^-", "")
+    enough = F.lpad(plain, 38, "0")
+    return F.concat(sign, F.substring(enough, 1, 38 - scale), F.lit("."), F.substring(enough, 39 - scale, 38))
+
+
+def _connect_decimal(digits: list[int]) -> Encoding:
+    """Of the scale alone, or of precision and scale; more digits than Spark has leave the text as it is."""
+    *precision, scale = digits or [0]
+    most = precision[0] if precision else 38
+    if not scale <= most <= 38:
+        return _TEXT
+    return Encoding(
+        T.DecimalType(most, scale), lambda text: decimal_of_bytes(_from_base64(text), most, scale)
+    )
+
+
+def _numeric(digits: list[int]) -> Encoding:
+    """A number in plain digits: PostgreSQL's `numeric`, which without digits is text: its scale varies."""
+    if not digits:
+        return _TEXT
+    precision, scale = digits[0], digits[1] if len(digits) > 1 else 0
+    return _cast(T.DecimalType(precision, scale)) if scale <= precision <= 38 else _TEXT
+
+
+def _variable(text: Column) -> Column:
+    """The digits of a VariableScaleDecimal, `{"scale": 2, "value": "…"}`, as text: each has its own scale."""
+    parts = F.from_json(text, "scale int, value string")
+    whole = decimal_of_bytes(_from_base64(parts["value"]), 38, 0).cast("string")
+    sign = F.when(F.startswith(whole, F.lit("-")), "-").otherwise("")
+    plain, scale = F.regexp_replace(whole, "^-", ""), parts["scale"]
+    enough = F.lpad(plain, F.greatest(F.length(plain), scale + 1), F.lit("0"))
+    point = F.length(enough) - scale
+    pointed = F.concat(
+        sign, F.substring(enough, F.lit(1), point), F.lit("."), F.substring(enough, point + 1, scale)
+    )
+    return F.when(scale == 0, whole).when(scale.between(1, 1000), pointed)
+
+
+_TEXT = Encoding(T.StringType(), lambda text: text)
+_LONG = Encoding(T.LongType(), _whole)
+_DATE = Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int")))
+_OF_MILLIS = Encoding(
+    T.TimestampType(), lambda text: _micros((text.try_cast("decimal(20,0)") * 1000).try_cast("long"))
+)
+_BASE64 = Encoding(T.BinaryType(), _from_base64)
+_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: _whole(text) * 1000)
+_INSTANT = _cast(T.TimestampType())
+_INT, _SMALL = _cast(T.IntegerType()), _cast(T.ShortType())
+
+_SIMPLE: dict[str, Encoding] = {
+    # Kafka Connect
+    "int8": _cast(T.ByteType()),
+    "int16": _SMALL,
+    "int32": _INT,
+    "int64": _LONG,
+    "float32": _cast(T.FloatType()),
+    "float64": _cast(T.DoubleType()),
+    "bytes": _BASE64,
+    "array": _TEXT,
+    "map": _TEXT,
+    "struct": _TEXT,
+    "org.apache.kafka.connect.data.date": _DATE,
+    "org.apache.kafka.connect.data.time": _MILLIS_OF_DAY,
+    "org.apache.kafka.connect.data.timestamp": _OF_MILLIS,
+    # Debezium: dates are days, times of day become microseconds, as in the Avro of other doors.
+    "io.debezium.time.date": _DATE,
+    "io.debezium.time.timestamp": _OF_MILLIS,
+    "io.debezium.time.microtimestamp": Encoding(T.TimestampType(), lambda text: _micros(_whole(text))),
+    "io.debezium.time.nanotimestamp": Encoding(T.TimestampType(), lambda text: _micros(_cut(_whole(text)))),
+    "io.debezium.time.zonedtimestamp": _INSTANT,
+    "io.debezium.time.isotimestamp": _INSTANT,
+    "io.debezium.time.isodate": _cast(T.DateType()),
+    "io.debezium.time.time": _MILLIS_OF_DAY,
+    "io.debezium.time.microtime": _LONG,
+    "io.debezium.time.nanotime": Encoding(T.LongType(), lambda text: _cut(_whole(text))),
+    "io.debezium.time.microduration": _LONG,
+    "io.debezium.time.nanoduration": _LONG,
+    "io.debezium.time.year": _INT,
+    "io.debezium.data.variablescaledecimal": Encoding(T.StringType(), _variable),
+    # PostgreSQL, as its plugins name them
+    "integer": _INT,
+    "real": _cast(T.FloatType()),
+    "double precision": _cast(T.DoubleType()),
+    "text": _TEXT,
+    "citext": _TEXT,
+    "character varying": _TEXT,
+    "character": _TEXT,
+    "bpchar": _TEXT,
+    "name": _TEXT,
+    "uuid": _TEXT,
+    "json": _TEXT,
+    "jsonb": _TEXT,
+    "xml": _TEXT,
+    "inet": _TEXT,
+    "interval": _TEXT,
+    "bytea": Encoding(T.BinaryType(), _from_hex),
+    "time without time zone": _TEXT,
+    "time with time zone": _TEXT,
+    "timestamp without time zone": _INSTANT,
+    "timestamp with time zone": _INSTANT,
+}
+
+
+def _ignoring(found: Encoding) -> Callable[[list[int]], Encoding]:
+    return lambda digits: found
+
+
+_BITS = _ignoring(_BASE64)
+_WITH_DIGITS: dict[str, Callable[[list[int]], Encoding]] = {
+    "org.apache.kafka.connect.data.decimal": _connect_decimal,
+    "io.debezium.data.bits": _BITS,
+    "numeric": _numeric,
+}

@@ -1,0 +1,151 @@
+"""From events to changes: what the door hands over to the spine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.changes import DELETE as IS_DELETED
+from cdckit.changes import UPSERT
+from cdckit.debezium.event_columns import Columns
+from cdckit.debezium.event_rows import PLACEHOLDER, table_rows
+from cdckit.debezium.events import DELETE, READ
+from cdckit.parts.arguments import require_instant, require_instants
+from cdckit.rejected import ERROR_CODE
+
+INCREMENTAL = "incremental"
+
+
+def changes(
+    decoded: DataFrame,
+    table: str,
+    *,
+    keys: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    snapshot_at: datetime | Column | None = None,
+    source: str | None = None,
+    placeholder: str = PLACEHOLDER,
+) -> DataFrame:
+    """
+    What the events say of the rows of one table.
+
+    A create, an update and a read of a snapshot are upserts, a delete is a delete.  What an event did not
+    send, such as a large value that did not change, is not carried; where the event says what it was before,
+    it is that.  An update that gives a row another key is two changes: a delete of the old one (record
+    number 1) and an upsert of the new one (2).  Debezium itself sends a delete and a create then, each of
+    which names the other key.
+
+    **When a row that a snapshot read is true.**  It was so when the snapshot began, at the latest; but its
+    event says a time that may be later, while changes that came after it say earlier ones.  As `merge`
+    goes by time, such a stale row would win.  Say *snapshot_at*, an instant at which the snapshot had not
+    begun; or give the changes to `in_source_order`, which goes by positions.  The rows of an incremental
+    snapshot stand in the stream where they belong, so *snapshot_at* is not about them.
+
+    Args:
+        decoded: What `decode`, `decode_maxwell` or `decode_wal2json` returned.  Truncates are passed over
+            (`with_truncates` adds what they end), as are events in error and all that is not about a row.
+        table: The name of the table, with as much before it as is needed: `orders`, `public.orders`,
+            `shop.public.orders`.  Tables of several databases whose names end so are taken for one.
+        keys: The key columns; without them, those that the keys of the records have, which are collected.
+        columns: By column its type (see `columns`); others are not read.  Without it, what `columns` says.
+            Where *decoded* is a stream, keys and columns must be said.
+        snapshot_at: From when on the rows of a snapshot are true that is not incremental; an instant, or a
+            column over *decoded*'s records, `source` and `snapshot`.  Without it, what their events say.
+        source: The name of the source; without it, what the events say.
+        placeholder: What the connector writes for a value that is not available, if it was told otherwise.
+
+    Returns:
+        One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
+        at its source (see `time_taken_from` in `table_rows`); `sequence` is its position; `message_id` is
+        the source and the position, so that a redelivered event is the same message (topic, partition and
+        offset where there is no position).  Beside them stand `snapshot`, as the event says it, and
+        `moved_to` and `moved_from`: the other key, as JSON, where the key of a row changed.
+
+        A timestamp without a zone is taken for one in UTC.  Times of day are microseconds since midnight.
+
+    Raises:
+        InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
+            type is unknown; two types of one column have none in common; *snapshot_at* is naive.
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: a projection, no shuffle.  Without *keys* or *columns* a job first, for each of them.
+
+    >>> from cdckit import debezium
+    >>> told = debezium.changes(decoded, "products", keys=["id"]).orderBy("arrival.offset")
+    >>> told.select("operation", "effective_timestamp", "data", "carried").show(truncate=False)
+    +---------+-------------------+------------------+--------------------+
+    |operation|effective_timestamp|data              |carried             |
+    +---------+-------------------+------------------+--------------------+
+    |upsert   |2024-03-01 12:00:00|{1, kettle, 19.90}|{true, true, true}  |
+    |upsert   |2024-03-01 12:00:01|{1, NULL, 17.50}  |{true, false, true} |
+    |delete   |2024-03-01 12:00:02|{1, NULL, NULL}   |{true, false, false}|
+    +---------+-------------------+------------------+--------------------+
+    <BLANKLINE>
+    """
+    rows = table_rows(decoded, table, keys=keys, columns=columns, placeholder=placeholder)
+    good = rows.where(F.col(ERROR_CODE).isNull())
+    parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
+    spread = good.withColumn("record_number", F.explode(parts))
+    is_leaving = F.col("moved") & (F.col("record_number") == 1)
+    is_deleted = is_leaving | (F.col("operation") == DELETE)
+    names, named = good.schema["data"].dataType.fieldNames(), good.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
+    kinds = {field.name: field.dataType for field in good.schema["data"].dataType}  # type: ignore[attr-defined]
+    leaving = F.struct(
+        *(
+            (F.col("old")[name] if name in named else F.lit(None).cast(kinds[name])).alias(name)
+            for name in names
+        )
+    )
+    key_alone = F.struct(*(F.lit(name in named).alias(name) for name in names))
+    # Read before the rows are spread, where a column that is given can be made of the record.
+    said = source_name(source)
+    now_key = F.struct(*(F.col("data")[name].alias(name) for name in named))
+    is_arriving = F.col("moved") & (F.col("record_number") == 2)
+    return spread.select(
+        F.when(is_deleted, IS_DELETED).otherwise(UPSERT).alias("operation"),
+        _effective(rows, snapshot_at).alias("effective_timestamp"),
+        F.coalesce("position", F.lit("")).alias("sequence"),
+        F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
+        message_id(said).alias("message_id"),
+        said.alias("source"),
+        F.lit(0).alias("priority"),
+        F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
+        F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
+        "snapshot",
+        F.coalesce(_payload("new_key"), F.when(is_leaving, F.to_json(now_key))).alias("moved_to"),
+        F.coalesce(_payload("old_key"), F.when(is_arriving, F.to_json("old"))).alias("moved_from"),
+    )
+
+
+def source_name(given: str | None) -> Column:
+    """The name of the source: the given one, or what the event says, or else its topic."""
+    return F.lit(given) if given is not None else F.coalesce("source", "topic")
+
+
+def message_id(source: Column) -> Column:
+    """Which event it is, of its source: by its position where it has one."""
+    place = F.concat_ws("/", "topic", "partition", "offset")
+    # The row that an incremental snapshot read may stand at the position of a change of the same row.
+    read = F.when(F.col("operation") == READ, F.concat(F.lit("r/"), F.col("position")))
+    return F.concat(source, F.lit(":"), F.coalesce(read, F.col("position"), place))
+
+
+def _effective(rows: DataFrame, snapshot_at: datetime | Column | None) -> Column:
+    if snapshot_at is None:
+        return F.col("event_timestamp")
+    if isinstance(snapshot_at, Column):
+        at = require_instants(rows, snapshot_at, "snapshot_at", function="changes")
+    else:
+        at = require_instant(snapshot_at, "snapshot_at", function="changes")
+    is_of_snapshot = (F.col("operation") == READ) & ~F.coalesce(
+        F.col("snapshot") == INCREMENTAL, F.lit(False)
+    )
+    return F.when(is_of_snapshot, at).otherwise(F.col("event_timestamp"))
+
+
+def _payload(key: str) -> Column:
+    """A key from a header, without the schema that may stand beside it."""
+    return F.coalesce(F.get_json_object(key, "$.payload"), F.col(key))

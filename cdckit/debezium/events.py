@@ -1,0 +1,146 @@
+"""Events: what one record says of a database, in the same columns whoever produced it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.event_faults import EventFault
+from cdckit.parts.schemas import require_types
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+
+TEXTS = T.MapType(T.StringType(), T.StringType())
+"""A row as it was sent: each column that was sent, with the text of its JSON value."""
+
+CREATE, UPDATE, DELETE, READ, TRUNCATE, MESSAGE = "c", "u", "d", "r", "t", "m"
+OF_ROWS = (CREATE, UPDATE, DELETE, READ)
+"""What can happen, in Debezium's letters: *read* is a row that a snapshot found."""
+
+
+class Kind(StrEnum):
+    """
+    What a record is about.
+
+    >>> Kind.ROW == "row"
+    True
+    """
+
+    ROW = "row"
+    TRUNCATE = "truncate"
+    MESSAGE = "message"
+    TRANSACTION = "transaction"
+    SCHEMA_CHANGE = "schema_change"
+    TOMBSTONE = "tombstone"
+    HEARTBEAT = "heartbeat"
+
+
+EVENT_FIELDS = [
+    T.StructField("form", T.StringType()),
+    T.StructField("kind", T.StringType()),
+    T.StructField("connector", T.StringType()),
+    T.StructField("source", T.StringType()),
+    T.StructField("db", T.StringType()),
+    T.StructField("schema", T.StringType()),
+    T.StructField("table", T.StringType()),
+    T.StructField("operation", T.StringType()),
+    T.StructField("snapshot", T.StringType()),
+    T.StructField("event_timestamp", T.TimestampType()),
+    T.StructField("time_taken_from", T.StringType()),
+    T.StructField("position", T.StringType()),
+    T.StructField("transaction_id", T.StringType()),
+    T.StructField("row_key", TEXTS),
+    T.StructField("before", TEXTS),
+    T.StructField("after", TEXTS),
+    T.StructField("types", TEXTS),
+    T.StructField("new_key", T.StringType()),
+    T.StructField("old_key", T.StringType()),
+    T.StructField("said", T.StringType()),
+]
+
+EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *EVENT_FIELDS, *ERROR_FIELDS])
+"""One row is one record, and what it says of the database; or why it says nothing.
+
+- `form`: `json`; `kind`: see `Kind`; `connector`: the kind of database, in Debezium's words;
+- `source`: the name of the source; `db`, `schema`, `table`: whose row it is;
+- `operation`: c, u, d, r, t or m, of any producer; `snapshot`: whether a snapshot read it, as the producer
+  says (`true`, `first`, `last`, `incremental`, …; `false` or null in the stream);
+- `event_timestamp`: when it was so at the source, and `time_taken_from`: `source`; `event`, when the
+  producer handled it; or `record`;
+- `position`: the place in the source's own order, text that sorts; null where the source has none;
+- `row_key`, `before`, `after`: column by column the text of the JSON value, null for null.  What is not
+  in a map was not sent;
+- `types`: by column what the record says of its type; empty or null if it says nothing;
+- `new_key`, `old_key`: where the row went to, or came from, when its key changed (JSON);
+- `said`: the value as text, where it is not about a row."""
+
+
+def require_events(decoded: DataFrame, *, function: str) -> None:
+    """
+    Raise unless *decoded* has the columns of `EVENT_SCHEMA` in their types.
+
+    Raises:
+        MissingColumns, WrongColumnType: It has not.
+    """
+    require_types(decoded, EVENT_SCHEMA, function=function)
+
+
+def time_columns(candidates: list[tuple[str, Column]]) -> dict[str, Column]:
+    """
+    `event_timestamp` and `time_taken_from`: the first of the instants that is there.
+
+    An instant outside the years 1 to 9999 is none: Python could not show it.
+    """
+    shown = [
+        (name, F.when(at.between(F.lit(_FIRST).cast("timestamp"), F.lit(_LAST).cast("timestamp")), at))
+        for name, at in candidates
+    ]
+    return {
+        "event_timestamp": F.coalesce(*(at for _, at in shown)),
+        "time_taken_from": F.coalesce(*(F.when(at.isNotNull(), F.lit(name)) for name, at in shown)),
+    }
+
+
+_FIRST, _LAST = "0001-01-02 00:00:00Z", "9999-12-30 00:00:00Z"
+
+
+def error_columns(found: list[tuple[EventFault, Column, Column | None]]) -> dict[str, Column]:
+    """The error columns: the first fault whose condition holds, and what is shown of it."""
+    codes, descriptions = [], []
+    for fault, condition, shown in found:
+        says = F.lit(fault.sentence)
+        if shown is not None:
+            finding = F.concat(F.lit(" It says: "), F.substring(shown.cast("string"), 1, 200))
+            says = F.concat(says, F.coalesce(finding, F.lit("")))
+        codes.append(F.when(condition, F.lit(fault.value)))
+        descriptions.append(F.when(condition, says))
+    return {ERROR_CODE: F.coalesce(*codes), ERROR_DESCRIPTION: F.coalesce(*descriptions)}
+
+
+def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, Column]) -> DataFrame:
+    """The columns of `EVENT_SCHEMA`, made of records with what was read of them; missing ones are null."""
+    made = [
+        columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in EVENT_FIELDS
+    ]
+    errors = [faults[field.name].cast("string").alias(field.name) for field in ERROR_FIELDS]
+    return read.select(*RECORD_COLUMNS, *made, *errors)
+
+
+def once(value: Column) -> Column:
+    """
+    The value, worked out once for each row, whatever reads it.
+
+    Spark puts what a column is made of wherever a filter or a further column reads it: the JSON of an event
+    would be read for each condition anew, and the plan would grow beyond bounds.  It does not for what is
+    exploded.
+    """
+    return F.explode_outer(F.array(value))
+
+
+def header(name: str) -> Column:
+    """The text of the last header of this name; null without one."""
+    named = F.filter("headers", lambda each: each["key"] == F.lit(name))
+    return F.when(F.size(named) > 0, F.try_validate_utf8(F.element_at(named, -1)["value"].cast("string")))

@@ -1,0 +1,126 @@
+"""Maxwell's JSON: MySQL's changes as Maxwell's daemon writes them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.event_faults import EventFault
+from cdckit.debezium.events import (
+    CREATE,
+    DELETE,
+    READ,
+    TEXTS,
+    UPDATE,
+    Kind,
+    error_columns,
+    time_columns,
+    with_events,
+)
+from cdckit.debezium.json_events import FOUND, TEXT, one_object
+from cdckit.debezium.positions import binlog_position
+from cdckit.parts.schemas import flat_columns
+from cdckit.records import require_records
+
+_SAID = T.StructType(
+    [
+        *flat_columns(
+            "type string, database string, table string, ts string, xid string, xoffset string,"
+            " position string"
+        ),
+        *(T.StructField(name, TEXTS) for name in ("data", "old")),
+    ]
+)
+_TYPES = {"insert": CREATE, "update": UPDATE, "delete": DELETE, "bootstrap-insert": READ}
+_OF_ROWS_NOT = ("bootstrap-start", "bootstrap-complete")
+_OF_SCHEMAS = r"^(database|table)-(create|alter|drop)$"
+
+
+def decode_maxwell(records: DataFrame) -> DataFrame:
+    """
+    What every record of Maxwell says, in the columns of `decode`.
+
+    A row that is updated is sent whole, and in `old` what its changed columns were, the key among them.  A
+    value has the type that JSON has, so nothing is said of the columns' types: give them to `changes`.
+
+    Args:
+        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
+
+    Returns:
+        One row per record, in the columns of `EVENT_SCHEMA`: `operation` in Debezium's letters, of a
+        bootstrap's row r; the start and the end of a bootstrap are of the kind `heartbeat`, DDL is of the
+        kind `schema_change`.  `event_timestamp` has whole seconds, so `position` decides within one: the
+        place in the binlog (of Maxwell's option `output_binlog_position`) and the row in its
+        transaction.  It never fails on data.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: as `decode`.
+
+    Source:
+        Maxwell's Daemon, "Data Format" and "Bootstrapping".
+
+    >>> value = b'{"type": "delete", "table": "products", "ts": 1709294400, "data": {"id": 1}}'
+    >>> found = decode_maxwell(records_of(value, b'{"type": "table-drop", "ts": 1709294400000}'))
+    >>> found.orderBy("offset").select("kind", "operation", "table", "event_timestamp", "before").show()
+    +-------------+---------+--------+-------------------+---------+
+    |         kind|operation|   table|    event_timestamp|   before|
+    +-------------+---------+--------+-------------------+---------+
+    |          row|        d|products|2024-03-01 12:00:00|{id -> 1}|
+    |schema_change|     NULL|    NULL|2024-03-01 12:00:00|     NULL|
+    +-------------+---------+--------+-------------------+---------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode_maxwell")
+    read = one_object(records, _SAID)
+    said = F.col(FOUND)
+    operation = F.lit(None).cast("string")
+    for name, meaning in _TYPES.items():
+        operation = F.when(said["type"] == name, meaning).otherwise(operation)
+    kind = (
+        F.when(F.col("value").isNull(), Kind.TOMBSTONE)
+        .when(operation.isNotNull(), Kind.ROW)
+        .when(said["type"].rlike(_OF_SCHEMAS), Kind.SCHEMA_CHANGE)
+        .when(said["type"].isin(*_OF_ROWS_NOT), Kind.HEARTBEAT)
+    )
+    is_row, is_delete = kind == Kind.ROW, operation == DELETE
+    # Rows say seconds, DDL milliseconds.
+    seconds = said["ts"].try_cast("decimal(20,0)")
+    micros = (
+        F.when(kind == Kind.SCHEMA_CHANGE, seconds * 1000).otherwise(seconds * 1_000_000).try_cast("long")
+    )
+    place = F.coalesce(said["xoffset"], F.when(said["position"].isNotNull(), ""))
+    found = {
+        "form": F.when(said.isNotNull(), "json"),
+        "kind": kind,
+        "connector": F.when(kind.isNotNull() & (kind != Kind.TOMBSTONE), "mysql"),
+        "db": said["database"],
+        "table": said["table"],
+        "operation": operation,
+        "snapshot": F.when(operation == READ, "true"),
+        **time_columns(
+            [
+                ("source", F.timestamp_micros(micros)),
+                ("record", F.when(said["type"].isNotNull(), F.col("timestamp"))),
+            ]
+        ),
+        "position": F.concat_ws("/", binlog_position(said["position"]), F.lpad(place, 20, "0")),
+        "transaction_id": said["xid"],
+        "before": F.when(is_delete, said["data"]).otherwise(said["old"]),
+        "after": F.when(~is_delete, said["data"]),
+        "said": F.when(~is_row, F.col(TEXT)),
+    }
+    found["position"] = F.when(binlog_position(said["position"]).isNotNull(), found["position"])
+    faults = error_columns(
+        [
+            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), F.col(TEXT)),
+            (EventFault.UNKNOWN_OPERATION, kind.isNull() & said["type"].isNotNull(), said["type"]),
+            (EventFault.NOT_AN_EVENT, kind.isNull(), F.col(TEXT)),
+            (EventFault.NO_TABLE, is_row & said["table"].isNull(), None),
+            (EventFault.NO_ROW, is_row & said["data"].isNull(), None),
+            (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
+        ]
+    )
+    return with_events(read, found, faults)

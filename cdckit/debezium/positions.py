@@ -1,0 +1,78 @@
+"""The place of an event in its source's own order, as text that sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+_DIGITS = 20
+"""As many as an unsigned number of 64 bits has."""
+
+SOURCE_FIELDS = (
+    "sequence", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
+    "scn", "txSeq", "ts_ms", "ord",
+)  # fmt: skip
+"""What is read of a source block to place an event."""
+
+
+def position(connector: Column, source: Callable[[str], Column]) -> Column:
+    """
+    The position of an event; null for a connector whose order is not known, or that says nothing of it.
+
+    - PostgreSQL: `sequence` holds two LSNs, that of the commit *before* this transaction and that of the
+      event.  Transactions come in the order of their commits, so the pair sorts; the LSN alone does not,
+      since those of concurrent transactions interleave.  Without `sequence`, the LSN alone.
+    - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
+      anew on another server; a GTID names a transaction, but does not sort between servers.
+    - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
+    - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
+    - MongoDB: the second of the operation and its number in it.  Snapshots say no number.
+    """
+    postgres = _joined(_part(source("sequence"), 1), F.coalesce(_part(source("sequence"), 2), source("lsn")))
+    binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
+    commit_lsn, change_lsn = (
+        F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
+    )
+    by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
+    oracle = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
+    there = F.coalesce(*(source(name) for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord")))
+    made = (
+        F.when(connector == "postgresql", postgres)
+        .when(connector.isin("mysql", "mariadb"), binlog)
+        .when(connector.isin("sqlserver", "db2"), by_lsn)
+        .when(connector == "oracle", oracle)
+        .when(connector == "mongodb", _joined(source("ts_ms"), source("ord")))
+    )
+    return F.when(there.isNotNull(), made)
+
+
+def lsn_position(lsn: Column) -> Column:
+    """An LSN as PostgreSQL writes it (`16/B374D848`), as text that sorts; null for what is none."""
+    parts = [F.lpad(F.upper(F.split_part(lsn, F.lit("/"), F.lit(part))), 8, "0") for part in (1, 2)]
+    return F.when(lsn.rlike("^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"), F.concat_ws("/", *parts))
+
+
+def binlog_position(place: Column) -> Column:
+    """A place in a binlog as Maxwell writes it (`master.000006:800911`), as text that sorts."""
+    parts = [F.regexp_extract(place, r"(\d+):(\d+)$", part) for part in (1, 2)]
+    return F.when(place.rlike(r"\d+:\d+$"), _joined(*parts))
+
+
+def _part(sequence: Column, part: int) -> Column:
+    """One of the two numbers of a PostgreSQL `sequence`, `[null, "24023128"]`; null for null."""
+    plain = F.translate(sequence, '[]" ', "")
+    return F.nullif(F.nullif(F.split_part(plain, F.lit(","), F.lit(part)), F.lit("null")), F.lit(""))
+
+
+def _known(lsn: Column) -> Column:
+    return F.nullif(lsn, F.lit("NULL"))
+
+
+def _digits(number: Column) -> Column:
+    return F.lpad(F.coalesce(number, F.lit("")), _DIGITS, "0")
+
+
+def _joined(*numbers: Column) -> Column:
+    return F.concat_ws("/", *(_digits(number) for number in numbers))

@@ -1,0 +1,103 @@
+"""The captured stream of a real PostgreSQL: its history is, at every check, what the tables held."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from cdckit import debezium, merge, samples
+from tools import debezium_samples
+
+SAMPLE = Path(samples("debezium"))
+KEYS = {table: list(keys) for table, keys in debezium_samples.TABLES.items()}
+
+
+def held(table: str, folder: Path = SAMPLE) -> Iterator[tuple[datetime, list[tuple[Any, ...]]]]:
+    """For each check the time of the last commit before it, and the rows that the database wrote down."""
+    stream = [json.loads(each) for each in pq.read_table(folder / "wal2json.parquet")["value"].to_pylist()]
+    rows = pq.read_table(folder / f"rows_{table}.parquet").to_pylist()
+    ends = sorted({int(row["records"]) for row in pq.read_table(folder / "rows_flights.parquet").to_pylist()})
+    for end in ends:
+        at = max(datetime.fromisoformat(said["timestamp"]) for said in stream[:end] if said["action"] == "C")
+        found = [json.loads(row["row"], parse_float=Decimal) for row in rows if int(row["records"]) == end]
+        yield at, sorted((values(row) for row in found), key=repr)
+
+
+def values(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of the database's own JSON, in Python's types."""
+    typed = {
+        "flight_date": date.fromisoformat,
+        "scheduled_departure": lambda text: datetime.fromisoformat(text).replace(tzinfo=None),
+        "written": datetime.fromisoformat,
+        "raw": lambda text: bytes.fromhex(text.removeprefix("\\x")),
+        "load": float,
+        "fare": lambda number: Decimal(number).quantize(Decimal("0.01")),
+    }
+    return tuple(
+        None if value is None else typed.get(name, lambda same: same)(value) for name, value in row.items()
+    )
+
+
+@pytest.mark.parametrize("table", ["flights", "remarks"])
+def test_the_history_is_what_the_database_held_at_every_check(spark: SparkSession, table: str) -> None:
+    """Concurrent sessions, rolled back transactions, large values left alone, moved keys, a truncate."""
+    records = spark.read.parquet(str(samples("debezium/wal2json.parquet")))
+    decoded = debezium.decode_wal2json(records).localCheckpoint()
+    told = debezium.changes(decoded, table, keys=KEYS[table])
+    whole = debezium.with_truncates(told, decoded, table, keys=KEYS[table])
+    fields = told.schema["data"].dataType.fieldNames()
+    history = merge(whole, entity=table, keys=KEYS[table]).collect()
+    checks = list(held(table))
+    assert len(checks) == 6
+    for at, rows in checks:
+        naive = at.replace(tzinfo=None)
+        current = [
+            tuple(bytes(row[name]) if name == "raw" else row[name] for name in fields)
+            for row in history
+            if row["valid_from_timestamp"] <= naive
+            and (row["valid_to_timestamp"] is None or row["valid_to_timestamp"] > naive)
+            and not row["deleted_indicator"]
+        ]
+        assert sorted(current, key=repr) == rows
+
+
+def test_the_sample_has_what_makes_streams_hard() -> None:
+    """Large values that were not sent, moved keys, a truncate, messages; and LSNs that go back."""
+    table = pq.read_table(samples("debezium/wal2json.parquet"))
+    stream = [json.loads(value) for value in table["value"].to_pylist()]
+    updates = [each for each in stream if each["action"] == "U" and each["table"] == "flights"]
+    named = [{column["name"]: column["value"] for column in each["columns"]} for each in updates]
+    assert sum("log" not in row for row in named) > 50
+    was = [{column["name"]: column["value"] for column in each["identity"]} for each in updates]
+    moved = [old["flight"] != new["flight"] for old, new in zip(was, named, strict=True)]
+    assert sum(moved) > 10
+    assert {"B", "C", "I", "U", "D", "T", "M"} == {each["action"] for each in stream}
+    lsns = [debezium_lsn(each["lsn"]) for each in stream if each["action"] in "IUD"]
+    assert any(later < earlier for earlier, later in itertools.pairwise(lsns))
+
+
+def debezium_lsn(text: str) -> int:
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+@pytest.mark.soak
+def test_a_stream_captured_now_is_like_the_committed_one(tmp_path: Path) -> None:
+    """A server of its own; skipped where there is none."""
+    try:
+        debezium_samples.write(tmp_path)
+    except debezium_samples.NoServer as missing:
+        pytest.skip(str(missing))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    committed = json.loads(Path(samples("debezium/manifest.json")).read_text())
+    assert manifest["records"].keys() == committed["records"].keys()
+    assert [len(rows) > 0 for _, rows in held("flights", tmp_path)] == [True] * 6

@@ -1,0 +1,141 @@
+"""What records of Debezium, Maxwell and wal2json say: the cases in tests/cases/debezium/events.json."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, debezium, rejects
+from cdckit.records import RECORD_SCHEMA
+
+CASES = json.loads((Path(__file__).parents[1] / "cases/debezium/events.json").read_text())
+DECODERS = {
+    "debezium": debezium.decode,
+    "maxwell": debezium.decode_maxwell,
+    "wal2json": debezium.decode_wal2json,
+}
+
+
+def records(spark: SparkSession, values: list[bytes | None], headers: list[dict[str, str]]) -> DataFrame:
+    """Records of one topic, without a time of their own."""
+    rows = [
+        (None, value, "t", 0, offset, None, 0, [(name, text.encode()) for name, text in said.items()] or None)
+        for offset, (value, said) in enumerate(zip(values, headers, strict=True))
+    ]
+    return spark.createDataFrame(rows, RECORD_SCHEMA)
+
+
+def value_of(case: dict[str, Any]) -> bytes | None:
+    if "text" in case:
+        return str(case["text"]).encode()
+    return json.dumps(case["value"]).encode() if "value" in case else None
+
+
+@pytest.mark.parametrize("producer", DECODERS)
+def test_what_a_record_says(spark: SparkSession, producer: str) -> None:
+    """Every case of a producer; none costs another its row."""
+    cases = [case for case in CASES["decoding"] if case["producer"] == producer]
+    hostile = [b"\xff\xfe", b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"op":' + b"[" * 100_000]
+    values = [value_of(case) for case in cases] + hostile
+    sent = records(spark, values, [case.get("headers", {}) for case in cases] + [{}] * len(hostile))
+    decoded = DECODERS[producer](sent)
+    shown = decoded.withColumn("event_timestamp", F.col("event_timestamp").cast("string"))
+    rows = shown.orderBy("offset").collect()
+    assert len(rows) == len(values)
+    for case, row in zip(cases, rows, strict=False):
+        assert {name: row[name] for name in case["expected"]} == case["expected"], case["name"]
+    assert {row["error_code"] for row in rows[len(cases) :]} == {"NOT_JSON"}
+    assert [bytes(row["value"]) for row in rows[len(cases) :]] == hostile
+
+
+def test_a_record_has_its_own_time_where_its_event_says_none(spark: SparkSession) -> None:
+    value = b'{"op": "c", "after": {"id": 1}, "source": {"table": "t"}}'
+    at = datetime(2024, 3, 1, tzinfo=UTC)
+    sent = spark.createDataFrame([(None, value, "t", 0, 0, at, 0, None)], RECORD_SCHEMA)
+    row = debezium.decode(sent).collect()[0]
+    assert (row["event_timestamp"], row["time_taken_from"]) == (at.replace(tzinfo=None), "record")
+
+
+def test_how_a_value_is_read(spark: SparkSession) -> None:
+    """Each encoding is a column of one row of its own; a value that does not convert is a reject."""
+    source = {"connector": "postgresql", "table": "t", "ts_ms": 1}
+    columns = {"id": "int32"} | {f"c{n}": said for n, (said, _, _) in enumerate(CASES["encodings"])}
+    values = [
+        json.dumps({"op": "c", "after": {"id": n, f"c{n}": value}, "source": source}).encode()
+        for n, (_, value, _) in enumerate(CASES["encodings"])
+    ]
+    decoded = debezium.decode(records(spark, values, [{}] * len(values)))
+    rows = debezium.table_rows(decoded, "t", keys=["id"], columns=columns)
+    as_text = [
+        F.coalesce(F.try_element_at(F.array(_text(rows, name)), F.lit(1)), F.lit(None)).alias(name)
+        for name in columns
+    ]
+    found = rows.select("offset", "error_code", *as_text).orderBy("offset").collect()
+    for n, (said, value, expected) in enumerate(CASES["encodings"]):
+        assert found[n][f"c{n}"] == expected, (said, value)
+        assert (found[n]["error_code"] == "VALUE_INVALID") == (expected is None), (said, value)
+
+
+def _text(rows: DataFrame, name: str) -> Any:
+    kind = {field.name: field.dataType.simpleString() for field in rows.schema["data"].dataType}[name]
+    value = F.col("data")[name]
+    return F.lower(F.hex(value)) if kind == "binary" else value.cast("string")
+
+
+@pytest.mark.parametrize("case", CASES["changes"], ids=[case["name"] for case in CASES["changes"]])
+def test_what_events_are_as_changes(spark: SparkSession, case: dict[str, Any]) -> None:
+    values = [json.dumps(value).encode() for value, _ in case["values"]]
+    decoded = DECODERS[case["producer"]](records(spark, values, [headers for _, headers in case["values"]]))
+    call = {"keys": case["keys"], "columns": case["columns"]}
+    told = debezium.changes(decoded, case["table"], **call)
+    found = told.orderBy("arrival.offset", "arrival.record_number").collect()
+    shown = [
+        [
+            row["operation"],
+            row["data"].asDict(),
+            row["carried"].asDict(),
+            row["moved_to"],
+            row["moved_from"],
+        ]
+        for row in found
+    ]
+    assert shown == case["expected"]
+    if "rejects" in case:
+        refused = rejects(debezium.table_rows(decoded, case["table"], **call)).orderBy("offset").collect()
+        assert [row["error_code"] for row in refused] == case["rejects"]
+
+
+def test_a_stale_row_of_a_snapshot_does_not_win(spark: SparkSession) -> None:
+    """The snapshot began before a change of 12:00:01, but its row says 12:00:09."""
+    source = {"connector": "postgresql", "name": "shop", "table": "t"}
+    read = {"sequence": '[null,"5"]', "ts_ms": 1709294409000, "snapshot": "true"}
+    changed = {"sequence": '["5","6"]', "ts_ms": 1709294401000}
+    values = [
+        json.dumps({"op": op, "after": {"id": 1, "n": n}, "source": source | said}).encode()
+        for op, n, said in (("r", "stale", read), ("u", "new", changed))
+    ]
+    decoded = debezium.decode(records(spark, values, [{}, {}]))
+    columns = {"id": "int32", "n": "string"}
+    told = debezium.changes(decoded, "t", keys=["id"], columns=columns)
+    ordered = debezium.in_source_order(told, keys=["id"]).orderBy("sequence").collect()
+    second = datetime(2024, 3, 1, 12, 0, 1)
+    assert [row["effective_timestamp"] for row in ordered] == [second, second]
+    begun = datetime(2024, 3, 1, 11, tzinfo=UTC)
+    said = debezium.changes(decoded, "t", keys=["id"], columns=columns, snapshot_at=begun).orderBy("sequence")
+    assert [row["effective_timestamp"] for row in said.collect()] == [begun.replace(tzinfo=None), second]
+
+
+def test_a_call_that_cannot_be_meant_is_refused(spark: SparkSession) -> None:
+    decoded = debezium.decode(records(spark, [], []))
+    with pytest.raises(InvalidArgument, match="the name of a type"):
+        debezium.changes(decoded, "t", keys=["id"], columns={"id": "no such type"})
+    with pytest.raises(InvalidArgument, match="keys"):
+        debezium.changes(decoded, "t", keys=["other"], columns={"id": "int32"})
+    with pytest.raises(InvalidArgument, match="a table among none at all"):
+        debezium.changes(decoded, "t", keys=["id"])
