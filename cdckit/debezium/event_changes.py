@@ -71,7 +71,7 @@ def changes(
             type is unknown; two types of one column have none in common; *snapshot_at* is naive.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
-    Cost: a projection, no shuffle.  Without *keys* or *columns* a job first, for each of them.
+    Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
 
     >>> from cdckit import debezium
     >>> told = debezium.changes(decoded, "products", keys=["id"]).orderBy("arrival.offset")

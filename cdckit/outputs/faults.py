@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cdckit.errors import CdcError
-from cdckit.parts.meant import that_would_do
+from cdckit.parts.meant import UnfitCall
 
 
-class UnfitHistory(CdcError, ValueError):
+class UnfitHistory(UnfitCall):
     """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
 
-    def __init__(
-        self,
-        function: str,
-        wrong: Sequence[str],
-        found: Sequence[str],
-        example: str,
-        unsaid: Sequence[str] = (),
-    ) -> None:
-        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
-        self.example, self.unsaid = example, tuple(unsaid)
-        super().__init__(function, self.wrong, self.found, example, self.unsaid)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.function}() cannot make its table so: {'; '.join(self.wrong)}. "
-            f"The history has {', '.join(self.found) or 'no columns'}. "
-            f"{that_would_do(self.example, self.unsaid)}"
-        )
+    cannot, what = "cannot make its table so", "history"
 
 
 class TooManyRows(CdcError, ValueError):

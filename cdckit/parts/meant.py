@@ -5,9 +5,38 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from cdckit.errors import CdcError
 from cdckit.parts import instants
+
+
+class UnfitCall(CdcError, ValueError):
+    """All that is wrong with a call about a table, and one that would do; its kinds have their own words."""
+
+    cannot: ClassVar[str]
+    """What the function cannot do."""
+    what: ClassVar[str]
+    """What was given."""
+
+    def __init__(
+        self,
+        function: str,
+        wrong: Sequence[str],
+        found: Sequence[str],
+        example: str,
+        unsaid: Sequence[str] = (),
+    ) -> None:
+        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
+        self.example, self.unsaid = example, tuple(unsaid)
+        super().__init__(function, self.wrong, self.found, example, self.unsaid)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}() {self.cannot}: {'; '.join(self.wrong)}. "
+            f"The {self.what} has {', '.join(self.found) or 'no columns'}. "
+            f"{that_would_do(self.example, self.unsaid)}"
+        )
 
 
 class Meant(NamedTuple):
