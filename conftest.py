@@ -19,30 +19,11 @@ from pyspark.sql import functions as F
 
 import cdckit
 from cdckit.records import RECORD_SCHEMA
-from tools import asked_once, classes
+from tools import asked_once
+from tools.jvm_options import with_ours
 
 pytest_plugins = ["tools.tiers"]
 
-# Spark's submit script hands these to the JVM.  A test ends before the second compiler's work pays:
-# without it a run takes half the processor time.  The first one alone gets room for 48 MiB of code, which
-# a thousand tests with generated classes fill; then what was compiled is thrown away, and compiled again.
-# The collector that works with one thread costs least on a small heap, and young rows die cheapest where
-# there is room for them.  Spark's classes come from the archive that tools/classes.py makes, if there is one.
-# PySpark sends the place in the program of each function of a column to the JVM, in five calls: without it
-# tests that build many small frames take four fifths of the time.  Errors then do not say the place, which a
-# stack trace says anyway.  What is measured, in benchmarks/, keeps the settings that a user has.
-OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
-    "-Xms1g -Xmn400m",
-    *classes.options(),
-    "-Dspark.python.sql.dataFrameDebugging.enabled=false",
-)
-# To write and compile Java for each plan takes longer than a few rows do without.  Notebooks, and what runs
-# in `make soak`, go by generated code as a user's work does.
-WITHOUT_GENERATED_CODE = (
-    "-Dspark.sql.codegen.wholeStage=false",
-    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
-)
 asked_once.install()
 
 CHANGES = """
@@ -56,8 +37,8 @@ CHANGES = """
 def pytest_configure(config: pytest.Config) -> None:
     """Settle what the JVM of this run is told when it starts."""
     generated = config.option.tier == "soak" or getattr(config.option, "nbval", False)
-    options = OPTIONS if generated else (*OPTIONS, *WITHOUT_GENERATED_CODE)
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(options))
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    os.environ["SPARK_SUBMIT_OPTS"] = with_ours(given, generated=generated)
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,9 @@ ARCHIVE = Path(sys.prefix) / "classes.jsa"
 WANTED = "tests/test_smoke.py"
 """What loads the classes that are archived: something of each door."""
 
+ARCHIVING = "-XX:ArchiveClassesAtExit"
+"""The option by which Java writes one; it takes none that reads another."""
+
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
 
@@ -36,7 +39,7 @@ def options(archive: Path = ARCHIVE) -> tuple[str, ...]:
 def make(archive: Path = ARCHIVE, *, wanted: str = WANTED) -> bool:
     """Write the archive, whole or not at all; whether Java could."""
     made = archive.with_suffix(f".{os.getpid()}")
-    settings = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f'"-XX:ArchiveClassesAtExit={made}"', *_SILENT)
+    settings = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f'"{ARCHIVING}={made}"', *_SILENT)
     # The JVM writes it while it ends, which is after Python has: with -s it holds the pipe until then.
     subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", wanted],

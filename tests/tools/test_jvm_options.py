@@ -1,0 +1,28 @@
+"""What a test run tells its JVM: its own options always, whatever the environment says beside them."""
+
+from __future__ import annotations
+
+from tools.classes import ARCHIVING
+from tools.jvm_options import with_ours
+
+
+def test_what_was_given_comes_after_and_wins() -> None:
+    both = with_ours("-Xms2g", generated=True)
+    assert "-XX:TieredStopAtLevel=1" in both
+    assert both.endswith(" -Xms2g")
+
+
+def test_a_worker_is_not_told_twice() -> None:
+    once = with_ours("-Xms2g", generated=False)
+    assert with_ours(once, generated=False) == once
+
+
+def test_only_tests_go_without_generated_code() -> None:
+    off = "-Dspark.sql.codegen.wholeStage=false"
+    assert off in with_ours("", generated=False)
+    assert off not in with_ours("", generated=True)
+
+
+def test_a_run_whose_classes_are_archived_keeps_its_options() -> None:
+    given = f'"{ARCHIVING}=some.jsa"'
+    assert with_ours(given, generated=False) == given

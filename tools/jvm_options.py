@@ -1,0 +1,43 @@
+"""
+What the JVM of a test run is told when it starts: Spark's submit script hands it on.
+
+What is measured, in benchmarks/, keeps the settings that a user has.
+"""
+
+from __future__ import annotations
+
+from tools import classes
+
+# A test ends before the second compiler's work pays: without it a run takes half the processor time.  The
+# first one alone gets room for 48 MiB of code, which a thousand tests with generated classes fill; then what
+# was compiled is thrown away, and compiled again.
+# The collector that works with one thread costs least on a small heap, and young rows die cheapest where
+# there is room for them.  Spark's classes come from the archive that tools/classes.py makes, if there is one.
+# PySpark sends the place in the program of each function of a column to the JVM, in five calls: without it
+# tests that build many small frames take four fifths of the time.  Errors then do not say the place, which a
+# stack trace says anyway.
+_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
+    "-Xms1g -Xmn400m",
+    *classes.options(),
+    "-Dspark.python.sql.dataFrameDebugging.enabled=false",
+)
+# To write and compile Java for each plan takes longer than a few rows do without.
+_WITHOUT_GENERATED_CODE = (
+    "-Dspark.sql.codegen.wholeStage=false",
+    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+)
+
+
+def with_ours(given: str, *, generated: bool) -> str:
+    """
+    The options of a test run, and after them those that were *given*, which win where both say a thing.
+
+    Notebooks, and what runs in `make soak`, go by *generated* code as a user's work does.  A run whose
+    classes are archived keeps what it was given: its archive is not to hold that of another run.
+    """
+    ours = " ".join(_OPTIONS if generated else (*_OPTIONS, *_WITHOUT_GENERATED_CODE))
+    # A worker of a run was given them already.
+    if given.startswith(ours) or classes.ARCHIVING in given:
+        return given
+    return f"{ours} {given}".rstrip()
