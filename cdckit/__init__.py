@@ -9,7 +9,8 @@ changes to a history, or a `Ledger`, which keeps both as changes come; and the q
 answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
-    what changed           changes_between, diff, with_operation
+    what changed           changes_between, diff, with_operation, transitions
+    how long, how many     durations, weighted_means, episodes, counts_over_time
     what was believed      as_known, bitemporal, known_at
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities (and require_sources), revoke, and merge again
@@ -28,7 +29,10 @@ from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.asking.as_of import as_of, current
 from cdckit.asking.between import between, timeline, with_operation
 from cdckit.asking.bitemporal import as_known, bitemporal, known_at
+from cdckit.asking.counts import counts_over_time
 from cdckit.asking.differences import changes_between, diff
+from cdckit.asking.durations import durations, weighted_means
+from cdckit.asking.episodes import episodes, transitions
 from cdckit.asking.joins import Lookup, as_of_join
 from cdckit.asking.provenance import blame, by_message, revoke, sources_of, with_messages
 from cdckit.asking.why import why
@@ -99,6 +103,7 @@ __all__ = [
     "changes_from",
     "changes_from_snapshots",
     "coalesce",
+    "counts_over_time",
     "create_view",
     "current",
     "databus",
@@ -106,6 +111,8 @@ __all__ = [
     "debezium",
     "diff",
     "drop_rejects",
+    "durations",
+    "episodes",
     "expectations",
     "find_contradictions",
     "find_empty_periods",
@@ -133,7 +140,9 @@ __all__ = [
     "sources_of",
     "timeline",
     "to_pandas",
+    "transitions",
     "union_changes",
+    "weighted_means",
     "why",
     "with_messages",
     "with_operation",

@@ -1,0 +1,210 @@
+"""Episodes: the longest periods in which something held; and transitions, from which value to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.asking.durations import require_groups
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import (
+    DELETED,
+    SOURCE_MESSAGE,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    operation_of,
+    require_history,
+    with_open_ends,
+)
+from cdckit.parts.arguments import require_fields, require_period
+from cdckit.parts.schemas import quoted
+from cdckit.parts.values import comparable
+
+
+def episodes(
+    history: DataFrame,
+    condition: Column,
+    *,
+    keep: str | Sequence[str] = (),
+    bridge: timedelta = timedelta(0),
+) -> DataFrame:
+    """
+    The longest periods in which a condition held for an entity, however many versions they took.
+
+    "How long was each flight delayed, and how often?"  The gaps between them are the episodes of the
+    opposite condition.
+
+    Args:
+        history: One row per version; intervals of one entity must not overlap, which is not checked
+            here (see `find_overlaps`).
+        condition: A boolean column over the fields of a version.  Null means that it did not hold, as
+            in `where`; while an entity is deleted, no condition holds.
+        keep: Business fields that say which entity it is: each episode has them as its first version
+            has them.
+        bridge: Episodes with no more than this between them are one; by default only those that meet.
+
+    Returns:
+        One row per episode: `guid`, *keep*, `valid_from_timestamp`, `valid_to_timestamp` (exclusive; null
+        while it goes on), `versions` (bigint), how many versions of the condition it took, and
+        `source_message`, that of the first of them.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks one of the columns of a history, or has it in another
+            type, or *condition* is no boolean column over it.
+        InvalidArgument: *keep* names something that is no business field, or one twice; *bridge* is no
+            length, or less than nothing.
+
+    Cost: one shuffle by guid and one sort of the versions for which the condition holds.
+
+    Source:
+        The gaps and islands of SQL; SQL:2011 calls periods that meet "immediately succeeding".
+
+    >>> named = episodes(history, F.col("name").isNotNull(), keep="number")
+    >>> named.drop("guid").orderBy("number").show()
+    +------+--------------------+-------------------+--------+--------------+
+    |number|valid_from_timestamp| valid_to_timestamp|versions|source_message|
+    +------+--------------------+-------------------+--------+--------------+
+    |     1| 2024-01-01 09:00:00|               NULL|       2|            m1|
+    |     2| 2024-01-01 09:00:00|2024-01-01 11:00:00|       1|            m1|
+    +------+--------------------+-------------------+--------+--------------+
+    <BLANKLINE>
+    """
+    function = "episodes"
+    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, function=function)
+    kept = [keep] if isinstance(keep, str) else list(keep)
+    if kept:
+        free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
+        require_fields(kept, free, "keep", function=function)
+    found = history.select(condition.alias("held")).schema["held"].dataType
+    if not isinstance(found, T.BooleanType):
+        raise WrongColumnType(function, "condition", "boolean", found.simpleString())
+    if not isinstance(bridge, timedelta) or bridge < timedelta(0):
+        raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
+    columns = [F.col(quoted(name)) for name in kept]
+    lasts = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > F.col(VALID_FROM))
+    held = (
+        with_open_ends(history)
+        .where(condition & ~F.col(DELETED) & lasts)
+        .select("guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first"))
+    )
+    in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
+    begins = F.lag(VALID_TO).over(in_time) + F.lit(bridge) < F.col(VALID_FROM)
+    so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    numbered = held.withColumn("begins", begins).withColumn(
+        "episode", F.sum(F.coalesce("begins", F.lit(False)).cast("bigint")).over(so_far)
+    )
+    ends = F.when(~F.bool_or(F.col(VALID_TO).isNull()), F.max(VALID_TO))
+    return (
+        numbered.groupBy("guid", "episode")
+        .agg(
+            F.min(VALID_FROM).alias(VALID_FROM),
+            ends.alias(VALID_TO),
+            F.count(F.lit(1)).alias("versions"),
+            F.min_by("first", VALID_FROM).alias("first"),
+        )
+        .select(
+            "guid",
+            *(F.col("first").getField(name).alias(name) for name in kept),
+            VALID_FROM,
+            VALID_TO,
+            "versions",
+            F.col("first").getField(SOURCE_MESSAGE).alias(SOURCE_MESSAGE),
+        )
+    )
+
+
+def transitions(
+    history: DataFrame, field: str, start: datetime, end: datetime | None, *, by: str | Sequence[str] = ()
+) -> DataFrame:
+    """
+    From which value a field went to which, and how often, in a period.
+
+    The period is half-open: a version that begins at *start* is a change in it, one that begins at *end*
+    is not.
+
+    Args:
+        history: One row per version, all versions of each entity; intervals of one entity must not
+            overlap, which is not checked here (see `find_overlaps`).
+        field: A business field.
+        start: Where the period begins: an aware datetime in any zone.
+        end: Where it ends, later than *start*; None for a period without an end.
+        by: The groups: business fields or `guid`, as the version that begins says; for a deleted one, as
+            the one before it said.
+
+    Returns:
+        One row per group, operation and pair of values: *by*; `operation`, "insert", "update", "delete" or
+        "recreate", as in `with_operation`; `from_value` and `to_value` in the field's own type, null also
+        for the side of an insert, a delete or a recreate where there is no entity; and `transitions`
+        (bigint).  An update that leaves the field as it was is none, in the sense of the one equality of
+        values (`cdckit.parts.values`), nor is a delete of what was not there.  After a gap in the history
+        (see `find_gaps`) the entity is inserted anew.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks one of the columns of a history, or has it in another
+            type.
+        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*; *field* or *by*
+            names something that is not there, or a column that the result has.
+
+    Cost: one shuffle by guid and one sort of all versions, and a small aggregation.
+
+    >>> from datetime import datetime, timezone
+    >>> nine = datetime(2024, 1, 1, 9, tzinfo=timezone.utc)
+    >>> transitions(history, "name", nine, None).orderBy("operation", "to_value").show()
+    +---------+----------+--------+-----------+
+    |operation|from_value|to_value|transitions|
+    +---------+----------+--------+-----------+
+    |   delete|       mug|    NULL|          1|
+    |   insert|      NULL|  kettle|          1|
+    |   insert|      NULL|     mug|          1|
+    |   update|    kettle|  teapot|          1|
+    +---------+----------+--------+-----------+
+    <BLANKLINE>
+    """
+    function = "transitions"
+    groups = [by] if isinstance(by, str) else list(by)
+    made = ["operation", "from_value", "to_value", "transitions"]
+    require_history(history, DELETED, function=function)
+    require_groups(history, groups, [], made=made, function=function)
+    require_fields([field], business_fields(history).fieldNames(), "field", function=function)
+    first, last = require_period(start, end, function=function)
+    state = F.struct(
+        F.col(DELETED).alias("deleted"),
+        F.col(VALID_TO).alias("ends"),
+        _form(history, field).alias("value"),
+        *(_form(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
+    )
+    lasts = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > F.col(VALID_FROM))
+    states = history.where(lasts).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
+    before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
+    told = states.withColumn("before", before).withColumn(
+        "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
+    )
+    now, was = F.col("now"), F.col("before")
+    in_period = (F.col("begins") >= first) & (F.lit(True) if end is None else F.col("begins") < last)
+    operation = operation_of(was.getField("deleted"), now.getField("deleted"))
+    of_group = F.when(now.getField("deleted"), F.coalesce(was, now)).otherwise(now)
+    changed = (
+        F.when(operation == "update", ~was.getField("value").eqNullSafe(now.getField("value")))
+        # What was not there cannot go.
+        .when(operation == "delete", ~was.getField("deleted"))
+        .otherwise(True)
+    )
+    return (
+        told.where(in_period & changed)
+        .groupBy(
+            *(of_group.getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
+            operation.alias("operation"),
+            was.getField("value").alias("from_value"),
+            now.getField("value").alias("to_value"),
+        )
+        .agg(F.count(F.lit(1)).alias("transitions"))
+    )
+
+
+def _form(history: DataFrame, name: str) -> Column:
+    return comparable(F.col(quoted(name)), history.schema[name].dataType)
