@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from cdckit.databus.window_rows import cut_batches
+from cdckit import databus
+from cdckit.databus.window_columns import COVERED
+from cdckit.databus.window_rows import Mark, cut_batches
 
 COLUMNS = pa.schema(
     [
@@ -198,3 +204,106 @@ class Interpreter:
             self.covered.append((max(min(scns), self.passed + 1), max(scns)))
         if data or end["scn"] > 0:
             self.passed = end["scn"]
+
+
+def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[dict[str, Any]]:
+    """The same as `cut_rows`, of batches that go on from what the last one left."""
+    marks: dict[Any, Mark] = {}
+    waiting: list[dict[str, Any]] = []
+    settled: list[dict[str, Any]] = []
+    start = 0
+    for size in [*sizes, len(events)]:
+        came = events[start : start + size]
+        start += size
+        told: dict[Any, Mark] = {}
+
+        rows = [
+            row
+            for batch in cut_batches(
+                batches_of([*waiting, *came], []),
+                output="kept",
+                marks=marks,
+                covered=partial(_covered, settled),
+                tell=told.__setitem__,
+            )
+            for row in batch.to_pylist()
+        ]
+        for key, mark in marks.items():
+            if key not in told and (of := (*key[:2], None)) in told:
+                told[key] = mark._replace(lost=mark.lost + told[of].lost - marks.get(of, Mark()).lost)
+        marks |= told
+        settled += [row for row in rows if row["window_state"] != "open"]
+        waiting = [
+            {
+                name: None if name.startswith("error") and row["error_code"] == "SCN_FELL" else row[name]
+                for name in COLUMNS.names
+            }
+            for row in rows
+            if row["window_state"] == "open"
+        ]
+        opened = [row for row in rows if row["window_state"] == "open"]
+    found = sorted([*settled, *opened], key=lambda row: (row["topic"], row["offset"]))
+    return [{name: value for name, value in row.items() if name not in COVERED.names} for row in found]
+
+
+def _covered(settled: list[dict[str, Any]], key: Any) -> Any:
+    own = [row for row in settled if (row["topic"], row["partition"], row["physical_partition"]) == key]
+
+    def tell(least: int) -> Any:
+        some = [row for row in own if (row["covered_to"] or -1) >= least]
+        return tuple(np.array([row[name] for row in some], dtype=np.int64) for name in COVERED.names)
+
+    return tell
+
+
+def record_of(word: str, at: int, sources: dict[str, databus.Source], physical: int = 1) -> bytes:
+    """
+    An event in short as JSON: `a12:1=-15` is an upsert in source a with SCN 12: of the key 1 the amount -15.
+
+    Without an amount it is a delete; `?` is no event, `!` one without a schema.
+    """
+    if word == "?":
+        return b"?"
+    scn, _, said = word[1:].partition(":")
+    event: dict[str, Any] = {"sequence": int(scn), "physicalPartitionId": physical}
+    event["timestampInNanos"] = (1_704_099_600 + 10 * int(scn)) * 10**9 + at
+    if word[0] in ".<":
+        return json.dumps(event | {"srcId": -2 if word[0] == "." else -51}).encode()
+    source = sources["a" if word[0] == "!" else word[0]]
+    key, _, amount = said.partition("=")
+    event |= {"opcode": "UPSERT" if amount else "DELETE", "key": int(key), "srcId": source.id}
+    if amount:
+        row = json.dumps({"id": int(key), "amount": int(amount)})
+        (schema,) = source.texts
+        event |= {"schemaId": schema if word[0] != "!" else "x", "valueEnc": "JSON_PLAIN_VALUE", "value": row}
+    return json.dumps(event).encode()
+
+
+def drawn_words(draw: Random, windows: int) -> list[str]:
+    """
+    Windows that move an amount from a to b, so that their sum is 0 at each end; with what goes wrong.
+
+    Now and then one is rolled back, sent again from before, damaged, or not ended.
+    """
+    words: list[str] = []
+    balance = {0: 0}
+    scn = 0
+    while scn < windows:
+        scn += 1
+        balance.setdefault(scn, draw.randint(-99, 99))
+        key = scn % 3
+        told = [f"{source}{scn}:{key}={sign * balance[scn]}" for source, sign in (("a", 1), ("b", -1))]
+        if scn % 7 == 0:
+            told += [f"a{scn}:{(scn - 1) % 3}", f"b{scn}:{(scn - 1) % 3}"]
+        what = draw.choice(["", "", "", "", "rollback", "spoilt", "again", "no end", "empty"])
+        if what == "rollback":
+            words += [*told[: draw.randint(1, len(told))], f"<{scn}"]
+        elif what == "spoilt":
+            words += [*told, draw.choice(["?", f"!{scn}:0=1"]), f".{scn}"]
+        elif what == "no end":
+            words += told
+        else:
+            words += [*told, f".{scn}", *([f".{scn}"] if what == "empty" else [])]
+        if what in ("rollback", "spoilt", "again"):
+            scn = max(0, scn - draw.randint(1, 4))
+    return words

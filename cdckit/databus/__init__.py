@@ -14,18 +14,24 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     for window in stream.windows(): ...                    each as an Arrow table, or
     databus.dispatch(stream, consumer, checkpoints=...)    listeners written against the callback API
 
+    relay = databus.Relay(spark, place, [planes, flights], keys={"planes": ["tail"]})
+    relay.receive(records, batch)                          the same kept up, a ledger for each source
+
 Every record is in exactly one place: in error in `told`, of a window that passed, or of one that did not
 (open, rolled back, sent again, or waiting for what is missing before it).  `cdckit.rejects(told)` takes what
 is in error out.
 """
 
-from cdckit.databus.checkpoints import Checkpoint, CheckpointFile
-from cdckit.databus.consumers import Consumer, Event, Result
-from cdckit.databus.dispatching import Outcome, Retries, dispatch
+from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
+from cdckit.databus.consumers import Consumer, Result
+from cdckit.databus.dispatching import dispatch
 from cdckit.databus.event_rows import decode
 from cdckit.databus.event_sources import Source, schema_id
+from cdckit.databus.event_views import Event, Events
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
+from cdckit.databus.outcomes import Outcome, Retries
+from cdckit.databus.relay import Received, Relay
 from cdckit.databus.row_changes import changes, find_without_key
 from cdckit.databus.streaming import EventStream, Window
 from cdckit.databus.subscribing import Subscription, in_order, subscribed
@@ -39,12 +45,16 @@ __all__ = [
     "DatabusFault",
     "Event",
     "EventStream",
+    "Events",
     "ModFilter",
     "Outcome",
     "RangeFilter",
+    "Received",
+    "Relay",
     "Result",
     "Retries",
     "Source",
+    "StoredCheckpoints",
     "Subscription",
     "Window",
     "changes",

@@ -1,18 +1,11 @@
-"""Consumers: what a listener is, what it answers, and the events that it is given."""
+"""Consumers: what a listener is, and what it answers."""
 
 from __future__ import annotations
 
-import io
-import json
-from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any, NamedTuple
-
-import fastavro
 
 from cdckit.databus.event_sources import Source
-from cdckit.parts import avro
-from cdckit.parts.instants import EPOCH
+from cdckit.databus.event_views import Event, Events
 
 
 class Result(IntEnum):
@@ -32,46 +25,6 @@ class Result(IntEnum):
     @property
     def is_success(self) -> bool:
         return self < Result.ERROR
-
-
-class Event(NamedTuple):
-    """One data event, as a consumer is given it."""
-
-    source: Source
-    scn: int
-    opcode: str
-    key: int | str
-    micros: int
-    schema_id: str | None
-    payload: bytes | None
-
-    @property
-    def timestamp(self) -> datetime:
-        """When the source made the change."""
-        return EPOCH + timedelta(microseconds=self.micros)
-
-    def value(self) -> dict[str, Any] | None:
-        """
-        The typed value, read now; None for a delete without one.
-
-        Names and types are those of the schema of the event; logical types are Python's.
-        """
-        if self.payload is None or self.schema_id is None:
-            return None
-        found: Any = fastavro.schemaless_reader(
-            io.BytesIO(self.payload), _reader(self.source.texts[self.schema_id])
-        )
-        return dict(found)
-
-
-def _reader(text: str) -> Any:
-    if text not in _READERS:
-        avro.parse_schema(text)
-        _READERS[text] = fastavro.parse_schema(json.loads(text))
-    return _READERS[text]
-
-
-_READERS: dict[str, Any] = {}
 
 
 class Consumer:
@@ -118,6 +71,14 @@ class Consumer:
     def on_data_event(self, event: Event) -> Result | bool | None:
         """One event."""
         return Result.SUCCESS
+
+    def on_data_events(self, events: Events) -> Result | bool | None:
+        """
+        Events of one source that came together, for a listener that takes Arrow columns (`events.batch`).
+
+        By default each goes to `on_data_event`, which is not called if this is overridden.
+        """
+        raise NotImplementedError("It is called where it is overridden.")
 
     def on_checkpoint(self, scn: int) -> Result | None:
         """A checkpoint is about to be stored; `SKIP_CHECKPOINT`, or an error, prevents it."""

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cdckit.databus.consumers import Consumer, Event, Result
+from cdckit.databus.consumers import Consumer, Result
+from cdckit.databus.event_views import Events
 
 STOP = 1000
 """Above all results: a consumer answered False to a data event."""
@@ -61,7 +62,7 @@ class Crew:
         members = [member for group in self._groups for member in group]
         return self._waited([(member, lambda consumer, _: _answered(call, consumer)) for member in members])
 
-    def events(self, events: Sequence[Event]) -> Answer:
+    def events(self, events: Events) -> Answer:
         """Give each event to one member of each group; the members do their shares side by side."""
         if self._alone is not None:
             return _told(self._alone, events, None)
@@ -132,12 +133,16 @@ class _Member:
             answers.put((self, call(self.consumer, clock)))
 
 
-def _teller(events: Sequence[Event]) -> Call:
+def _teller(events: Events) -> Call:
     return lambda consumer, clock: _told(consumer, events, clock)
 
 
-def _told(consumer: Consumer, events: Sequence[Event], clock: Clock | None) -> Answer:
-    """Give the events to a consumer, one after the other; the first failure ends it."""
+def _told(consumer: Consumer, events: Events, clock: Clock | None) -> Answer:
+    """Give the events to a consumer, one after the other or all at once; the first failure ends it."""
+    if _listens(consumer.on_data_events, Consumer.on_data_events):
+        return _told_at_once(consumer, events)
+    if not _listens(consumer.on_data_event, Consumer.on_data_event):
+        return _FINE  # No event is made that nobody looks at.
     greatest: int = Result.SUCCESS
     tell = consumer.on_data_event
     for event in events:
@@ -149,14 +154,33 @@ def _told(consumer: Consumer, events: Sequence[Event], clock: Clock | None) -> A
             return Answer(Result.ERROR, error)
         if answer is True or answer is Result.SUCCESS:
             continue
-        if answer is False:
-            return Answer(STOP)
-        if answer is None or answer >= Result.ERROR:
-            said = "nothing" if answer is None else Result(answer).name
-            why = RuntimeError(f"on_data_event answered {said} to {event[:4]}.")
-            return Answer(Result.ERROR if answer is None else answer, why)
-        greatest = max(greatest, answer)
+        said = _said(answer, event)
+        if not said.is_success:
+            return said
+        greatest = max(greatest, said.result)
     return _FINE if greatest == Result.SUCCESS else Answer(greatest)
+
+
+def _listens(callback: object, default: object) -> bool:
+    return getattr(callback, "__func__", None) is not default
+
+
+def _told_at_once(consumer: Consumer, events: Events) -> Answer:
+    try:
+        return _said(consumer.on_data_events(events), events[0])
+    except Exception as error:
+        return Answer(Result.ERROR, error)
+
+
+def _said(answer: Result | bool | None, event: object) -> Answer:
+    """What an answer to data means: False ends the loop, and nothing at all is an error."""
+    if answer is False:
+        return Answer(STOP)
+    if answer is None or answer >= Result.ERROR:
+        said = "nothing" if answer is None else Result(answer).name
+        why = RuntimeError(f"on_data_event answered {said} to {event}.")
+        return Answer(Result.ERROR if answer is None else answer, why)
+    return _FINE if answer is True else Answer(answer)
 
 
 def _answered(call: Callable[[Consumer], object], consumer: Consumer) -> Answer:

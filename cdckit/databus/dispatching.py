@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from cdckit.databus.checkpoints import ONLINE, Checkpoint, CheckpointFile
+from cdckit.databus.checkpoints import ONLINE, Checkpoint, Checkpoints
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.crews import STOP, Answer, Crew
 from cdckit.databus.event_sources import Source
+from cdckit.databus.outcomes import Outcome, Retries
 from cdckit.databus.streaming import Window
 from cdckit.errors import InvalidArgument
 
@@ -22,50 +23,18 @@ FINISHED, STOPPED, CLOSED = "finished", "stopped", "closed"
 
 
 class Windows(Protocol):
-    """What a dispatch takes its windows from: `EventStream`, or anything like it."""
+    """What a dispatch takes its windows from: `EventStream`, `Relay.stream`, or anything like it."""
 
     def windows(self, after: int = -1) -> Iterable[Window]:
         """The windows that end above an SCN, in their order."""
 
 
-@dataclass(frozen=True)
-class Retries:
-    """
-    How often, and after which delays, a dispatch goes on from the last checkpoint after an error.
+@runtime_checkable
+class Bootstrap(Protocol):
+    """A stream that goes on from more than an SCN: `BootstrapStream`, or anything like it."""
 
-    Args:
-        most: How many times in a row; None for any number.  A window that is done begins a new count.
-        delay: Before the first, in seconds.
-        growth: By what each further delay is longer than the one before.
-        longest: The longest delay, in seconds.
-    """
-
-    most: int | None = None
-    delay: float = 0.1
-    growth: float = 1.1
-    longest: float = 60.0
-
-    def before(self, attempt: int) -> float:
-        """The delay before this attempt; the first is 1."""
-        return min(self.delay * self.growth ** min(attempt - 1, 1000), self.longest)
-
-
-class Outcome(NamedTuple):
-    """
-    How a dispatch ended.
-
-    Attributes:
-        state: `finished`: the windows are at their end; `stopped`: a consumer answered False, or did not let
-            the consumption start; `closed`: the retries are exhausted, or an error was fatal.
-        checkpoint: The last one.
-        windows: How many windows were delivered whole, repeated ones counted again.
-        error: Why it was closed.
-    """
-
-    state: str
-    checkpoint: Checkpoint
-    windows: int
-    error: Exception | None
+    def windows_from(self, checkpoint: Checkpoint) -> Iterable[Window]:
+        """The windows for a consumer that is where a checkpoint says, in their order."""
 
 
 class _Stop(Exception):
@@ -82,10 +51,11 @@ def dispatch(
     stream: Windows,
     consumers: Consumer | Sequence[Consumer | Sequence[Consumer]],
     *,
-    checkpoints: CheckpointFile | None = None,
+    checkpoints: Checkpoints | None = None,
     retries: Retries | None = None,
     time_budget: float | None = None,
     checkpoint_after: int | None = None,
+    checkpoint_every: float = 0.0,
     wait: Callable[[float], None] = time.sleep,
 ) -> Outcome:
     """
@@ -105,6 +75,8 @@ def dispatch(
         time_budget: How many seconds a callback may take; a longer one is an error.
         checkpoint_after: After so many events within a window a checkpoint is offered, and again after as
             many.  It says how far the window is; to go on from it is to begin that window again.
+        checkpoint_every: How many seconds after a checkpoint the next one is stored, at the end of a window;
+            by default each window has one.  After a kill, the windows since the last one come again.
         wait: What waits before a retry.
 
     Returns:
@@ -136,7 +108,8 @@ def dispatch(
     """
     groups = _groups(consumers)
     with closing(Crew(groups, time_budget)) as crew:
-        run = _Dispatch(stream, crew, checkpoints, retries or Retries(), checkpoint_after, wait)
+        run = _Dispatch(stream, crew, checkpoints, retries or Retries(), wait)
+        run.checkpoint_after, run.checkpoint_every = checkpoint_after, checkpoint_every
         return run.run()
 
 
@@ -150,18 +123,22 @@ def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> li
 
 
 class _Dispatch:
+    checkpoint_after: int | None = None
+    checkpoint_every = 0.0
+
     def __init__(
         self,
         stream: Windows,
         crew: Crew,
-        checkpoints: CheckpointFile | None,
+        checkpoints: Checkpoints | None,
         retries: Retries,
-        checkpoint_after: int | None,
         wait: Callable[[float], None],
     ) -> None:
         self.stream, self.crew, self.checkpoints, self.retries = stream, crew, checkpoints, retries
-        self.checkpoint_after, self.wait = checkpoint_after, wait
+        self.wait = wait
         self.last = checkpoints.load() if checkpoints is not None else Checkpoint()
+        self.pending: tuple[int, Checkpoint] | None = None
+        self.stored_at = -math.inf
         self.done = self.attempts = 0
         self.started: int | None = None
 
@@ -170,7 +147,7 @@ class _Dispatch:
             return self._end(STOPPED)
         while True:
             try:
-                for window in self.stream.windows(self.last.passed):
+                for window in self._windows():
                     self._deliver(window)
                 return self._end(FINISHED)
             except _Stop:
@@ -179,6 +156,11 @@ class _Dispatch:
                 if not self._rolled_back(failure.answer):
                     why = failure.answer.why or RuntimeError("A callback failed.")
                     return self._close(why)
+
+    def _windows(self) -> Iterable[Window]:
+        if isinstance(self.stream, Bootstrap):
+            return self.stream.windows_from(self.last)
+        return self.stream.windows(self.last.passed)
 
     def _deliver(self, window: Window) -> None:
         self.started = window.start_scn
@@ -192,7 +174,10 @@ class _Dispatch:
             return
         end = window.end_scn
         self._need(self.crew.all(lambda each: each.on_end_data_event_sequence(end)))
-        self._checkpoint(end, Checkpoint.of_window(end, ts_nsecs=window.ts_nsecs))
+        done = window.checkpoint or Checkpoint.of_window(end, ts_nsecs=window.ts_nsecs)
+        self.pending = end, done
+        if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
+            self._checkpoint_pending()
         self.done, self.attempts, self.started = self.done + 1, 0, None
 
     def _sources(self, window: Window) -> Iterator[int]:
@@ -200,12 +185,15 @@ class _Dispatch:
         current = None
         count = since = 0
         for source, events in window.runs():
-            if current != source:
+            if current is not source:
                 if current is not None:
                     self._need(self.crew.all(_ending(current)))
                 self._need(self.crew.all(_starting(source)))
                 current = source
-            size = self.checkpoint_after or len(events) + since
+            size = self.checkpoint_after
+            if size is None:
+                self._need(self.crew.events(events))
+                continue
             while events:
                 some, events = events[: size - since], events[size - since :]
                 self._need(self.crew.events(some))
@@ -216,6 +204,13 @@ class _Dispatch:
         # A window that is rolled back is cut off within its last source.
         if current is not None and window.end_scn is not None:
             self._need(self.crew.all(_ending(current)))
+
+    def _checkpoint_pending(self) -> None:
+        """Store the checkpoint of the last window that was delivered whole, if that is to be done."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            self._checkpoint(*pending)
+            self.stored_at = time.monotonic()
 
     def _checkpoint(self, scn: int, checkpoint: Checkpoint) -> None:
         if checkpoint.window_scn <= 0:
@@ -230,6 +225,7 @@ class _Dispatch:
 
     def _rolled_back(self, answer: Answer) -> bool:
         """Whether it goes on from the last checkpoint."""
+        self._checkpoint_pending()
         exhausted = self.retries.most is not None and self.attempts >= self.retries.most
         if answer.result >= Result.ERROR_FATAL or exhausted:
             return False
@@ -244,6 +240,7 @@ class _Dispatch:
         return self._end(CLOSED, why)
 
     def _end(self, state: str, why: Exception | None = None) -> Outcome:
+        self._checkpoint_pending()
         self._unheard("on_stop_consumption", self.crew.all(lambda each: each.on_stop_consumption()))
         return Outcome(state, self.last, self.done, why)
 

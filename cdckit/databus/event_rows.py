@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -12,11 +11,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from cdckit.databus.event_checks import DELETE, UPSERT, find_faults, flags, ints, string_keys
+from cdckit.databus.event_payloads import payloads_of
 from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.event_text import Parsed, parse_events
-from cdckit.databus.faults import DatabusFault, Findings, error_columns
-from cdckit.databus.plain_values import from_base64, plain_datum
-from cdckit.parts import avro
+from cdckit.databus.faults import DatabusFault, error_columns
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.running import Bools
 from cdckit.parts.workers import Made
@@ -27,8 +26,6 @@ DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM = "data", "end", "rollback", "che
 KINDS = (DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM)
 """What an event is.  `data` is a change; `end` the end of a period, which ends a window; `rollback` says
 that the source went back to an SCN; the rest come and go anywhere and change nothing."""
-
-UPSERT, DELETE = "UPSERT", "DELETE"
 
 EVENT_FIELDS = [
     T.StructField("kind", T.StringType()),
@@ -54,7 +51,6 @@ _WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *EVENT_FIELDS, *ERROR_FIELDS])
 
 _END_ID, _CHECKPOINT_ID, _ROLLBACK_ID = -2, -3, -51
 _ERROR_IDS = range(-50, -3)
-_BASE64, _PLAIN = ("JSON",), ("JSON_PLAIN_VALUE", "JSON_PLAIN")
 
 
 def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Iterable[int] = ()) -> DataFrame:
@@ -139,12 +135,12 @@ def event_columns(
     parsed = parse_events(values)
     field, findings, rows = parsed.fields, parsed.findings, len(values)
     kind = _kinds(parsed)
-    is_data = _flags(pc.equal(kind, DATA)) & ~_flags(pc.is_in(field["srcId"], _ints(skipped)))
-    is_delete = _flags(pc.equal(field["opcode"], DELETE))
-    _find_faults(parsed, kind, is_data, sources)
-    payload = _payloads(parsed, is_data, is_delete, sources)
+    is_data = flags(pc.equal(kind, DATA)) & ~flags(pc.is_in(field["srcId"], ints(skipped)))
+    is_delete = flags(pc.equal(field["opcode"], DELETE))
+    find_faults(parsed, kind, is_data, sources)
+    payload = payloads_of(parsed, is_data, is_delete, sources)
     names = pa.array([each.name for each in sources.values()], pa.string())
-    place = pc.index_in(field["srcId"], _ints(sources))
+    place = pc.index_in(field["srcId"], ints(sources))
     # A relay's own reader takes an event that says no opcode for an upsert.
     opcode = pc.if_else(pc.equal(kind, DATA), pc.fill_null(field["opcode"], UPSERT), _NO_TEXT)
     return [
@@ -156,7 +152,7 @@ def event_columns(
         field["srcId"],
         names.take(place),
         field["key"],
-        _string_keys(field["keyBytes"], is_data, findings),
+        string_keys(field["keyBytes"], is_data, findings),
         _instants(field["timestampInNanos"]),
         field["schemaId"],
         field["valueEnc"],
@@ -169,14 +165,10 @@ def event_columns(
 _NO_TEXT = pa.scalar(None, pa.string())
 
 
-def _ints(numbers: Iterable[int]) -> pa.Array:
-    return pa.array(list(numbers), pa.int32())
-
-
 def _instants(nanos: pa.Array) -> pa.Array:
     """To the microsecond, towards the past: an instant must not move on, before 1970 neither."""
     micros = pc.fill_null(nanos, 0).to_numpy(zero_copy_only=False) // 1000
-    return pa.array(micros, pa.int64(), mask=~_flags(nanos.is_valid())).cast(INSTANT)
+    return pa.array(micros, pa.int64(), mask=~flags(nanos.is_valid())).cast(INSTANT)
 
 
 def _kinds(parsed: Parsed) -> pa.Array:
@@ -191,7 +183,7 @@ def _kinds(parsed: Parsed) -> pa.Array:
             pc.greater_equal(number, 0),
             pc.equal(number, _CHECKPOINT_ID),
             pc.equal(number, _ROLLBACK_ID),
-            pc.is_in(number, _ints(_ERROR_IDS)),
+            pc.is_in(number, ints(_ERROR_IDS)),
             pc.is_valid(number),
         ),
         pa.scalar(END), pa.scalar(DATA), pa.scalar(CHECKPOINT), pa.scalar(ROLLBACK),
@@ -209,105 +201,3 @@ def _without(column: pa.Array, rows: list[int]) -> pa.Array:
     gone: Bools = np.zeros(len(column), dtype=bool)
     gone[rows] = True
     return pc.if_else(pa.array(gone), pa.scalar(None, column.type), column)
-
-
-def _find_faults(parsed: Parsed, kind: pa.Array, is_data: Bools, sources: dict[int, Source]) -> None:
-    """Look for everything that the fields of an event can have wrong, but for its value."""
-    field, findings = parsed.fields, parsed.findings
-
-    def find(found: Bools, fault: DatabusFault, sentence: Callable[[int], str]) -> None:
-        for row in np.flatnonzero(found).tolist():
-            findings.setdefault(row, (fault, sentence(row)))
-
-    for name in ("sequence", "physicalPartitionId", "timestampInNanos"):
-        find(_flags(field[name].is_null()), DatabusFault.FIELD_MISSING, _saying(f"It has no {name}."))
-    no_kind = _flags(kind.is_null())
-    find(no_kind, DatabusFault.FIELD_MISSING, _saying("It has no srcId and is no end of a period."))
-    find(_flags(pc.less(field["sequence"], 0)), DatabusFault.SCN_NEGATIVE, _shown("It is", field["sequence"]))
-    opcode = field["opcode"]
-    unknown = is_data & ~_flags(pc.is_in(pc.fill_null(opcode, UPSERT), pa.array([UPSERT, DELETE])))
-    find(unknown, DatabusFault.OPCODE_UNKNOWN, _shown("It is", opcode))
-    by_number, by_text = _flags(field["key"].is_valid()), _flags(field["keyBytes"].is_valid())
-    find(is_data & ~(by_number | by_text), DatabusFault.KEY_INVALID, _saying("It has none."))
-    find(is_data & by_number & by_text, DatabusFault.KEY_INVALID, _saying("It has both."))
-    unknown = is_data & ~_flags(pc.is_in(field["srcId"], _ints(sources)))
-    find(unknown, DatabusFault.SOURCE_UNKNOWN, _shown("srcId is", field["srcId"]))
-
-
-def _saying(sentence: str) -> Callable[[int], str]:
-    return lambda _: sentence
-
-
-def _shown(before: str, column: pa.Array) -> Callable[[int], str]:
-    return lambda row: f"{before} {column[row].as_py()!r:.60}."
-
-
-def _string_keys(texts: pa.Array, is_data: Bools, findings: Findings) -> pa.Array:
-    """The keys that came as the base64 of their UTF-8 bytes."""
-    if texts.null_count == len(texts):
-        return texts
-    keys: list[str | None] = []
-    for row, text in enumerate(texts.to_pylist()):
-        key = None
-        if text is not None and is_data[row]:
-            found = from_base64(text)
-            with suppress(UnicodeDecodeError):
-                key = None if found is None else found.decode()
-            if key is None:
-                finding = f"keyBytes is not the base64 of UTF-8 text: {text!r:.60}."
-                findings.setdefault(row, (DatabusFault.KEY_INVALID, finding))
-        keys.append(key)
-    return pa.array(keys, pa.string())
-
-
-def _payloads(parsed: Parsed, is_data: Bools, is_delete: Bools, sources: dict[int, Source]) -> pa.Array:
-    """The Avro datum of each value, each checked against the schema of its id."""
-    field, findings = parsed.fields, parsed.findings
-    encodings, ids = field["valueEnc"].to_pylist(), field["schemaId"].to_pylist()
-    numbers, texts = field["srcId"].to_pylist(), field["value"].to_pylist()
-    datums: list[bytes | None] = [None] * len(texts)
-    of_schema: dict[tuple[int, str], list[int]] = {}
-    schemas = {number: each.texts for number, each in sources.items()}
-    for row in np.flatnonzero(is_data).tolist():
-        if row in findings or (is_delete[row] and not texts[row]):
-            continue
-        text, encoding = texts[row], encodings[row]
-        missing = [
-            name
-            for name, said in (("value", text), ("schemaId", ids[row]), ("valueEnc", encoding))
-            if said is None
-        ]
-        if missing:
-            findings[row] = (DatabusFault.FIELD_MISSING, f"It has no {missing[0]}.")
-            continue
-        schema = schemas[numbers[row]].get(ids[row])
-        if schema is None:
-            findings[row] = (DatabusFault.SCHEMA_UNKNOWN, f"It is {ids[row]!r:.60}.")
-        elif encoding in _BASE64:
-            datums[row] = from_base64(text)
-            if datums[row] is None:
-                findings[row] = (DatabusFault.VALUE_UNREADABLE, "It is not base64.")
-            else:
-                of_schema.setdefault((numbers[row], ids[row]), []).append(row)
-        elif encoding in _PLAIN:
-            try:
-                datums[row] = plain_datum(text, schema)
-                of_schema.setdefault((numbers[row], ids[row]), []).append(row)
-            except ValueError as error:
-                findings[row] = (DatabusFault.VALUE_UNREADABLE, f"As plain JSON: {error}.")
-        else:
-            findings[row] = (DatabusFault.ENCODING_UNKNOWN, f"It is {encoding!r:.60}.")
-    payloads = pa.array(datums, pa.binary())
-    for (number, schema_id), rows in of_schema.items():
-        of_id = avro.parse_schema(schemas[number][schema_id])
-        start = 0
-        for decoded in avro.decode_parts(payloads.take(pa.array(rows)), of_id):
-            for place in np.flatnonzero(decoded.errors.is_valid()).tolist():
-                findings[rows[start + place]] = (DatabusFault.VALUE_UNREADABLE, decoded.errors[place].as_py())
-            start += len(decoded.errors)
-    return payloads
-
-
-def _flags(array: pa.Array) -> Bools:
-    flags: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-    return flags

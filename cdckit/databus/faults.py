@@ -14,7 +14,7 @@ class DatabusFault(Fault):
     >>> DatabusFault.SCN_FELL.describe("Expected 7 or more, found 6.")
     'Within a window the SCN of a source must not fall. Expected 7 or more, found 6.'
     >>> [str(fault) for fault in DatabusFault if fault.heals]
-    ['SOURCE_UNKNOWN', 'SCHEMA_UNKNOWN']
+    ['SOURCE_UNKNOWN', 'SCHEMA_UNKNOWN', 'WINDOW_OPEN']
     """
 
     NO_VALUE = "NO_VALUE", "The record has no value (a tombstone of the topic, not a Databus event)."
@@ -41,6 +41,12 @@ class DatabusFault(Fault):
         "EVENT_LATE",
         "The event comes behind windows of greater SCNs, and is no repeat: it can be applied no more.",
     )
+    PLACE_TAKEN = (
+        "PLACE_TAKEN",
+        "The record stands where another one came, or behind the last one that came of its partition: "
+        "it cannot be put in order.",
+    )
+    WINDOW_OPEN = "WINDOW_OPEN", "The window of the event has not ended in time.", True
 
 
 Findings = dict[int, tuple[DatabusFault, str]]

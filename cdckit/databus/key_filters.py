@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.running import Bools, Ints
 
 Ids = tuple[tuple[int, int], ...]
 """First and last, both included."""
@@ -56,6 +60,14 @@ class RangeFilter:
         ]
         return F.coalesce(reduce(or_, found), F.lit(False))
 
+    def mask(self, numbers: pa.Array, texts: pa.Array) -> Bools:
+        """Which events pass, of their keys, each a number or a text."""
+        bounds = [
+            (min(first * self.size, _MOST), min((last + 1) * self.size - 1, _MOST))
+            for first, last in self.ids
+        ]
+        return _mask(self, numbers, texts, lambda keys: _between(keys, bounds))
+
 
 @dataclass(frozen=True)
 class ModFilter:
@@ -92,6 +104,13 @@ class ModFilter:
         rest = F.abs(number % F.lit(self.buckets))
         found = [rest.between(first, last) for first, last in self.ids]
         return F.coalesce(reduce(or_, found), F.lit(False))
+
+    def mask(self, numbers: pa.Array, texts: pa.Array) -> Bools:
+        """Which events pass, of their keys, each a number or a text."""
+        # The remainder first: the least number has no absolute value.
+        return _mask(
+            self, numbers, texts, lambda keys: _between(np.abs(np.fmod(keys, self.buckets)), self.ids)
+        )
 
 
 KeyFilter = RangeFilter | ModFilter
@@ -192,6 +211,21 @@ def _java_hash(text: Column) -> Column:
         ),
     )
     return F.when(found >= 1 << 31, found - (1 << 32)).otherwise(found)
+
+
+def _between(numbers: Ints, bounds: Sequence[tuple[int, int]]) -> Bools:
+    found: Bools = np.zeros(len(numbers), dtype=bool)
+    for first, last in bounds:
+        found |= (numbers >= first) & (numbers <= last)
+    return found
+
+
+def _mask(by: KeyFilter, numbers: pa.Array, texts: pa.Array, takes: Callable[[Ints], Bools]) -> Bools:
+    """Keys of numbers all at once; those of text, which spell one or not, each by itself."""
+    found = takes(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64))
+    for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        found[row] = by.takes(texts[row].as_py())
+    return found
 
 
 def _number(key: int | str) -> int | None:

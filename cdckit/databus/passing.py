@@ -9,6 +9,7 @@ runs of windows at once; a step by step form of it stands in the tests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,20 +37,44 @@ class Judged(NamedTuple):
     """For each row of the piece: whether it says something of an SCN that has passed without it."""
     findings: Findings
     """By the place of the span: what is wrong with its end."""
+    covered_from: Ints
+    """Of each window that passed the SCNs of which it said everything, from here …"""
+    covered_to: Ints
+    """… up to here, both included; -1 where a span says nothing that counts."""
+
+
+class Standing(NamedTuple):
+    """Where a stream stands between two windows."""
+
+    passed: int
+    """The SCN up to which all has passed."""
+    needed: int | None
+    """The SCN at which, or before which, the next window must start; None where nothing is missing."""
+    after_rollback: bool
+    micros: int
+    """When the last window that passed became true."""
+
+
+START = Standing(_NOTHING, None, False, int(np.iinfo(np.int64).min))
+
+Covered = Callable[[int], tuple[Ints, Ints]] | None
+"""Tells, of the windows that passed earlier, what `Judged` says they covered: those that reach an SCN."""
 
 
 class Passing:
     """The state of one stream between windows."""
 
-    def __init__(self) -> None:
-        self.passed = _NOTHING
-        """The SCN up to which all has passed."""
-        self.needed: int | None = None
-        """The SCN at which, or before which, the next window must start; None where nothing is missing."""
-        self.after_rollback = False
-        self.micros = np.iinfo(np.int64).min
+    def __init__(self, at: Standing = START, covered: Covered = None) -> None:
+        self.passed, self.needed, self.after_rollback, self.micros = at
+        self._covered, self._known_from = covered, at.passed + 1
+        self._before = (_joined([]), _joined([]))
         self._lows: list[Ints] = []
         self._highs: list[Ints] = []
+
+    @property
+    def standing(self) -> Standing:
+        """Where the stream stands now."""
+        return Standing(self.passed, self.needed, self.after_rollback, self.micros)
 
     def judge(self, ended: Spans, rows: Rows, data: Bools, before: Open) -> Judged:
         """Judge the spans that ended, in their order."""
@@ -60,6 +85,8 @@ class Passing:
             micros=ended.micros.copy(),
             late=np.zeros(len(rows.kind), dtype=bool),
             findings={},
+            covered_from=np.full(count, _NOTHING),
+            covered_to=np.full(count, _NOTHING),
         )
         step = _Step(self, ended, rows, data, before, judged)
         starts = np.concatenate([[0], ended.stop[:-1]]) if count else ended.stop
@@ -86,8 +113,12 @@ class Passing:
         late = scn <= self.passed
         if not late.any():
             return late
+        least = int(scn[late].min())
+        if self._covered is not None and least < self._known_from:
+            self._before, self._known_from = self._covered(least), least
         self._lows, self._highs = [_joined(self._lows)], [_joined(self._highs)]
-        lows, highs = self._lows[0], self._highs[0]
+        lows = np.concatenate([self._before[0], self._lows[0]])
+        highs = np.concatenate([self._before[1], self._highs[0]])
         place = np.searchsorted(lows, scn, side="right") - 1
         covered = (place >= 0) & (scn <= (highs[np.maximum(place, 0)] if len(highs) else _NOTHING))
         return late & ~covered
@@ -147,7 +178,10 @@ class _Step:
         known, ended = self.known, self.ended
         self.judged.state[which] = COMPLETE
         has = ended.events[which] > 0
-        known.add(np.maximum(ended.low[which], known.passed + 1)[has], ended.high[which][has])
+        low = np.where(has, np.maximum(ended.low[which], known.passed + 1), _NOTHING)
+        high = np.where(has, ended.high[which], _NOTHING)
+        self.judged.covered_from[which], self.judged.covered_to[which] = low, high
+        known.add(low[has], high[has])
         micros = np.maximum.accumulate(np.maximum(ended.micros[which], known.micros))
         self.judged.micros[which] = micros
         known.micros = int(micros[-1])

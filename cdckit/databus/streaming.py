@@ -2,87 +2,84 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.databus.consumers import Event
+from cdckit.databus.checkpoints import Checkpoint
+from cdckit.databus.consumer_order import in_consumer_order
+from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
-from cdckit.databus.subscribing import RANK, Subscription, in_order, subscribed
-from cdckit.databus.window_rows import STREAM
-from cdckit.databus.window_tables import consistent, with_windows
+from cdckit.databus.event_views import Events, Rows
+from cdckit.databus.passing import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.subscribing import Subscription
+from cdckit.databus.window_columns import STREAM
+from cdckit.databus.window_tables import made_windows
 from cdckit.errors import InvalidArgument
-from cdckit.parts.workers import Made
+from cdckit.rejected import ERROR_CODE
+from cdckit.store import File, Snapshot, Store
+from cdckit.store.reading import batches_of
+from cdckit.store.writing import Target
 
-_COLUMNS = (
-    *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp",
+EVENTS = "events"
+COLUMNS = (
+    *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
 )  # fmt: skip
-_ROLLED_BACK = ("rolled back", "damaged")
-_PACKED = T.StructType([T.StructField("batch", T.BinaryType())])
+_WHOLE, _FAILED = STATES[COMPLETE], (STATES[ROLLED_BACK], STATES[DAMAGED])
+_ROWS_AT_ONCE = 1 << 15
 
 
-class _Rows:
-    """A batch of sorted events, made Python's at once: window by window would take longer than all else."""
+class _Batch:
+    """A batch of sorted events, and where windows and sources begin in it."""
 
     def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
-        self.batch, self._sources = batch, sources
-        windows, numbers = batch.column("window").to_numpy(), batch.column("source_id").to_numpy()
-        is_new = np.diff(windows) != 0
-        self.cuts = [0, *(np.flatnonzero(is_new) + 1).tolist(), len(windows)]
-        self._runs = (np.flatnonzero(is_new | (np.diff(numbers) != 0)) + 1).tolist()
-        self._numbers = numbers
-        self.window = windows.tolist()
-
-    @cached_property
-    def ends(self) -> list[tuple[int, int | None, int]]:
-        """Of each row's window its start, its end (None where it is rolled back), and the time of its end."""
-        starts, ends = (self.batch.column(f"window_{name}_scn").to_pylist() for name in ("start", "end"))
-        states = self.batch.column("window_state").to_pylist()
-        micros = self.batch.column("window_timestamp").cast(pa.int64()).to_pylist()
-        return [
-            (start, None if state in _ROLLED_BACK else end, -1 if at is None else at * 1000)
-            for start, end, state, at in zip(starts, ends, states, micros, strict=True)
-        ]
-
-    @cached_property
-    def events(self) -> list[Event]:
-        """All events of the batch."""
-        columns = [self.batch.column(name).to_pylist() for name in ("long_key", "string_key")]
-        keys = [text if number is None else number for number, text in zip(*columns, strict=True)]
-        micros = self.batch.column("event_timestamp").cast(pa.int64()).to_pylist()
-        sources = [self._sources[number] for number in self._numbers.tolist()]
-        scns, opcodes, schemas, payloads = (
-            self.batch.column(name).to_pylist() for name in ("scn", "opcode", "schema_id", "payload")
+        self.rows = Rows(batch, sources)
+        windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
+        is_new = np.diff(windows, prepend=windows[0] - 1) != 0
+        starts, runs = (
+            np.flatnonzero(each) for each in (is_new, is_new | (np.diff(numbers, prepend=numbers[0]) != 0))
         )
-        return list(map(Event, sources, scns, opcodes, keys, micros, schemas, payloads))
-
-    def runs(self, start: int, stop: int) -> Iterator[list[Event]]:
-        """The events of some rows, as many at once as are of one source."""
-        first, last = bisect_right(self._runs, start), bisect_left(self._runs, stop)
-        for begins, ends in pairwise([start, *self._runs[first:last], stop]):
-            yield self.events[begins:ends]
+        self.window = windows[starts].tolist()
+        self.starts = [*starts.tolist(), len(windows)]
+        self.runs = [*runs.tolist(), len(windows)]
+        self.run_of_window = [*np.searchsorted(runs, starts).tolist(), len(runs)]
+        self.source = [sources[number] for number in numbers[runs].tolist()]
+        first = batch.take(pa.array(starts))
+        told = (first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state"))
+        micros = first.column("window_timestamp").cast(pa.int64()).to_pylist()
+        self.told = [
+            (start, None if state in _FAILED else end, -1 if at is None else at * 1000)
+            for start, end, state, at in zip(*told, micros, strict=True)
+        ]
 
 
 class _Piece(NamedTuple):
     """Rows of a batch that are of one window."""
 
-    rows: _Rows
-    start: int
-    stop: int
+    of: _Batch
+    place: int
 
     @property
     def window(self) -> int:
-        return int(self.rows.window[self.start])
+        number: int = self.of.window[self.place]
+        return number
+
+    def runs(self) -> Iterator[tuple[Source, Events]]:
+        """The events, as many at once as are of one source."""
+        of = self.of
+        for run in range(of.run_of_window[self.place], of.run_of_window[self.place + 1]):
+            yield of.source[run], Events(of.rows, range(of.runs[run], of.runs[run + 1]))
+
+    def batch(self) -> pa.RecordBatch:
+        start = self.of.starts[self.place]
+        return self.of.rows.batch.slice(start, self.of.starts[self.place + 1] - start)
 
 
 @dataclass
@@ -94,24 +91,27 @@ class Window:
         start_scn: The lowest SCN of it, among all its events, subscribed to or not.
         end_scn: The SCN of its end; None where it has none and is rolled back.
         ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
+        checkpoint: What is stored when it is done, where that is not `Checkpoint.of_window`.
     """
 
     start_scn: int
     end_scn: int | None
     ts_nsecs: int
     _pieces: Iterator[_Piece] = field(repr=False)
+    checkpoint: Checkpoint | None = None
 
-    def runs(self) -> Iterator[tuple[Source, list[Event]]]:
+    def runs(self) -> Iterator[tuple[Source, Events]]:
         """The events, to be taken once: as many at a time as are of one source and of one batch."""
         for piece in self._pieces:
-            for events in piece.rows.runs(piece.start, piece.stop):
-                yield events[0].source, events
+            yield from piece.runs()
 
     def table(self) -> pa.Table:
         """All events of the window as one Arrow table, which must fit in memory; to be taken once."""
-        return pa.Table.from_batches(
-            piece.rows.batch.slice(piece.start, piece.stop - piece.start) for piece in self._pieces
-        )
+        return pa.Table.from_batches(piece.batch() for piece in self._pieces)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The same as a DataFrame, which `rows` takes: `databus.rows(window.frame(spark), planes)`."""
+        return spark.createDataFrame(self.table())
 
     def skip(self) -> None:
         """Go on behind the window."""
@@ -128,9 +128,11 @@ class EventStream:
         subscription: What the consumer asks for.
         buffered: Whether a window is held back until its end is known, so that no consumer ever sees a
             rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
+        folder: Where the windows are put down while they are read; driver and workers must reach it.
+            Without it, a folder of this machine, which is enough where the workers are on it too.
 
-    Each time it is asked, the events are decoded and cut anew; write what `consistent` returned, and read
-    that, where consumers come often.
+    Each time it is asked, the events are decoded and cut anew, and the windows written to files, which are
+    read batch by batch and deleted.  What a `Relay` keeps need not be cut again: see `Relay.stream`.
 
     >>> from cdckit import databus
     >>> stream = EventStream(events, databus.Subscription([flights, planes]))
@@ -140,10 +142,16 @@ class EventStream:
     6 6 [4]
     """
 
-    def __init__(self, events: DataFrame, subscription: Subscription, *, buffered: bool = True) -> None:
-        self._sources = by_id(subscription.sources, function="EventStream")
-        told = consistent(events) if buffered else _attempts(with_windows(events))
-        self._events = subscribed(told, subscription)
+    def __init__(
+        self,
+        events: DataFrame,
+        subscription: Subscription,
+        *,
+        buffered: bool = True,
+        folder: str | None = None,
+    ) -> None:
+        self._subscription, self._buffered, self._folder = subscription, buffered, folder
+        self._made = made_windows(events, "consistent" if buffered else "events", function="EventStream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
@@ -152,33 +160,71 @@ class EventStream:
         Raises:
             InvalidArgument: The events are of several streams: their SCNs cannot be compared.
         """
-        end = F.coalesce("window_end_scn", "window_start_scn")
-        chosen = in_order(self._events.where(end > after)).select(*_COLUMNS, RANK)
-        return split(streamed(chosen), self._sources)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            store = Store(self._made.of.sparkSession, folder)
+            with store.begin() as transaction:
+                transaction.append(EVENTS, self._made, partition_by=STREAM)
+                transaction.commit()
+            yield from windows_of(store.snapshot(), self._subscription, after)
 
 
-def _attempts(told: DataFrame) -> DataFrame:
-    """The windows that a consumer sees which hears of rollbacks: those that pass, and those that failed."""
-    seen = F.col("window_state").isin("complete", *_ROLLED_BACK)
-    return told.where(seen & F.col("error_code").isNull())
+def windows_of(
+    snapshot: Snapshot, subscription: Subscription, after: int, where: Mapping[str, Any] | None = None
+) -> Iterator[Window]:
+    """
+    The windows that a store keeps in its table of events, in files that are each of one stream.
+
+    Args:
+        snapshot: The store at a commit.
+        subscription: What is asked for.
+        after: The SCN above which windows end that are wanted.
+        where: Values of columns of `STREAM`, where there are several streams.
+    """
+    files = _in_order(snapshot, where or {}) if snapshot.has(EVENTS) else []
+    batches = _read(snapshot, files, after)
+    sources = by_id(subscription.sources, function="windows")
+    return split(in_consumer_order(batches, subscription), sources)
 
 
-def streamed(rows: DataFrame) -> Iterator[pa.RecordBatch]:
-    """The rows of a table in its order, as Arrow batches, one partition of it in memory at a time."""
-    for row in Made(rows, _packed, _PACKED).rows().toLocalIterator():
-        with pa.ipc.open_stream(bytes(row["batch"])) as reader:
-            yield from reader
+def _in_order(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
+    """The files of one stream, in the order of their windows."""
+    wanted = {name: [value] for name, value in where.items() if value is not None}
+    found = [one for one in snapshot.files(EVENTS, wanted) if "window" in one.low]
+    streams = {tuple(one.partition[name] for name in STREAM) for one in found}
+    if len(streams) > 1:
+        (topic, _, physical), other = sorted(streams)[:2]
+        needed = f"of one stream, such as physical partition {physical} of topic {topic!r} alone"
+        raise InvalidArgument("windows", "events", needed, f"{len(streams)} streams, also {other}")
+    return sorted(found, key=lambda one: int(one.low["window"]))
 
 
-def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as the bytes of one row: as rows of its own, each event would be made twice."""
-    for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["batch"]
-        )
+def _read(snapshot: Snapshot, files: Iterable[File], after: int) -> Iterator[pa.RecordBatch]:
+    """The data events that a consumer sees, of the windows that end above an SCN."""
+    table = snapshot.table(EVENTS) if snapshot.has(EVENTS) else None
+    for one in files:
+        assert table is not None
+        highest = one.high.get("window_end_scn")
+        if highest is not None and highest <= after and not _has_failed(one):
+            continue
+        target = Target(snapshot.location, table.folder, table.stored)
+        known = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
+        for batch in batches_of(target, one.path, sorted(known), _ROWS_AT_ONCE):
+            yield _seen(batch, after)
+
+
+def _has_failed(one: File) -> bool:
+    """Whether there are windows in a file that have no end."""
+    return bool(one.nulls.get("window_end_scn", 1))
+
+
+def _seen(batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
+    state = batch.column("window_state")
+    end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
+    seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
+    seen = pc.and_(seen, pc.is_in(state, pa.array([_WHOLE, *_FAILED], state.type)))
+    if ERROR_CODE in batch.schema.names:
+        seen = pc.and_(seen, batch.column(ERROR_CODE).is_null())
+    return batch.select(list(COLUMNS)).filter(seen)
 
 
 def split(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
@@ -187,7 +233,7 @@ def split(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> I
     piece = next(pieces, None)
     while piece is not None:
         rest: list[_Piece | None] = [piece]
-        window = Window(*piece.rows.ends[piece.start], _of_one_window(piece.window, rest, pieces))
+        window = Window(*piece.of.told[piece.place], _of_one_window(piece.window, rest, pieces))
         yield window
         window.skip()
         piece = rest[0]
@@ -202,16 +248,8 @@ def _of_one_window(number: int, rest: list[_Piece | None], pieces: Iterator[_Pie
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[_Piece]:
-    """The batches in pieces of one window each; all of one stream."""
-    stream: tuple[Any, ...] | None = None
+    """The batches in pieces of one window each."""
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        for row in (0, batch.num_rows - 1):
-            found = tuple(batch.column(name)[row].as_py() for name in STREAM)
-            if stream is not None and found != stream:
-                needed = f"of one stream, such as physical partition {stream[2]} of topic {stream[0]!r} alone"
-                raise InvalidArgument("EventStream", "events", needed, found)
-            stream = found
-        rows = _Rows(batch, sources)
-        yield from (_Piece(rows, start, stop) for start, stop in pairwise(rows.cuts))
+        if batch.num_rows:
+            of = _Batch(batch, sources)
+            yield from (_Piece(of, place) for place in range(len(of.window)))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.key_filters import KeyFilter
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_columns import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import require_columns
 

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.event_rows import EVENT_FIELDS
-from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches
+from cdckit.databus.window_columns import EVENT_WINDOW, STREAM, WINDOW
+from cdckit.databus.window_rows import Output, cut_batches
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.workers import Made
@@ -165,6 +166,18 @@ def _require_events(events: DataFrame, *, function: str) -> None:
     require_batch(events, "events", _INSTEAD, function=function)
 
 
+def made_windows(events: DataFrame, output: Output, *, function: str) -> Made:
+    """What workers make of events: for who writes it, without the bytes of their records."""
+    _require_events(events, function=function)
+    kept = events.drop(*_BYTES, *EVENT_WINDOW.names)
+    return _made(kept, output)
+
+
+def _made(kept: DataFrame, output: Output) -> Made:
+    in_order = kept.repartition("topic", "partition").sortWithinPartitions(*STREAM, "offset")
+    return Made(in_order, partial(cut_batches, output=output), _columns(kept, output))
+
+
 def _cut(events: DataFrame, output: Output, *, function: str) -> DataFrame:
     _require_events(events, function=function)
     kept = events.drop(*EVENT_WINDOW.names)
@@ -172,8 +185,7 @@ def _cut(events: DataFrame, output: Output, *, function: str) -> DataFrame:
     headers = kept.schema["headers"].dataType if "headers" in kept.columns else None
     if headers is not None:
         kept = kept.withColumn("headers", F.when(F.col("headers").isNotNull(), F.to_json("headers")))
-    in_order = kept.repartition("topic", "partition").sortWithinPartitions(*STREAM, "offset")
-    made = Made(in_order, partial(cut_batches, output=output), _columns(kept, output)).rows()
+    made = _made(kept, output).rows()
     if headers is not None:
         made = made.withColumn("headers", F.from_json("headers", headers.json()))
     return made

@@ -286,13 +286,6 @@ def test_retries_grow() -> None:
     assert [round(each, 3) for each in waited] == [1.0, 1.1, 1.21]
 
 
-def test_two_streams_cannot_be_one() -> None:
-    stream = Windows("a5 .5 a6 .6")
-    stream.rows[1]["physical_partition"] = 2
-    with pytest.raises(InvalidArgument, match="of one stream, such as physical partition 1"):
-        dispatch(stream, Scribe())
-
-
 @pytest.mark.parametrize("consumers", [[], [[]], "x", [1]])
 def test_without_consumers_there_is_nothing_to_do(consumers: Any) -> None:
     with pytest.raises(InvalidArgument, match="one Consumer or more"):

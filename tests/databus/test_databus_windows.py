@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databus_streams import Interpreter, cut_rows, events_of
+from databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,9 +25,10 @@ def states(text: str) -> str:
 
 
 def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
-    """Compare what is cut with the rules, step by step."""
+    """Compare what is cut with the rules, step by step; and with what is cut in batches."""
     unreadable = [each["offset"] for each in events if each["physical_partition"] is None]
     told = cut_rows(events, sizes=sizes)
+    assert cut_in_batches(events, sizes) == told
     consistent = cut_rows(events, "consistent", sizes)
     windows = cut_rows(events, "windows", sizes)
     for physical in {each["physical_partition"] for each in events} - {None}:

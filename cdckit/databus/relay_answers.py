@@ -1,0 +1,277 @@
+"""What a relay answers: events with their windows, what waits, rejects, and the ledgers of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.databus.bootstrapping import BootstrapStream, RelayStream
+from cdckit.databus.event_rows import DATA
+from cdckit.databus.event_sources import Source, by_id
+from cdckit.databus.faults import DatabusFault
+from cdckit.databus.relay_tables import (
+    GIVEN_UP,
+    KEPT_SCHEMA,
+    STREAMS,
+    STREAMS_SCHEMA,
+    WAITING,
+    WAITING_SCHEMA,
+    Settings,
+    as_told,
+    told_rows,
+)
+from cdckit.databus.row_changes import find_without_key
+from cdckit.databus.streaming import EVENTS
+from cdckit.databus.subscribing import Subscription
+from cdckit.databus.typed_rows import row_fields, rows
+from cdckit.databus.window_columns import STREAM
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import View
+from cdckit.ledger.kinds import BUCKETS
+from cdckit.parts.arguments import require_keys
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.records import RECORD_COLUMNS, headers_from_workers
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
+from cdckit.store import Snapshot, Store
+from cdckit.store.keeping import rows_of
+from cdckit.store.kinds import require_kind
+
+RELAY = "Databus relay (form 1)"
+_BYTES = ("key", "value", "headers")
+
+
+class Answers:
+    """
+    The questions to a relay; none of them writes.
+
+    Each is answered from the newest commit, and the answer stays what it was while others write.
+
+    Attributes:
+        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        sources: Iterable[Source],
+        *,
+        keys: Mapping[str, Sequence[str]] | None = None,
+        skip_sources: Iterable[int] = (),
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        known = by_id(sources, function="Relay")
+        named = {each.name: each for each in known.values()}
+        told = dict(keys or {})
+        if strangers := sorted(set(told) - set(named)):
+            raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(named)}", strangers)
+        for name, fields in told.items():
+            require_keys(fields, [each.name for each in row_fields(named[name])], function="Relay")
+        self._settings = Settings(
+            known,
+            {name: tuple(fields) for name, fields in told.items()},
+            frozenset(skip_sources),
+            buckets or BUCKETS,
+        )
+        self.location = str(location)
+        self._spark, self.store = spark, Store(spark, location, storage_options)
+        self._snapshot()
+
+    def events(self) -> DataFrame:
+        """
+        Every record that came, its event, and what became of its window.
+
+        Returns:
+            What `with_windows` returns for all records that came, each once.  A record that came behind
+            others of its partition is in error, without a window.
+        """
+        return as_told(told_rows(self._snapshot()))
+
+    def consistent(self, *, version: int | None = None) -> DataFrame:
+        """
+        The data events of complete windows, each once, in the columns of the function `consistent`.
+
+        Args:
+            version: The commit that is meant; the newest without it.
+        """
+        found = rows_of(self.store.snapshot(version), EVENTS, KEPT_SCHEMA)
+        whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete"))
+        return as_told(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+
+    def streams(self) -> DataFrame:
+        """
+        Where each stream stands: what a reader of the ledgers may go by.
+
+        Returns:
+            One row per stream: `topic`, `partition`, `physical_partition`; `windows`, how many have ended,
+            attempts that failed included; `passed_scn`, the SCN at which the last window ended that passed
+            (-1: none did), and `passed_timestamp`, when that became true; `needed_scn`, the SCN at which, or
+            before which, the next window must start, since one was rolled back or damaged, else null;
+            `open_events` and `open_since`, how many data events wait for the end of their window, and since
+            when.
+        """
+        snapshot = self._snapshot()
+        known = rows_of(snapshot, STREAMS, spark_columns(STREAMS_SCHEMA)).where(
+            F.col("physical_partition").isNotNull()
+        )
+        waits = rows_of(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
+        counted = waits.groupBy(*STREAM).agg(
+            F.count("*").alias("open_events"), F.min("timestamp").alias("open_since")
+        )
+        passed = F.when(F.col("passed_scn") >= 0, F.timestamp_micros("passed_micros"))
+        return known.join(counted, list(STREAM), "left").select(
+            *STREAM,
+            "windows",
+            "passed_scn",
+            passed.alias("passed_timestamp"),
+            "needed_scn",
+            F.coalesce("open_events", F.lit(0)).alias("open_events"),
+            "open_since",
+        )
+
+    def waiting(self) -> DataFrame:
+        """
+        The events of windows that have not ended.
+
+        Returns:
+            One row per event: the columns of its record, `kind`, `source`, `scn`, `window`,
+            `window_start_scn`, `waiting_since` (the time of its record) and `waiting_for`.  Those that are in
+            error or were given up are not among them (`rejects`).
+        """
+        found = rows_of(self._snapshot(), WAITING, WAITING_SCHEMA)
+        sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
+        return sound.select(
+            *RECORD_COLUMNS[:-1],
+            headers_from_workers(),
+            *("kind", "source", "scn", "window", "window_start_scn"),
+            F.col("timestamp").alias("waiting_since"),
+            F.concat(F.lit("the end of window "), "window").alias("waiting_for"),
+        )
+
+    def rejects(self) -> DataFrame:
+        """
+        The records that cannot be used, and the events of windows that were given up.
+
+        Returns:
+            One row per record (`cdckit.rejected.REJECT_SCHEMA`).  An event in error damages its window, which
+            passes when the source sends it again; so rejects heal from there, or by `rebuild` with the source
+            or the schema that was lacking.
+        """
+        snapshot = self._snapshot()
+        waiting = rows_of(snapshot, WAITING, WAITING_SCHEMA)
+        overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
+        fault = DatabusFault.WINDOW_OPEN
+        named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
+        told = waiting.withColumns(
+            {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
+        )
+        columns = KEPT_SCHEMA.fieldNames()
+        found = rows_of(snapshot, EVENTS, KEPT_SCHEMA).select(*columns).unionByName(told.select(*columns))
+        bad = found.where(F.col(ERROR_CODE).isNotNull())
+        return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
+
+    def tables(self, *, version: int | None = None, timestamp: datetime | None = None) -> dict[str, View]:
+        """
+        The ledgers of all sources that have one, by name, at one commit: so at one end of a window.
+
+        Args:
+            version: The commit that is meant; the newest without it.
+            timestamp: An instant, instead: the last commit until then.
+
+        Raises:
+            InvalidArgument: There is no such commit, or *timestamp* is naive.
+        """
+        snapshot = self.store.snapshot(version, timestamp)
+        require_kind(snapshot, RELAY)
+        told = self._settings
+        kinds = {name: told.kind(name).noted(snapshot, self.location, None) for name in told.keys}
+        return {name: View(snapshot, kind) for name, kind in kinds.items()}
+
+    def table(self, source: str, *, version: int | None = None, timestamp: datetime | None = None) -> View:
+        """
+        The ledger of one source: its `history`, its `changes`, its `as_of`.
+
+        Args:
+            source: The name of the source.
+            version: As for `tables`.
+            timestamp: As for `tables`.
+
+        Raises:
+            InvalidArgument: No ledger is kept of it, there is no such commit, or *timestamp* is naive.
+        """
+        self._require_ledger(source, "table")
+        return self.tables(version=version, timestamp=timestamp)[source]
+
+    def stream(
+        self,
+        subscription: Subscription,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        physical_partition: int | None = None,
+    ) -> RelayStream:
+        """
+        The windows that have passed, for a loop or for `dispatch`: read from files, batch by batch.
+
+        Args:
+            subscription: What the consumer asks for.
+            topic: That of the stream, where the relay keeps several.
+            partition: Likewise.
+            physical_partition: Likewise.
+        """
+        return RelayStream(
+            self.store, subscription, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        )
+
+    def bootstrap(
+        self,
+        subscription: Subscription,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        physical_partition: int | None = None,
+    ) -> BootstrapStream:
+        """
+        The same for a consumer that begins with nothing: first a snapshot (see `BootstrapStream`).
+
+        Args:
+            subscription: As for `stream`.
+            topic: As for `stream`.
+            partition: As for `stream`.
+            physical_partition: As for `stream`.
+
+        Cost: for the snapshot of each source, a job over all its events that passed.
+        """
+        return BootstrapStream(
+            self.store, subscription, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        )
+
+    def without_key(self, source: str) -> DataFrame:
+        """
+        The events of complete windows that do not say which entity they are about (see `find_without_key`).
+
+        Raises:
+            InvalidArgument: No ledger is kept of the source.
+
+        Cost: reads all events of the source that passed.
+        """
+        self._require_ledger(source, "without_key")
+        told = self._settings
+        return find_without_key(rows(self.consistent(), told.named[source]), keys=told.keys[source])
+
+    def _require_ledger(self, source: str, function: str) -> None:
+        if source not in self._settings.keys:
+            needed = (
+                f"a source of which a ledger is kept: {', '.join(self._settings.keys) or 'there is none'}"
+            )
+            raise InvalidArgument(function, "source", needed, source)
+
+    def _snapshot(self) -> Snapshot:
+        found = self.store.snapshot()
+        require_kind(found, RELAY)
+        return found

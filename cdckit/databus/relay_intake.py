@@ -1,0 +1,168 @@
+"""One batch of records on its way into a relay's tables, within a transaction of its store."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.databus.event_rows import DATA, decode
+from cdckit.databus.faults import DatabusFault
+from cdckit.databus.passing import Standing
+from cdckit.databus.relay_tables import (
+    GIVEN_UP,
+    KEPT_SCHEMA,
+    STREAMS,
+    TAKEN,
+    WAITING,
+    WAITING_SCHEMA,
+    Last,
+    Settings,
+    as_kept,
+    as_rows,
+    marks_of,
+    told_rows,
+)
+from cdckit.databus.relay_work import TURN, Kept, Task, keep
+from cdckit.databus.row_changes import changes
+from cdckit.databus.streaming import EVENTS
+from cdckit.databus.typed_rows import rows
+from cdckit.databus.window_columns import EVENT_WINDOW, STREAM
+from cdckit.databus.window_rows import Key, Mark
+from cdckit.ledger.within import apply_within
+from cdckit.parts.threads import at_once
+from cdckit.parts.workers import Made
+from cdckit.records import RECORD_COLUMNS, headers_from_workers
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.store import File, Transaction
+from cdckit.store.files import Where
+from cdckit.store.keeping import read_some
+from cdckit.store.writing import reported
+
+_REPORT = T.StructType().add("report", T.StringType())
+
+
+class Intake:
+    """What a transaction does with records: `take`, or `rebuild`."""
+
+    def __init__(self, transaction: Transaction, settings: Settings) -> None:
+        self._transaction, self._settings = transaction, settings
+        self._batch = (transaction.base.version or 0) + 1
+
+    def take(self, records: DataFrame) -> int:
+        """Bring all tables up to records; how many of them are new."""
+        marks, last = marks_of(self._transaction)
+        fresh = self._decoded(records, turn=1)
+        waited = read_some(self._transaction, WAITING)
+        if waited is not None:
+            fresh = fresh.unionByName(_again(waited))
+        return self._keep(fresh, marks, last)
+
+    def rebuild(self) -> None:
+        """Make everything anew from the records, by the settings as they are now."""
+        tables = self._transaction
+        before = told_rows(tables)
+        # Of two in one place that counts which did before; one that came behind others has a place now.
+        is_stray = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
+        headers = before.withColumn("headers", headers_from_workers())
+        kept = tables.scratch(headers.select(*RECORD_COLUMNS, is_stray.alias("is_stray")))
+        for name in (EVENTS, WAITING, STREAMS):
+            tables.drop(name)
+        self._settings.forget(tables)
+        first, others = (kept.where(each) for each in ("NOT is_stray", "is_stray"))
+        self._keep(self._decoded(first, turn=0).unionByName(self._decoded(others, turn=1)), {}, {})
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _decoded(self, records: DataFrame, *, turn: int) -> DataFrame:
+        """The records with their events, in the columns in which they are kept, and `TURN`."""
+        told = self._settings
+        decoded = decode(records, told.sources.values(), skip_sources=told.skipped)
+        given_up = F.lit(None).cast("timestamp")
+        return as_kept(decoded).withColumns({GIVEN_UP: given_up, TURN: F.lit(turn)})
+
+    def _keep(self, fresh: DataFrame, marks: dict[Key, Mark], last: Last) -> int:
+        tables = self._transaction
+        self._settings.within(tables)
+        task = Task(
+            batch=self._batch,
+            events=tables.target(EVENTS, KEPT_SCHEMA, STREAM),
+            waiting=tables.target(WAITING, WAITING_SCHEMA),
+            marks=marks,
+            last=last,
+            files=_by_stream(tables.files(EVENTS)),
+        )
+        order = [F.asc_nulls_first(name) for name in STREAM]
+        in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", TURN)
+        done = Made(in_order, partial(keep, task=task), _REPORT).rows().collect()
+        reports = [json.loads(row["report"]) for row in done]
+        added = list(reported([one for each in reports for one in each["events"]], task.events).files)
+        waiting = list(reported([one for each in reports for one in each["waiting"]], task.waiting).files)
+        tables.adopt(EVENTS, added, [path for each in reports for path in each["gone"]])
+        tables.adopt(WAITING, waiting, [one.path for one in tables.files(WAITING)])
+        tables.replace(STREAMS, as_rows(*_moved_on(marks, last, reports)))
+        self._apply(added, {number for each in reports for number in each["sources"]})
+        return sum(each["rows"] for each in reports)
+
+    def _apply(self, added: list[File], numbers: set[int]) -> None:
+        """Bring the ledgers up to the windows that passed."""
+        tables, told = self._transaction, self._settings
+        names = [told.sources[number].name for number in sorted(numbers) if number in told.sources]
+
+        def apply(name: str) -> None:
+            source = told.named[name]
+            where: Where = {
+                "source_id": [source.id],
+                "kind": [DATA],
+                "window_state": ["complete"],
+                TAKEN: [self._batch],
+            }
+            passed = tables.read(EVENTS, where, added)
+            typed = rows(passed, source)
+            apply_within(tables, told.kind(name), changes(typed, keys=told.keys[name]))
+
+        at_once(tables.spark, apply, [name for name in names if name in told.keys])
+
+
+def _again(waiting: DataFrame) -> DataFrame:
+    """Events of open windows as they were before these were cut."""
+    fell = F.coalesce(F.col(ERROR_CODE) == DatabusFault.SCN_FELL.value, F.lit(False))
+    nothing = F.lit(None)
+    anew = {name: F.when(~fell, F.col(name)) for name in (ERROR_CODE, ERROR_DESCRIPTION)}
+    anew |= {field.name: nothing.cast(KEPT_SCHEMA[field.name].dataType) for field in EVENT_WINDOW}
+    return waiting.withColumns(anew).select(*KEPT_SCHEMA.fieldNames(), GIVEN_UP, F.lit(0).alias(TURN))
+
+
+def _by_stream(files: list[File]) -> dict[Key, list[Kept]]:
+    """Of each stream the files of its events, in the order of their windows."""
+    found: dict[Key, list[tuple[int, Kept]]] = {}
+    for one in files:
+        covered = None
+        if "covered_to" in one.high:
+            covered = one.low["covered_from"], one.high["covered_to"]
+        kept = Kept(one.path, one.size, (one.low["offset"], one.high["offset"]), covered)
+        key = tuple(one.partition[name] for name in STREAM)
+        found.setdefault(key, []).append((one.low.get("window", 0), kept))
+    return {key: [kept for _, kept in sorted(listed)] for key, listed in found.items()}
+
+
+def _moved_on(
+    marks: dict[Key, Mark], last: Last, reports: list[dict[str, Any]]
+) -> tuple[dict[Key, Mark], Last]:
+    """Where the streams stand now; one of which nothing came may have lost records all the same."""
+    now: dict[Key, Mark] = {}
+    for each in reports:
+        for key, (standing, number, lost) in each["marks"]:
+            now[tuple(key)] = Mark(Standing(*standing), number, lost)
+    found = {**marks, **now}
+    for key, mark in marks.items():
+        place = (*key[:2], None)
+        if key not in now and place in now:
+            came = now[place].lost - marks.get(place, Mark()).lost
+            found[key] = mark._replace(lost=mark.lost + came)
+    told = {tuple(place): offset for each in reports for place, offset in each["last"]}
+    return found, {**last, **told}

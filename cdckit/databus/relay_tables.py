@@ -1,0 +1,161 @@
+"""The tables of a relay: every event and what became of it, those that wait, and where streams stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.databus.event_rows import EVENT_FIELDS
+from cdckit.databus.event_sources import Source
+from cdckit.databus.passing import Standing
+from cdckit.databus.streaming import EVENTS
+from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM
+from cdckit.databus.window_rows import Key, Mark
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.kinds import Kind
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.records import RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
+from cdckit.rejected import ERROR_FIELDS
+from cdckit.store import Transaction
+from cdckit.store.keeping import Tables, note, noted, rows_of
+
+WAITING, STREAMS = "waiting", "streams"
+TAKEN, GIVEN_UP = "taken", "given_up_timestamp"
+_NOTE = "cdckit.databus"
+
+_OWN = {field.name: field for field in [*WORKER_FIELDS, *EVENT_FIELDS, *spark_columns(EVENT_WINDOW)]}
+_FIRST = (
+    *STREAM, "offset", *EVENT_WINDOW.names, "kind", "source_id", "scn", "opcode", "long_key", "string_key",
+    "event_timestamp", "schema_id",
+)  # fmt: skip
+
+KEPT_SCHEMA = T.StructType(
+    [
+        # The log tells bounds of the first columns only: those by which rows are looked for.
+        *(_OWN[name] for name in _FIRST),
+        *spark_columns(COVERED),
+        T.StructField(TAKEN, T.LongType()),
+        *ERROR_FIELDS,
+        *(field for name, field in _OWN.items() if name not in _FIRST),
+    ]
+)
+"""One row is one record as it came, its event, and what became of its window; of `WAITING`, what is known of
+a window that is open.  `taken` is the commit that told it.  Headers are the text of a JSON."""
+
+WAITING_SCHEMA = T.StructType([*KEPT_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])
+
+STREAMS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("physical_partition", pa.int32()),
+        ("windows", pa.int64()),
+        ("passed_scn", pa.int64()),
+        ("needed_scn", pa.int64()),
+        ("after_rollback", pa.bool_()),
+        ("passed_micros", pa.int64()),
+        ("lost", pa.int64()),
+        ("last_offset", pa.int64()),
+    ]
+)
+"""One row is where one stream stands; without a physical partition, where a partition of a topic does."""
+
+Last = dict[tuple[str, int], int]
+"""By topic and partition the offset of the last record that came."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a relay goes by."""
+
+    sources: Mapping[int, Source]
+    keys: Mapping[str, tuple[str, ...]]
+    skipped: frozenset[int]
+    buckets: int
+    named: Mapping[str, Source] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "named", {each.name: each for each in self.sources.values()})
+
+    def kind(self, name: str) -> Kind:
+        """What the ledger of a source is about."""
+        return Kind(name, self.keys[name], self.buckets, False, name)
+
+    def within(self, transaction: Transaction) -> None:
+        """Let the store know it; raises where a ledger was made by another key."""
+        before: dict[str, Any] = noted(transaction, _NOTE, {})
+        told = {name: list(keys) for name, keys in self.keys.items()}
+        for name, keys in before.items():
+            if told.get(name, keys) != keys:
+                needed = f"{name}: {keys}, as its ledger was made; rebuild makes it anew"
+                raise InvalidArgument("receive", "keys", needed, f"{name}: {told[name]}")
+        if not told.keys() <= before.keys():
+            note(transaction, _NOTE, {**before, **told})
+
+    def forget(self, transaction: Transaction) -> None:
+        """Let there be no ledgers: they are begun anew."""
+        before: dict[str, Any] = noted(transaction, _NOTE, {})
+        for name, keys in before.items():
+            kind = Kind(name, tuple(keys), self.buckets, False, name)
+            for table in (kind.changes, kind.history, kind.unborn):
+                transaction.drop(table)
+            kind.forget(transaction)
+        note(transaction, _NOTE, {})
+
+
+def as_kept(decoded: DataFrame) -> DataFrame:
+    """What `decode` returned, in the columns in which it is kept; those of windows are null."""
+    text = F.when(F.col("headers").isNotNull(), F.to_json("headers"))
+    found = decoded.withColumn("headers", text)
+    nothing = F.lit(None)
+    return found.select(
+        *(
+            (F.col(each.name) if each.name in found.columns else nothing).cast(each.dataType).alias(each.name)
+            for each in KEPT_SCHEMA
+        )
+    )
+
+
+def as_told(kept: DataFrame) -> DataFrame:
+    """Kept rows in the columns of `with_windows`."""
+    columns = [*RECORD_COLUMNS, *(each.name for each in [*EVENT_FIELDS, *ERROR_FIELDS]), *EVENT_WINDOW.names]
+    return kept.withColumn("headers", headers_from_workers()).select(*columns)
+
+
+def told_rows(tables: Tables) -> DataFrame:
+    """All that came, those of open windows included."""
+    waiting = rows_of(tables, WAITING, WAITING_SCHEMA).select(*KEPT_SCHEMA.fieldNames())
+    return rows_of(tables, EVENTS, KEPT_SCHEMA).select(*KEPT_SCHEMA.fieldNames()).unionByName(waiting)
+
+
+def marks_of(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
+    """Where the streams stand."""
+    if not tables.has(STREAMS):
+        return {}, {}
+    tables.files(STREAMS)
+    marks, last = {}, {}
+    for row in tables.base.arrow(STREAMS).to_pylist():
+        key = tuple(row[name] for name in STREAM)
+        standing = Standing(row["passed_scn"], row["needed_scn"], row["after_rollback"], row["passed_micros"])
+        marks[key] = Mark(standing, row["windows"] + 1, row["lost"])
+        if key[2] is None:
+            last[key[:2]] = row["last_offset"]
+    return marks, last
+
+
+def as_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) -> pa.Table:
+    """The same as rows of `STREAMS`."""
+    listed = []
+    for key in sorted({*marks, *((*place, None) for place in last)}, key=repr):
+        mark = marks.get(key, Mark())
+        offset = None if key[2] is not None else last[key[:2]]
+        listed.append((*key, mark.number - 1, *mark.standing, mark.lost, offset))
+    columns = zip(*listed, strict=True) if listed else [[]] * len(STREAMS_SCHEMA)
+    arrays = [pa.array(list(each), field.type) for each, field in zip(columns, STREAMS_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=STREAMS_SCHEMA)

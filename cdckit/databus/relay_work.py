@@ -1,0 +1,247 @@
+"""What a worker does for a relay: events in their order in; files of what passed and what waits out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.databus.event_rows import DATA
+from cdckit.databus.faults import DatabusFault
+from cdckit.databus.passing import COMPLETE, OPEN, STATES
+from cdckit.databus.relay_tables import TAKEN, Last
+from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM, of_no_stream, with_columns
+from cdckit.databus.window_rows import Key, Mark, cut_batches
+from cdckit.parts.running import Bools, Ints
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.store.reading import batches_of
+from cdckit.store.writing import OpenFiles, Target
+
+TURN = "_turn"
+"""Where two records stand in one place: the one of the lower turn was there first."""
+SMALL, FOLD = 4 << 20, 16
+"""So many files in a row of so few bytes are written as one."""
+
+
+class Kept(NamedTuple):
+    """A file of settled events of one stream; the bounds are None where it has no such value."""
+
+    path: str
+    size: int
+    offsets: tuple[int, int]
+    covered: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the workers must know of the batches before this one."""
+
+    batch: int
+    events: Target
+    waiting: Target
+    marks: Mapping[Key, Mark]
+    last: Last
+    files: Mapping[Key, list[Kept]]
+    """By stream the files of its events, in their order."""
+
+
+def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
+    """
+    Cut events into windows, write them, and report what was written and where streams stand.
+
+    The events are sorted by `STREAM`, offset and `TURN`, with those of open windows among them.
+    """
+    with OpenFiles(task.events) as events, OpenFiles(task.waiting) as waiting:
+        work = _Work(task, events, waiting)
+        cut = cut_batches(
+            work.once(batches),
+            output="kept",
+            marks=task.marks,
+            covered=lambda key: partial(work.covered, key) if key in task.marks else None,
+            tell=work.tell,
+        )
+        for rows in cut:
+            work.write(rows)
+        report = work.report()
+    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+
+
+class _Work:
+    def __init__(self, task: Task, events: OpenFiles, waiting: OpenFiles) -> None:
+        self.task, self.events, self.waiting = task, events, waiting
+        self.marks: dict[Key, Mark] = {}
+        self.last: Last = {}
+        self.strays: list[pa.RecordBatch] = []
+        self.before: tuple[tuple[Any, ...], bytes | None] | None = None
+        self.began: set[Key] = set()
+        self.gone: list[str] = []
+        self.sources: set[int] = set()
+        self.rows = 0
+
+    def tell(self, key: Key, mark: Mark) -> None:
+        """Where a stream stands."""
+        self.marks[key] = mark
+
+    def covered(self, key: Key, least: int) -> tuple[Ints, Ints]:
+        """What windows covered that passed in earlier batches, from an SCN on."""
+        found: list[list[Ints]] = [[], []]
+        for one in self.task.files.get(key, []):
+            if one.covered is None or one.covered[1] < least:
+                continue
+            for rows in batches_of(self.task.events, one.path, COVERED.names):
+                passed = rows.filter(pc.greater_equal(rows.column("covered_to"), least))
+                for parts, name in zip(found, COVERED.names, strict=True):
+                    parts.append(np.asarray(passed.column(name), dtype=np.int64))
+        nothing = np.zeros(0, dtype=np.int64)
+        lows, highs = (np.concatenate([nothing, *parts]) for parts in found)
+        return lows, highs
+
+    # Each record once ------------------------------------------------------------------------------------
+
+    def once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records that did not come before; one in the place of another is put aside."""
+        for batch in batches:
+            gone, stray = self._repeated(batch)
+            self._note_last(batch)
+            behind = self._behind(batch) & ~gone & ~stray
+            if behind.any():
+                known = self._known(batch.filter(pa.array(behind)))
+                for row in np.flatnonzero(behind).tolist():
+                    place = _place(batch, row)
+                    same = batch.column("value")[row].as_py() in known.get((*place[:2], place[3]), ())
+                    gone[row], stray[row] = same, not same
+            if stray.any():
+                self.strays.append(_strays(batch.filter(pa.array(stray))))
+            is_new = np.asarray(batch.column(TURN)) > 0
+            self.rows += int((is_new & ~gone).sum())
+            left = gone | stray
+            rows = batch.filter(pa.array(~left)) if left.any() else batch
+            if rows.num_rows:
+                yield rows.drop_columns([TURN])
+
+    def _repeated(self, batch: pa.RecordBatch) -> tuple[Bools, Bools]:
+        """Which rows stand in the place of one before them: with the same bytes, and with others."""
+        gone, stray = (np.zeros(batch.num_rows, dtype=bool) for _ in range(2))
+        offsets = np.asarray(batch.column("offset"))
+        looked_at = {0, *(np.flatnonzero(np.diff(offsets) == 0) + 1).tolist()}
+        for row in sorted(looked_at):
+            if row and row - 1 not in looked_at:
+                self.before = _said(batch, row - 1)
+            place, value = _said(batch, row)
+            if self.before is not None and self.before[0] == place:
+                (gone if self.before[1] == value else stray)[row] = True
+            else:
+                self.before = place, value
+        if batch.num_rows - 1 not in looked_at:
+            self.before = _said(batch, batch.num_rows - 1)
+        return gone, stray
+
+    def _note_last(self, batch: pa.RecordBatch) -> None:
+        offsets = np.asarray(batch.column("offset"))
+        for place, of in _partitions(batch):
+            before = max(self.last.get(place, -1), self.task.last.get(place, -1))
+            self.last[place] = max(int(offsets[of].max()), before)
+
+    def _behind(self, batch: pa.RecordBatch) -> Bools:
+        """Which new rows stand at or before the last one of their partition that came in earlier batches."""
+        behind: Bools = np.zeros(batch.num_rows, dtype=bool)
+        if self.task.last:
+            offsets, is_new = np.asarray(batch.column("offset")), np.asarray(batch.column(TURN)) > 0
+            for place, of in _partitions(batch):
+                behind |= is_new & of & (offsets <= self.task.last.get(place, -1))
+        return behind
+
+    def _known(self, rows: pa.RecordBatch) -> dict[tuple[Any, ...], set[bytes | None]]:
+        """What came in these places in earlier batches, by topic, partition and offset."""
+        low, high = pc.min_max(rows.column("offset")).as_py().values()
+        places = {_place(rows, row)[:2] for row in range(rows.num_rows)}
+        found: dict[tuple[Any, ...], set[bytes | None]] = {}
+        for key, files in self.task.files.items():
+            for one in files if key[:2] in places else ():
+                if one.offsets[1] >= low and one.offsets[0] <= high:
+                    for each in batches_of(self.task.events, one.path, ["offset", "value"]):
+                        some = each.filter(pc.is_in(each.column("offset"), value_set=rows.column("offset")))
+                        for offset, value in zip(*(c.to_pylist() for c in some.columns), strict=True):
+                            found.setdefault((*key[:2], offset), set()).add(value)
+        return found
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows that were cut, all of one stream."""
+        if rows.column("window_state")[0].as_py() == STATES[OPEN]:
+            self.waiting.take(rows)
+            return
+        key = tuple(rows.column(name)[0].as_py() for name in STREAM)
+        if key not in self.began:
+            self.began.add(key)
+            self._fold(key)
+        counts = pc.and_(
+            pc.fill_null(pc.equal(rows.column("window_state"), STATES[COMPLETE]), False),
+            pc.fill_null(pc.equal(rows.column("kind"), DATA), False),
+        )
+        self.sources.update(rows.column("source_id").filter(counts).unique().to_pylist())
+        taken = pa.array(np.full(rows.num_rows, self.task.batch))
+        self.events.take(with_columns(rows, {TAKEN: taken}))
+
+    def _fold(self, key: Key) -> None:
+        """Write the last files of a stream again, if they are many and small, before what follows them."""
+        small: list[Kept] = []
+        for one in reversed(self.task.files.get(key, [])):
+            if one.size >= SMALL:
+                break
+            small.insert(0, one)
+        if len(small) >= FOLD:
+            for one in small:
+                for rows in batches_of(self.task.events, one.path):
+                    self.events.take(rows)
+            self.gone += [one.path for one in small]
+
+    def report(self) -> dict[str, Any]:
+        """What was done."""
+        for rows in self.strays:
+            self.write(rows)
+        return {
+            "events": self.events.close(),
+            "waiting": self.waiting.close(),
+            "gone": self.gone,
+            "marks": [(key, mark) for key, mark in self.marks.items()],
+            "last": [(key, offset) for key, offset in self.last.items()],
+            "sources": sorted(self.sources),
+            "rows": self.rows,
+        }
+
+
+def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], Bools]]:
+    """The partitions of topics of which there are rows, and which rows."""
+    topics = batch.column("topic").dictionary_encode()
+    codes, numbers = np.asarray(topics.indices), np.asarray(batch.column("partition"))
+    for code, number in np.unique(np.stack([codes, numbers]), axis=1).T.tolist():
+        yield (topics.dictionary[code].as_py(), number), (codes == code) & (numbers == number)
+
+
+def _said(batch: pa.RecordBatch, row: int) -> tuple[tuple[Any, ...], bytes | None]:
+    return _place(batch, row), batch.column("value")[row].as_py()
+
+
+def _place(batch: pa.RecordBatch, row: int) -> tuple[Any, ...]:
+    return tuple(batch.column(name)[row].as_py() for name in (*STREAM, "offset"))
+
+
+def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Records that cannot be put in order: they are of no stream."""
+    fault, count = DatabusFault.PLACE_TAKEN, rows.num_rows
+    said = {
+        "kind": pa.nulls(count, pa.string()),
+        "physical_partition": pa.nulls(count, pa.int32()),
+        ERROR_CODE: pa.array([fault.value] * count),
+        ERROR_DESCRIPTION: pa.array([fault.describe()] * count),
+    }
+    kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, TURN) if name in rows.schema.names])
+    return of_no_stream(with_columns(kept, said))

@@ -1,0 +1,205 @@
+"""`Relay`: any batches, as a stream too, give what one batch of all gives; ledgers at one end of a window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from databus_streams import drawn_words, record_of
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, databus, merge
+from cdckit.databus import Relay
+from cdckit.records import RECORD_SCHEMA
+from cdckit.store import BatchIdReused, OtherKind, Store
+from tools.tiers import seeds
+
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+FIELDS = [{"name": name, "type": "long"} for name in ("id", "amount")]
+SCHEMA = json.dumps({"type": "record", "name": "R", "fields": FIELDS})
+SOURCES = {name: databus.Source(ord(name), name, [SCHEMA]) for name in "ab"}
+KEYS = {"a": ["id"], "b": ["id"]}
+
+Sent = tuple[bytes, int, int]
+"""A value, the partition of its topic, and its offset."""
+
+
+def frame(spark: SparkSession, sent: Sequence[Sent]) -> DataFrame:
+    rows = [
+        (None, value, "t", part, offset, NOON + timedelta(seconds=offset), 0, None)
+        for value, part, offset in sent
+    ]
+    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
+
+
+def sent_of(text: str, start: int = 0) -> list[Sent]:
+    return [(record_of(word, at, SOURCES), 0, at) for at, word in enumerate(text.split(), start)]
+
+
+def relay_of(spark: SparkSession, folder: Path, *batches: Sequence[Sent]) -> Relay:
+    relay = Relay(spark, folder, SOURCES.values(), keys=KEYS, buckets=1)
+    for sent in batches:
+        relay.receive(frame(spark, sent))
+    return relay
+
+
+def rows_of(frame: DataFrame, *columns: str) -> list[str]:
+    return sorted(repr(row) for row in frame.select(*(columns or sorted(frame.columns))).collect())
+
+
+def sums(relay: Relay) -> list[int]:
+    """What the two tables have together: at the end, and at every instant at which something changes."""
+    found = {name: view.history().collect() for name, view in relay.tables().items()}
+    versions = [row for rows in found.values() for row in rows]
+    instants = sorted({row["valid_from_timestamp"] for row in versions})
+    return [
+        sum(
+            row["amount"] or 0
+            for row in versions
+            if row["valid_from_timestamp"] <= at
+            and (row["valid_to_timestamp"] is None or at < row["valid_to_timestamp"])
+        )
+        for at in instants
+    ]
+
+
+@seeds(1, soak=6)
+def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Two partitions with two streams each, everything that can go wrong, and batches that come again."""
+    draw = Random(seed)
+    everything: list[Sent] = []
+    for part in (0, 1):
+        words = [(word, 1) for word in drawn_words(draw, 14)]
+        if part:
+            for word in drawn_words(draw, 10):
+                words.insert(draw.randint(0, len(words)), (word, 2))
+            # The streams of one partition keep their order, whatever comes between.
+            own = {at: iter([w for w, p in words if p == at]) for at in (1, 2)}
+            words = [(next(own[p]), p) for _, p in words]
+        everything += [(record_of(w, at, SOURCES, p), part, at) for at, (w, p) in enumerate(words)]
+    draw.shuffle(everything)
+    cuts = {part: sorted(draw.choices(range(70), k=3)) for part in (0, 1)}
+    batches = [
+        [each for each in everything if sum(each[2] >= cut for cut in cuts[each[1]]) == number]
+        for number in range(4)
+    ]
+    relay = relay_of(spark, tmp_path, batches[0])
+    for number in (1, 2, 3):
+        again = batches[draw.randint(0, number - 1)]
+        relay.receive(frame(spark, [*again, *batches[number]]))
+        assert set(sums(relay)) <= {0}
+    assert relay.receive(frame(spark, batches[2])).records == 0
+    sources = SOURCES.values()
+    told = databus.with_windows(databus.decode(frame(spark, everything), sources))
+    assert rows_of(relay.events()) == rows_of(told)
+    whole = databus.consistent(databus.decode(frame(spark, everything), sources))
+    assert rows_of(relay.consistent()) == rows_of(whole)
+    for name, source in SOURCES.items():
+        changes = databus.changes(databus.rows(whole, source), keys=KEYS[name])
+        right = merge(changes, entity=name, keys=KEYS[name])
+        assert rows_of(relay.table(name).history()) == rows_of(right)
+    before = rows_of(relay.events()), rows_of(relay.table("a").history()), rows_of(relay.streams())
+    relay.rebuild()
+    assert (rows_of(relay.events()), rows_of(relay.table("a").history()), rows_of(relay.streams())) == before
+
+
+def test_a_window_that_is_open_waits_is_given_up_and_passes_when_it_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    relay = relay_of(spark, tmp_path, sent_of("a1:1=-10 b1:1=10 .1 a2:1=-15"))
+    assert [row["waiting_for"] for row in relay.waiting().collect()] == ["the end of window 2"]
+    [row] = relay.streams().collect()
+    assert (row["windows"], row["passed_scn"], row["open_events"]) == (1, 1, 1)
+    assert relay.process(now=NOON + timedelta(minutes=5)) == 0
+    assert relay.process(now=NOON + timedelta(hours=2)) == 1
+    assert relay.process(now=NOON + timedelta(hours=3)) == 0
+    assert [row["error_code"] for row in relay.rejects().collect()] == ["WINDOW_OPEN"]
+    assert relay.waiting().isEmpty()
+    relay.receive(frame(spark, sent_of("b2:1=15", 4)))
+    assert [row["offset"] for row in relay.waiting().collect()] == [4]
+    version = relay.receive(frame(spark, sent_of(".2", 5))).version
+    assert relay.rejects().isEmpty()
+    amounts = {name: view.as_of(NOON).collect()[0]["amount"] for name, view in relay.tables().items()}
+    assert amounts == {"a": -15, "b": 15}
+    before = relay.tables(version=version - 1)
+    assert {name: view.as_of(NOON).collect()[0]["amount"] for name, view in before.items()} == {
+        "a": -10, "b": 10,
+    }  # fmt: skip
+
+
+def test_a_record_in_the_place_of_another_is_a_reject_and_one_behind_others_finds_its_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sent = sent_of("a1:1=-10 b1:1=10 .1 a2:1=-15 b2:1=15 .2")
+    relay = relay_of(spark, tmp_path, [*sent[:3], *sent[5:]], [(b"other", 0, 1), *sent[3:5]])
+    codes = [(row["offset"], row["error_code"]) for row in relay.rejects().orderBy("offset").collect()]
+    assert codes == [(1, "PLACE_TAKEN"), (3, "PLACE_TAKEN"), (4, "PLACE_TAKEN")]
+    assert [row["amount"] for row in relay.table("b").history().collect()] == [10]
+    relay.rebuild()
+    codes = [(row["offset"], row["error_code"]) for row in relay.rejects().collect()]
+    assert codes == [(1, "PLACE_TAKEN")]
+    assert sorted(row["amount"] for row in relay.table("b").history().collect()) == [10, 15]
+
+
+def test_a_batch_is_received_once_by_the_keys_of_the_relay(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_of("a1:1=-10 b1:1=10 .1")
+    relay = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["id"]}, buckets=1)
+    assert relay.receive(frame(spark, sent), 0).records == 3
+    again = relay.receive(frame(spark, sent), 0)
+    assert (again.repeated, again.records) == (True, 0)
+    with pytest.raises(BatchIdReused):
+        relay.receive(frame(spark, sent[:1]), 0)
+    with pytest.raises(InvalidArgument, match="a source of which a ledger is kept: a"):
+        relay.table("b")
+    with pytest.raises(InvalidArgument, match="of sources among a, b"):
+        Relay(spark, tmp_path, SOURCES.values(), keys={"c": ["id"]})
+    other = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["amount"]}, buckets=1)
+    with pytest.raises(InvalidArgument, match="rebuild makes it anew"):
+        other.receive(frame(spark, sent))
+    other.rebuild()
+    assert [row["amount"] for row in other.table("a").history({"amount": -10}).collect()] == [-10]
+    with Store(spark, tmp_path / "other").begin() as transaction:
+        transaction.append("things", frame(spark, sent).select("topic"))
+        transaction.commit()
+    with pytest.raises(OtherKind, match="Databus relay"):
+        Relay(spark, tmp_path / "other", SOURCES.values())
+
+
+def test_a_source_that_was_unknown_is_known_after_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    sent = sent_of("a1:1=-10 b1:1=10 .1 a2:1=-15 b2:1=15 .2")
+    relay = Relay(spark, tmp_path, [SOURCES["a"]], keys={"a": ["id"]}, buckets=1)
+    relay.receive(frame(spark, sent))
+    assert {row["error_code"] for row in relay.rejects().collect()} == {"SOURCE_UNKNOWN"}
+    relay = Relay(spark, tmp_path, SOURCES.values(), keys=KEYS)
+    relay.rebuild()
+    assert relay.rejects().isEmpty()
+    assert sums(relay) == [0, 0]
+
+
+def test_a_stream_gives_what_its_batches_give(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows that go over batches; many of them, so that files are written together."""
+    words = "a1:1=-10 b1:1=10 .1 " + " ".join(f"a{scn}:1={scn} .{scn}" for scn in range(2, 20))
+    sent = sent_of(words)
+    for number, at in enumerate(range(0, len(sent), 2)):
+        frame(spark, sent[at : at + 2]).write.parquet(str(tmp_path / "in" / f"{number:02}"))
+    relay = Relay(spark, tmp_path / "relay", SOURCES.values(), buckets=1)
+    stream: Any = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
+    query = (
+        stream.parquet(str(tmp_path / "in" / "*"))
+        .writeStream.foreachBatch(relay.sink("databus"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = relay.consistent().orderBy("scn", "window_position").select("offset").collect()
+    assert [row["offset"] for row in found] == [0, 1, *range(3, len(sent), 2)]
+    assert relay.store.commits().where("batch like 'databus:%'").count() == 20
+    assert len(relay.store.snapshot().files("events")) < 16
