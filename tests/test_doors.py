@@ -7,6 +7,7 @@ shape that `merge` takes; where nothing came, `process` changes nothing; rejects
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes, changed, message
 from replicate_messages import Version, record, to_dataframe
 
-from cdckit import any_table, datahub, merge, rdss, replicate
+from cdckit import any_table, databus, datahub, merge, rdss, replicate
 from cdckit.changes import require_changes
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 
@@ -83,6 +84,19 @@ def of_datahub(spark: SparkSession, folder: Path) -> Run:
     return Run(3, hub.changes("product"), ["number"], waiting, set(), hub)
 
 
+def of_databus(spark: SparkSession, folder: Path) -> Run:
+    tail = '{"type": "record", "name": "P", "fields": [{"name": "tail", "type": "string"}]}'
+    source = databus.Source(3, "planes", [tail])
+    of = {"srcId": 3, "physicalPartitionId": 1, "timestampInNanos": 0}
+    value = {"schemaId": next(iter(source.texts)), "valueEnc": "JSON_PLAIN", "value": '{"tail": "N1"}'}
+    event = {**of, **value, "opcode": "UPSERT", "key": 7}
+    said = [{**event, "sequence": 5}, {**of, "sequence": 5, "srcId": -2}, {**event, "sequence": 6}]
+    relay = databus.Relay(spark, folder, [source], keys={"planes": ["tail"]}, buckets=1)
+    relay.receive(records(spark, *(json.dumps(each).encode() for each in said), BAD))
+    ends = offsets(relay.events().where("kind = 'end'"))
+    return Run(4, relay.table("planes").changes(), ["tail"], offsets(relay.waiting()), ends, relay)
+
+
 def of_rdss(spark: SparkSession, folder: Path) -> Run:
     unknown = message("read", changed("/messageBody/objectUUID", "00000009-0000-4000-8000-000000000000"))
     whole = [as_bytes(MESSAGES[name]) for name in ("create", "part", "preservation")]
@@ -97,6 +111,7 @@ def of_rdss(spark: SparkSession, folder: Path) -> Run:
 DOORS: dict[str, Callable[[SparkSession, Path], Run]] = {
     "any_table": of_any_table,
     "replicate": of_replicate,
+    "databus": of_databus,
     "datahub": of_datahub,
     "rdss": of_rdss,
 }

@@ -31,6 +31,7 @@ from cdckit.databus.event_views import Event, Events
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
 from cdckit.databus.outcomes import Outcome, Retries
+from cdckit.databus.recording import Recorder
 from cdckit.databus.relay import Received, Relay
 from cdckit.databus.row_changes import changes, find_without_key
 from cdckit.databus.streaming import EventStream, Window
@@ -50,6 +51,7 @@ __all__ = [
     "Outcome",
     "RangeFilter",
     "Received",
+    "Recorder",
     "Relay",
     "Result",
     "Retries",

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -27,7 +27,7 @@ from cdckit.databus.relay_tables import (
     marks_of,
     told_rows,
 )
-from cdckit.databus.relay_work import TURN, Kept, Task, keep
+from cdckit.databus.relay_work import ASIDE, TURN, Kept, Task, keep
 from cdckit.databus.row_changes import changes
 from cdckit.databus.streaming import EVENTS
 from cdckit.databus.typed_rows import rows
@@ -68,13 +68,16 @@ class Intake:
         before = told_rows(tables)
         # Of two in one place that counts which did before; one that came behind others has a place now.
         is_stray = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
+        place = Window.partitionBy("topic", "partition", "offset")
+        number = F.row_number().over(place.orderBy(is_stray, F.asc_nulls_last(TAKEN), "value"))
         headers = before.withColumn("headers", headers_from_workers())
-        kept = tables.scratch(headers.select(*RECORD_COLUMNS, is_stray.alias("is_stray")))
+        kept = tables.scratch(headers.select(*RECORD_COLUMNS, (number > 1).alias("is_second")))
         for name in (EVENTS, WAITING, STREAMS):
             tables.drop(name)
         self._settings.forget(tables)
-        first, others = (kept.where(each) for each in ("NOT is_stray", "is_stray"))
-        self._keep(self._decoded(first, turn=0).unionByName(self._decoded(others, turn=1)), {}, {})
+        first, others = (kept.where(each) for each in ("NOT is_second", "is_second"))
+        again = self._decoded(first, turn=0).unionByName(self._decoded(others, turn=ASIDE))
+        self._keep(again, {}, {})
 
     # -----------------------------------------------------------------------------------------------------
 

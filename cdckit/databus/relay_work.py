@@ -25,6 +25,8 @@ from cdckit.store.writing import OpenFiles, Target
 
 TURN = "_turn"
 """Where two records stand in one place: the one of the lower turn was there first."""
+ASIDE = 2
+"""The turn of one that is known to have no place."""
 SMALL, FOLD = 4 << 20, 16
 """So many files in a row of so few bytes are written as one."""
 
@@ -108,6 +110,7 @@ class _Work:
         """The records that did not come before; one in the place of another is put aside."""
         for batch in batches:
             gone, stray = self._repeated(batch)
+            stray |= ~gone & (np.asarray(batch.column(TURN)) == ASIDE)
             self._note_last(batch)
             behind = self._behind(batch) & ~gone & ~stray
             if behind.any():

@@ -13,8 +13,20 @@ require_package("matplotlib", extra="notebooks", part="cdckit.pictures")
 
 from cdckit.pictures.arriving import arrivals  # noqa: E402  what is missing is said before it is needed
 from cdckit.pictures.bars import validity_bars  # noqa: E402
+from cdckit.pictures.interleaving import callbacks  # noqa: E402
 from cdckit.pictures.look import PALETTE, SIZE, Look  # noqa: E402
 from cdckit.pictures.plane import bitemporal_plane  # noqa: E402
 from cdckit.pictures.provenance import provenance_map  # noqa: E402
+from cdckit.pictures.stream_windows import event_windows  # noqa: E402
 
-__all__ = ["PALETTE", "SIZE", "Look", "arrivals", "bitemporal_plane", "provenance_map", "validity_bars"]
+__all__ = [
+    "PALETTE",
+    "SIZE",
+    "Look",
+    "arrivals",
+    "bitemporal_plane",
+    "callbacks",
+    "event_windows",
+    "provenance_map",
+    "validity_bars",
+]
