@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.databus_dispatch import PLANES, measured
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import databus
 from cdckit.databus.event_rows import EVENT_SCHEMA
@@ -14,18 +16,15 @@ from cdckit.databus.event_rows import EVENT_SCHEMA
 EVENTS = 5_000_000
 PARTITIONS = 8
 PER_WINDOW = 10
-DISPATCHED = 500_000
-PLANES = databus.Source(
-    3,
-    "planes",
-    ['{"type": "record", "name": "P", "fields": [{"name": "tail", "type": "string"}]}'],
-)
+DISPATCHED = (100_000, 1_000_000, 10_000_000)
 
 
-def results(spark: SparkSession, work: Path, *, events: int = EVENTS) -> list[Result]:
-    """Events of eight streams, and of one alone; then half a million of them to a listener."""
+def results(
+    spark: SparkSession, work: Path, *, events: int = EVENTS, dispatched: tuple[int, ...] = DISPATCHED
+) -> list[Result]:
+    """Events of eight streams, and of one alone; then windows to a listener, more and more of them."""
     found = [*_cutting(spark, work, events, PARTITIONS), *_cutting(spark, work, events, 1)]
-    return [*found, _dispatching(spark, work, min(events, DISPATCHED))]
+    return [*found, *_dispatching(work, dispatched)]
 
 
 def _cutting(spark: SparkSession, work: Path, events: int, partitions: int) -> list[Result]:
@@ -52,20 +51,24 @@ def _cutting(spark: SparkSession, work: Path, events: int, partitions: int) -> l
     return [_result(name, ours.seconds / least.seconds, 2.0, "lower", ours, digest)]
 
 
-def _dispatching(spark: SparkSession, work: Path, events: int) -> Result:
-    source = work / f"databus_{events}_1"
-    if not (source / "_SUCCESS").exists():
-        made(spark, events, 1).write.mode("overwrite").parquet(str(source))
-    stream = databus.EventStream(spark.read.parquet(str(source)), databus.Subscription([PLANES]))
-    ended: list[databus.Outcome] = []
+def _dispatching(work: Path, counts: tuple[int, ...]) -> list[Result]:
+    """The rate at which a listener that does nothing is called; and the memory for many events over few."""
+    runs = {count: sorted((measured(work, count) for _ in range(3)), key=_seconds)[1] for count in counts}
+    for count, run in runs.items():
+        print(f"  databus, {count:,} events dispatched: {run}", flush=True)
+    middle, most, least = runs[counts[len(counts) // 2]], runs[counts[-1]], runs[counts[0]]
+    rate = counts[len(counts) // 2] / middle["seconds"]
+    told = Timing(middle["seconds"], middle["peak_memory_mb"])
+    memory = most["peak_memory_mb"] / least["peak_memory_mb"]
+    of_most = Timing(most["seconds"], most["peak_memory_mb"])
+    return [
+        _result("databus_dispatched_a_second", rate, 200_000, "higher", told, str(middle["windows"])),
+        _result("databus_dispatch_memory_over_least", memory, 1.2, "lower", of_most, str(most["windows"])),
+    ]
 
-    def dispatch() -> None:
-        ended.append(databus.dispatch(stream, databus.Consumer()))
 
-    took = side_by_side({"databus, dispatched to nothing": dispatch})["databus, dispatched to nothing"]
-    return _result(
-        "databus_dispatched_a_second", events / took.seconds, 200_000, "higher", took, ended[-1].state
-    )
+def _seconds(run: dict[str, Any]) -> float:
+    return float(run["seconds"])
 
 
 def _result(name: str, ratio: float, bar: float | None, better: str, took: Timing, digest: str) -> Result:
