@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session
+from cdckit.debezium import streams
 from cdckit.store import Store
 
 ENTITY, KEYS = "e", ["h", "k"]
@@ -35,6 +36,10 @@ def exchange_of(spark: SparkSession, folder: Path) -> rdss.Exchange:
     return rdss.Exchange(spark, folder / "store", types=["ResearchObject"], buckets=1)
 
 
+def service_of(spark: SparkSession, folder: Path) -> streams.Service:
+    return streams.Service(spark, folder / "store", buckets=2)
+
+
 def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
     product = {
         "reference": "product",
@@ -47,7 +52,8 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 def main(work: str, folder: Path) -> None:
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
-    take = {"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange}[work](spark, folder)
+    programs = {"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service}
+    take = programs[work](spark, folder)
     count = len(list((folder / "batches").iterdir()))
     print("ready", flush=True)
     known = [n for n in range(count) if Store(spark, folder / "store").batch(_id(work, n)) is not None]
@@ -83,6 +89,15 @@ def _exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 
     def take(number: int) -> None:
         exchange.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("exchange", number))
+
+    return take
+
+
+def _service(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    service = service_of(spark, folder)
+
+    def take(number: int) -> None:
+        service.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("service", number))
 
     return take
 

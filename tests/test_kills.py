@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from histories import assert_folds_to, to_dataframe
-from killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of
+from killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of, service_of
 from killing import run_and_kill
 from ledger_programs import FIELDS, all_of, batches
 from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import life
 from replicate_messages import to_dataframe as to_records
+from stream_programs import drawn_log, told
+from stream_programs import to_records as to_stream
 
 from cdckit import datahub, merge, rdss, replicate, samples
 from tools.tiers import seeds
@@ -82,6 +84,21 @@ def test_an_exchange_that_is_killed(spark: SparkSession, tmp_path: Path, seed: i
     assert same(found.history(), undisturbed.history())
     counts = [each.messages().groupBy("fate", "error_code").count() for each in (found, undisturbed)]
     assert same(*counts)
+
+
+@pytest.mark.soak
+@seeds(5, soak=1)
+def test_a_service_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    log = drawn_log(seed, 3 * BATCHES)
+    for number in range(BATCHES):
+        some = to_stream(spark, log[3 * number : 3 * number + 3])
+        some.coalesce(1).write.parquet(str(tmp_path / "batches" / str(number)))
+    print("killed:", run_and_kill("service", tmp_path, kills=15, seed=seed))
+    found, undisturbed = service_of(spark, tmp_path), service_of(spark, tmp_path / "undisturbed")
+    found.store.check()
+    undisturbed.receive(to_stream(spark, log))
+    assert told(found) == told(undisturbed)
+    assert found.store.commits().where("batch is not null").count() == BATCHES
 
 
 @pytest.mark.soak

@@ -79,6 +79,14 @@ def test_types_widen_whatever_the_order() -> None:
         assert fields(taught((None, each) for each in order)) == expected
 
 
+def test_a_field_that_was_only_null_is_told_once_it_has_a_type() -> None:
+    """As a text it would become narrower with the first number."""
+    of = taught([(None, {"a": None})])
+    assert fields(of) == {}
+    of.step(False, "C", '{"a": null}', '{"a": 1}')
+    assert fields(of) == {"a": ("INTEGER", False)}
+
+
 def test_common_types_are_a_matter_of_the_set() -> None:
     known = ["INTEGER", "LONG", "DOUBLE", "STRING", "UUID", "DOCUMENT"]
     for three in itertools.combinations_with_replacement(known, 3):
@@ -153,10 +161,12 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
         "fields": {"a": {"type": "LONG", "optional": True}, "n": {"type": "STRING", "optional": False}}
     }
     header = {"db": "d", "clientid": "c", "request": 9, "user": "u", "begun": 1, "part": 1, "parts": 1}
-    schema = {**header, "ops": [add("C", declared), add("D", {"fields": {}})]}
+    n = declared["fields"]["n"]
+    schema = {**header, "ops": [add("C", declared), add("D", {"fields": {"n": n}})]}
+    without = {**header, "request": 10, "ops": [{"op": "remove", "path": "D"}]}
 
     patches = streams.decode(records(*sent, start=0), streams.ENTITY_PATCHES)
-    schemas = streams.decode(records(schema, start=3), streams.SCHEMA_PATCHES)
+    schemas = streams.decode(records(schema, without, start=3), streams.SCHEMA_PATCHES)
     answers = streams.apply_patches(patches)
     types = streams.apply_schema_patches(schemas)  # nobody asked for `after`
     told_by = streams.learn(streams.schema_learning(answers, types), order_by=["offset"]).cache()
@@ -165,18 +175,22 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
     seen = {"b": {"type": "DOCUMENT", "optional": False}, "b/c": {"type": "STRING", "optional": False}}
     now_optional = {name: {**each, "optional": True} for name, each in seen.items()}
     integer, flag = {"type": "INTEGER", "optional": False}, {"type": "BOOLEAN", "optional": True}
-    n = declared["fields"]["n"]
     assert [(row.offset, json.loads(row.entity_type)["C"]["fields"]) for row in told] == [
         (0, {"a": integer, **seen}),
         (2, {"a": integer, **now_optional, "z": flag}),
         (3, {"a": long, **now_optional, "n": n, "z": flag}),
     ]
     # The page: one message for each entity type of the schema, without ops.
-    messages = streams.schema_learning(answers, types).where("is_type").orderBy("part")
+    messages = streams.schema_learning(answers, types).where("is_type").orderBy("offset", "part")
     assert [(row.part, row.parts, row.ops, json.loads(row.after)) for row in messages.collect()] == [
         (1, 2, None, {"C": declared}),
-        (2, 2, None, {"D": {"fields": {}}}),
+        (2, 2, None, {"D": {"fields": {"n": n}}}),
+        # Of one that was removed there is a message as well, or nobody would know.
+        (1, 2, None, {"C": declared}),
+        (2, 2, None, {"D": None}),
     ]
+    told = streams.learned_types(told_by).where("collection = 'D'").orderBy("offset").collect()
+    assert [json.loads(row.entity_type)["D"]["fields"] for row in told] == [{"n": n}, {}]
     known = streams.entity_types(told_by)
     assert sorted(row.collection for row in known.collect()) == ["C", "D"]
     nothing = streams.learn(streams.schema_learning(answers.where(F.lit(False))), known=known)

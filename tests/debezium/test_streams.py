@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from cdckit import InvalidArgument, rejects
 from cdckit.debezium import streams
 from cdckit.debezium.streams.batches import PATCH_SCHEMA
+from cdckit.debezium.streams.decoding import message
 from cdckit.records import RECORD_SCHEMA
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"
@@ -86,6 +87,18 @@ def test_the_fixtures_batches_become_their_patches_updates_and_responses(
     pieces, wanted_pieces = (each.get("responses", [each]) for each in (found, wanted))
     assert [each["after"] for each in pieces] == [each["after"] for each in wanted_pieces]
     assert set(found) - {"includeAfter", "learning"} == set(wanted) - {"before"}
+
+
+def test_messages_that_say_less_are_read() -> None:
+    said = {"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 1, "ended": 2, "ops": []}
+    place = {"collection": "C", "zone": "z", "entity": "e", "parts": 1, "status": 1}
+    update = json.dumps({**said, **place, "before": None, "after": {"a": 1}}).encode()
+    found = message(update, streams.ENTITY_UPDATES)
+    # The page's own sample: that null is said means that there was nothing, and is said again.
+    assert (found["before"], found["include_before"], found["include_after"]) == (None, True, False)
+    # Nobody has connected from the device.
+    left = b'{"db":"d","device":"x","count":1,"begun":1,"ended":2}'
+    assert "error_code" not in message(left, streams.DEVICE_NOTIFICATIONS)
 
 
 def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:

@@ -22,16 +22,17 @@ The streams of the Debezium prototype of 2014: requests to change entities, and 
     records = streams.to_records(messages, streams.ENTITY_UPDATES)     any of them, to be written to Kafka
     left = streams.compacted(records, stream, now=…, keep=…)      what time-based compaction leaves
 
+All of it kept up, batch by batch, in a store:
+
+    service = streams.Service(spark, "shop")
+    service.receive(records, "monday")                            requests of any stream, once for each batch
+    service.messages(streams.ENTITY_UPDATES)                      any stream that is made of them
+
 Each stream is a value (`Stream`): its fields, its key, what it is partitioned by, what may be dropped of it.
 """
 
-from cdckit.debezium.streams.answering import (
-    apply_patches,
-    apply_schema_patches,
-    entities,
-    entity_updates,
-    schema_updates,
-)
+from cdckit.debezium.streams.answering import apply_patches, apply_schema_patches
+from cdckit.debezium.streams.answers import entities, entity_updates, schema_updates
 from cdckit.debezium.streams.batches import entity_patches
 from cdckit.debezium.streams.catalogue import (
     CHANGES_BY_DEVICE,
@@ -56,6 +57,7 @@ from cdckit.debezium.streams.entity_changes import KEYS, changes, fields_of, fin
 from cdckit.debezium.streams.learning import entity_types, learn, learned_types, schema_learning
 from cdckit.debezium.streams.messages import compacted, message_text, to_records
 from cdckit.debezium.streams.responses import complete_responses, partial_responses, response_parts, waiting
+from cdckit.debezium.streams.service import Received, Service
 from cdckit.debezium.streams.zones import (
     changes_by_device,
     device_notifications,
@@ -78,6 +80,8 @@ __all__ = [
     "SCHEMA_UPDATES",
     "STREAMS",
     "ZONE_CHANGES",
+    "Received",
+    "Service",
     "Status",
     "Stream",
     "StreamFault",

@@ -8,54 +8,25 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, ERRORS
-from cdckit.debezium.streams.catalogue import (
-    ENTITY_PATCHES,
-    ENTITY_UPDATES,
-    SCHEMA_PATCHES,
-    SCHEMA_UPDATES,
-    SUBSCRIPTIONS,
-    Stream,
+from cdckit.debezium.streams.answers import (
+    ENTITY,
+    ENTITY_SCHEMA,
+    MADE,
+    SCHEMA,
+    SCHEMA_SCHEMA,
+    STATE,
+    kept_columns,
 )
-from cdckit.debezium.streams.codes import Status
+from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ERRORS
+from cdckit.debezium.streams.catalogue import ENTITY_PATCHES, SCHEMA_PATCHES, SUBSCRIPTIONS, Stream
 from cdckit.debezium.streams.documents import Document
-from cdckit.debezium.streams.folding import IS_LAST, Plan, folded
+from cdckit.debezium.streams.folding import Plan, folded
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_flag, require_instant, require_int
 from cdckit.parts.schemas import require_batch, require_columns, require_types
 from cdckit.rejected import ERROR_CODE
 
-STATE = T.StructType(
-    [
-        T.StructField("document", T.StringType()),
-        T.StructField("answered", T.ArrayType(T.StringType())),
-        T.StructField("revision", T.LongType()),
-        T.StructField("changed", T.LongType()),
-        T.StructField("taught", T.StringType()),
-    ]
-)
-"""What is known of an entity, behind its identity: its document as JSON text, null where it does not
-exist; the names of its last patches; how often it was changed; when the last patch was answered; and the
-document as it was when a patch last let it be learnt from."""
-
-_MADE = T.StructType(
-    [
-        T.StructField("status", T.IntegerType()),
-        ERRORS,
-        T.StructField("before", T.StringType()),
-        T.StructField("after", T.StringType()),
-        T.StructField("action", T.StringType()),
-        T.StructField("revision_after", T.LongType()),
-        T.StructField("ended", T.LongType()),
-        T.StructField("taught_before", T.StringType()),
-        T.StructField("is_repeat", T.BooleanType()),
-    ]
-)
-
-ENTITY = ("db", "collection", "zone", "entity")
-SCHEMA = ("db",)
 _READS = (
     "errors",
     "client_id",
@@ -68,31 +39,6 @@ _READS = (
     "at",
     "shown",
 )
-
-
-def _keeps(patches: Stream) -> T.StructType:
-    return T.StructType([*ARRIVAL_FIELDS, *patches.columns().fields])
-
-
-ANSWER_SCHEMA = T.StructType([*_keeps(ENTITY_PATCHES).fields, *_MADE.fields, IS_LAST, *STATE.fields])
-"""One row is one patch of an entity, and what became of it."""
-SCHEMA_ANSWER_SCHEMA = T.StructType([*_keeps(SCHEMA_PATCHES).fields, *_MADE.fields, IS_LAST, *STATE.fields])
-"""One row is one patch of a schema, and what became of it."""
-ENTITY_SCHEMA = T.StructType([*(ENTITY_PATCHES.columns()[name] for name in ENTITY), *STATE.fields])
-"""One row is one entity: its identity, and what is known of it."""
-SCHEMA_SCHEMA = T.StructType([*(SCHEMA_PATCHES.columns()[name] for name in SCHEMA), *STATE.fields])
-"""One row is the schema of one database, and what is known of it."""
-
-UPDATE_SCHEMA = T.StructType(
-    [
-        *ARRIVAL_FIELDS,
-        *ENTITY_UPDATES.columns().fields,
-        T.StructField("action", T.StringType()),
-        T.StructField("revision", T.LongType()),
-    ]
-)
-"""One row is one update of an entity: the fields of entity-updates; which action it was; and how many
-updates its entity had with it."""
 
 
 def apply_patches(
@@ -174,7 +120,7 @@ def apply_patches(
     shown = F.lit(require_flag(documents, "documents", function=function))
     # A subscription says in its document which zone it is to: without it nobody would know.
     shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
-    limits = _limits(most_characters, remember, function)
+    limits = require_limits(most_characters, remember, function=function)
     return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function)
 
 
@@ -184,7 +130,6 @@ def apply_schema_patches(
     schemas: DataFrame | None = None,
     ended: datetime | None = None,
     order_by: Iterable[str] = ARRIVAL_COLUMNS,
-    documents: bool = False,
     most_characters: int = 1_000_000,
     remember: int = 100,
 ) -> DataFrame:
@@ -195,11 +140,10 @@ def apply_schema_patches(
         patches: What `decode` returned of `SCHEMA_PATCHES`.
         schemas: What is known from before: what `entities` returned of such answers.
         ended, order_by, most_characters, remember: As for `apply_patches`.
-        documents: Has no effect: `before` and `after` of a schema are always there, since `schema_learning`
-            needs them.
 
     Returns:
-        One row per patch (`SCHEMA_ANSWER_SCHEMA`).
+        One row per patch (`SCHEMA_ANSWER_SCHEMA`); `before` and `after` are always there, since
+        `schema_learning` needs them.
 
     Raises:
         As `apply_patches`.
@@ -225,13 +169,13 @@ def apply_schema_patches(
     function = "apply_schema_patches"
     if schemas is not None:
         require_types(schemas, SCHEMA_SCHEMA, function=function)
-    require_flag(documents, "documents", function=function)
-    limits = _limits(most_characters, remember, function)
+    limits = require_limits(most_characters, remember, function=function)
     shown = F.lit(True)
     return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
 
 
-def _limits(most: int, remember: int, function: str) -> partial[Document]:
+def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
+    """What folds the patches of a document within limits; raises `InvalidArgument` for one below 1."""
     for argument, number in (("most_characters", most), ("remember", remember)):
         if require_int(number, argument, function=function) < 1:
             raise InvalidArgument(function, argument, "a number above 0", number)
@@ -249,7 +193,7 @@ def _answered(
     fold: partial[Document],
     function: str,
 ) -> DataFrame:
-    keeps = _keeps(stream)
+    keeps = kept_columns(stream)
     require_types(patches, keeps, function=function)
     require_batch(
         patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
@@ -259,7 +203,7 @@ def _answered(
     usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
     given = usable.withColumns({"errors": against, "at": _ended(ended, function), "shown": shown})
-    plan = Plan(identity, _READS, keeps, _MADE, STATE, fold)
+    plan = Plan(identity, _READS, keeps, MADE, STATE, fold)
     return folded(given, known, plan, order=order)
 
 
@@ -267,103 +211,3 @@ def _ended(ended: datetime | None, function: str) -> Column:
     if ended is not None:
         return F.unix_millis(require_instant(ended, "ended", function=function))
     return F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0))
-
-
-def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
-    """
-    What is known of the entities, or schemas, behind the patches that were answered.
-
-    Args:
-        answers: What `apply_patches` or `apply_schema_patches` returned.
-        known: What was given to it.
-
-    Returns:
-        One row per entity that is or was: its identity; `document`, JSON text, null where it does not
-        exist (any more); `answered`, the names of its last patches, so that they have no effect when they
-        come again; `revision`; `changed`, in milliseconds.  Give it to the next call.
-
-    Raises:
-        MissingColumns, WrongColumnType: These are not such tables.
-
-    Cost: a filter; with *known*, one shuffle of it by identity.
-
-    >>> from cdckit.debezium import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
-    ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
-    ...     "ops": [{"op": "add", "path": "a", "value": 1}]}'''
-    >>> answers = apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
-    >>> entities(answers).select("collection", "entity", "document", "answered", "revision").show()
-    +----------+------+--------+--------+--------+
-    |collection|entity|document|answered|revision|
-    +----------+------+--------+--------+--------+
-    |      Mugs|    m1| {"a":1}| [c/2/1]|       1|
-    +----------+------+--------+--------+--------+
-    <BLANKLINE>
-    """
-    whole = "entity" in answers.columns
-    columns = (ENTITY_SCHEMA if whole else SCHEMA_SCHEMA).fieldNames()
-    identity = list(ENTITY if whole else SCHEMA)
-    require_columns(answers, [*columns, IS_LAST.name], function="entities")
-    # A patch that names no entity was refused: there is nothing to know.
-    named = F.coalesce(*(F.when(F.col(name).isNull(), F.lit(False)) for name in identity), F.lit(True))
-    last = answers.where(F.col(IS_LAST.name) & named).select(*columns)
-    if known is None:
-        return last
-    require_types(known, ENTITY_SCHEMA if whole else SCHEMA_SCHEMA, function="entities")
-    return last.unionByName(known.select(*columns).join(last.select(*identity), identity, "left_anti"))
-
-
-def entity_updates(answers: DataFrame) -> DataFrame:
-    """
-    The updates of entities: what was applied, and changed something.
-
-    Args:
-        answers: What `apply_patches` returned.
-
-    Returns:
-        One row per update (`UPDATE_SCHEMA`), `status` always 1; `before` and `after` where the patch asked
-        for them.  Reads change nothing: their responses are among the `partial_responses` only.
-
-    Raises:
-        MissingColumns, WrongColumnType: *answers* are not what `apply_patches` returned.
-
-    Cost: one filter, no shuffle.
-
-    Source:
-        Debezium streams, "entity-updates": a durable record of all entities that were changed.
-
-    >>> from cdckit.debezium import streams
-    >>> nothing = streams.decode(records_of(b"?"), streams.ENTITY_PATCHES)
-    >>> entity_updates(apply_patches(nothing)).count()
-    0
-    """
-    require_types(answers, ANSWER_SCHEMA, function="entity_updates")
-    return _updates(answers, UPDATE_SCHEMA.fieldNames())
-
-
-def schema_updates(answers: DataFrame) -> DataFrame:
-    """
-    The updates of schemas: as `entity_updates`, of what `apply_schema_patches` returned.
-
-    >>> from cdckit.debezium import streams
-    >>> nothing = streams.decode(records_of(b"?"), streams.SCHEMA_PATCHES)
-    >>> schema_updates(apply_schema_patches(nothing)).count()
-    0
-    """
-    require_types(answers, SCHEMA_ANSWER_SCHEMA, function="schema_updates")
-    return _updates(answers, [*ARRIVAL_COLUMNS, *SCHEMA_UPDATES.columns().fieldNames(), "action", "revision"])
-
-
-def _updates(answers: DataFrame, columns: list[str]) -> DataFrame:
-    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
-    return with_asked(answers.where(done).withColumn("revision", F.col("revision_after"))).select(*columns)
-
-
-def with_asked(answers: DataFrame) -> DataFrame:
-    """`before` and `after` as the patch asked for them."""
-    return answers.withColumns(
-        {
-            "before": F.when(F.col("include_before"), F.col("before")),
-            "after": F.when(F.col("include_after"), F.col("after")),
-        }
-    )

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.debezium.streams.catalogue import ENTITY_BATCHES, ENTITY_PATCHES
@@ -75,19 +76,29 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     +-------+------+----+-----+---+------+
     <BLANKLINE>
     """
-    served = _served(databases)
+    served = require_databases(databases, function="entity_patches")
     require_types(batches, T.StructType([*_GIVEN.fields, *ERROR_FIELDS]), function="entity_patches")
     given = batches.where(batches[ERROR_CODE].isNull()).select(*_GIVEN.fieldNames())
     return Made(given, partial(_patches, databases=served), PATCH_SCHEMA).rows()
 
 
-def _served(databases: Iterable[str] | None) -> frozenset[str] | None:
+def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
+    """The names of databases, None for all; raises `InvalidArgument` for one text, or what is none."""
     if databases is None:
         return None
     listed = [databases] if isinstance(databases, str) else list(databases)
     if isinstance(databases, str) or not all(isinstance(each, str) for each in listed):
-        raise InvalidArgument("entity_patches", "databases", "a list of names", databases)
+        raise InvalidArgument(function, "databases", "a list of names", databases)
     return frozenset(listed)
+
+
+def foreign(databases: Iterable[str] | None) -> Column:
+    """Why a message that names its database is not for these: `errors` of its patch, null where it is."""
+    nothing = F.lit(None).cast(ERRORS.dataType)
+    if databases is None:
+        return nothing
+    said = F.array(F.concat(F.lit("the database '"), F.col("db"), F.lit("' is not served here")))
+    return F.when(~F.col("db").isin(*databases), said).otherwise(nothing)
 
 
 def _patches(

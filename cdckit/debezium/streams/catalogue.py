@@ -207,11 +207,12 @@ CHANGES_BY_DEVICE = Stream(
     key=_DEVICE_KEY,
     partition_by=_DEVICE_KEY,
 )
-# A device may be used with several databases: its newest message does not say all that is left.
+# A device may be used with several databases: its newest message does not say all that is left.  One that
+# nobody has connected from yet has no user.
 DEVICE_NOTIFICATIONS = _stream(
     "device-notifications",
     ("db", "user", "device", "count", "begun", "ended"),
-    (),
+    ("user",),
     key=_DEVICE_KEY,
     partition_by=_DEVICE_KEY,
 )

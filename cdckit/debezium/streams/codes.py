@@ -24,6 +24,7 @@ class StreamFault(Fault):
     WRONG_PART = "WRONG_PART", "The number of the part is not within that of the parts."
     MISSING_PART = "MISSING_PART", "Parts of the response did not come in time.", True
     CONTRADICTING = "CONTRADICTING", "The parts of the response contradict each other."
+    OTHER_STREAM = "OTHER_STREAM", "The record is of no stream that is taken."
     NO_DOCUMENT = "NO_DOCUMENT", "The update does not say what the entity is after it."
     UNFIT_VALUE = "UNFIT_VALUE", "A value does not fit the type that its field is to have."
 

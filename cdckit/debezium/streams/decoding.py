@@ -39,6 +39,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
         (`stream.columns()`): `clientid` is `client_id`, `error` is `errors`, an array, and what holds
         documents is JSON text with every digit; `error_code` and `error_description`, null where all is
         well.  It never fails on data: of a record in error the fields that could be read are there.
+        Where `before` or `after` is null and not left out, `include_before` or `include_after` is true.
         A number beyond what decimals hold, or of more than 4,300 digits, may stand in `ops`, `patches` and
         `responses`: that patch gets status 3 then.
         The database is read from `db` or `dbid`: the page's tables say the one, its samples the other.
@@ -105,6 +106,10 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
             found[column_of(field)] = _READ[kind_of(field)](given)
         except (TypeError, NoSuchText) as error:
             _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {shown(given)}, not {error}.")
+    for field, asked in (("before", "include_before"), ("after", "include_after")):
+        # That null is said means that there was nothing, as only what was asked for is said.
+        if asked in found and field in stream.fields and said.get(field, "") is None:
+            found[asked] = True
     missing = [field for field in stream.fields if field in stream.required and said.get(field) is None]
     if missing:
         _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")

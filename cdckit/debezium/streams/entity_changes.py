@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -12,27 +11,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UPSERT
 from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
 from cdckit.debezium.streams.catalogue import ENTITY_UPDATES
-from cdckit.debezium.streams.codes import Status, StreamFault
-from cdckit.debezium.streams.json_values import column_text, read, read_all, written
-from cdckit.debezium.streams.operations import (
-    ADD,
-    INCREMENT,
-    MOVE,
-    REMOVE,
-    REPLACE,
-    REQUIRE,
-    Operation,
-    operations,
-)
-from cdckit.debezium.streams.paths import Path, path_of, shown
+from cdckit.debezium.streams.codes import Status
+from cdckit.debezium.streams.field_statements import CONVERT, places_of, statement
+from cdckit.debezium.streams.json_values import read
+from cdckit.debezium.streams.paths import Path, path_of
 from cdckit.debezium.streams.value_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.debezium.streams.zones import change_columns
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.instants import instant
 from cdckit.parts.schemas import require_types
 from cdckit.parts.workers import Made
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
@@ -44,7 +32,6 @@ KEYS = ("db", "zone", "entity")
 
 _FUNCTION = "changes"
 _ROWS_AT_ONCE = 1000
-_MOST_STEPS = 6  # each doubles in how many ways a name can be read
 _NEEDED = T.StructType(
     [
         *ARRIVAL_FIELDS,
@@ -203,7 +190,7 @@ def _stated(updates: DataFrame, collection: str, fields: T.StructType, nested: N
         *ERROR_FIELDS,
     ]
     places: list[list[Path]] = [
-        _places(field.name) if nested == "dotted" else [(field.name,)] for field in fields
+        places_of(field.name) if nested == "dotted" else [(field.name,)] for field in fields
     ]
     by = partial(_read, fields=fields, places=places)
     return Made(given.select(*(field.name for field in kept)), by, T.StructType([*kept, *made])).rows()
@@ -222,7 +209,7 @@ def _require_readable(fields: T.StructType) -> None:
     if twice:
         raise InvalidArgument(_FUNCTION, "fields", f"of different names, none of {', '.join(KEYS)}", twice)
     for field in fields:
-        if type(field.dataType) not in _CONVERT:
+        if type(field.dataType) not in CONVERT:
             needed = "string, boolean, int, bigint, double or timestamp"
             raise WrongColumnType(_FUNCTION, field.name, needed, field.dataType.simpleString())
 
@@ -232,12 +219,12 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     names = fields.fieldNames()
     types = [arrow_type(field.dataType) for field in fields]
-    convert = [_CONVERT[type(field.dataType)] for field in fields]
+    convert = [CONVERT[type(field.dataType)] for field in fields]
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
             texts = zip(batch.column("ops").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            rows = [_statement(ops, after, places, convert, names) for ops, after in texts]
+            rows = [statement(ops, after, places, convert, names) for ops, after in texts]
             kinds, values, touched, codes, said = zip(*rows, strict=True) if rows else ((),) * 5
             columns = [
                 pa.array(kinds, pa.string()),
@@ -255,128 +242,3 @@ def _struct(rows: Sequence[Sequence[Any]], names: list[str], types: list[pa.Data
     arrays = [pa.array(each, kind) for each, kind in zip(columns, types, strict=True)]
     fields = [pa.field(name, kind) for name, kind in zip(names, types, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields)
-
-
-_Row = tuple[str, list[Any], list[bool], str | None, str | None]
-
-
-def _statement(
-    ops: str | None,
-    after: str | None,
-    places: list[list[Path]],
-    convert: list[Callable[[Any], Any]],
-    names: list[str],
-) -> _Row:
-    nothing: list[Any] = [None] * len(places)
-    done, _ = operations(read_all(ops or "[]"))
-    if after is None:
-        if _ends_without(done):
-            return DELETE, nothing, [False] * len(places), None, None
-        return _unfit(StreamFault.NO_DOCUMENT, "", nothing)
-    document = read(after)
-    written_at = [path for operation in done for path in _written_at(operation)]
-    touched = [any(_overlap(path, at) for path in each for at in written_at) for each in places]
-    values = []
-    for paths, is_touched, converted, name in zip(places, touched, convert, names, strict=True):
-        found = [_value(document, path) for path in paths] if is_touched else []
-        value, *more = [each for each in found if each is not None] or [None]
-        if more:
-            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is there twice: a name has the dot.", nothing)
-        try:
-            values.append(None if value is None else converted(value))
-        except (TypeError, ValueError, OverflowError):
-            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is {shown(value)}.", nothing)
-    return UPSERT, values, touched, None, None
-
-
-def _unfit(fault: StreamFault, finding: str, nothing: list[Any]) -> _Row:
-    return UPSERT, nothing, [False] * len(nothing), fault.value, column_text(fault.describe(finding))
-
-
-def _ends_without(done: list[Operation]) -> bool:
-    """Whether the entity is gone after these operations, given that nothing is said of it after them."""
-    gone = False
-    for operation in done:
-        if operation.name == REMOVE:
-            gone = gone or not operation.path
-        elif operation.name in _MAKES:
-            gone = False
-    return gone
-
-
-# What makes an entity anew that is gone: what is moved or copied must be there.
-_MAKES = (ADD, REPLACE, INCREMENT)
-
-
-def _places(name: str) -> list[Path]:
-    """
-    Where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
-
-    >>> _places("a.b")
-    [('a', 'b'), ('a.b',)]
-    """
-    steps = name.split(".")
-    if len(steps) > _MOST_STEPS:
-        return [tuple(steps), (name,)]
-    found: list[Path] = [(steps[-1],)]
-    for step in reversed(steps[:-1]):
-        found = [each for rest in found for each in ((step, *rest), (f"{step}.{rest[0]}", *rest[1:]))]
-    return found
-
-
-def _written_at(operation: Operation) -> tuple[Path, ...]:
-    if operation.name == REQUIRE:
-        return ()
-    return (operation.path, operation.source) if operation.name == MOVE else (operation.path,)
-
-
-def _overlap(first: Path, second: Path) -> bool:
-    short = min(len(first), len(second))
-    return first[:short] == second[:short]
-
-
-def _value(document: Any, path: Path) -> Any:
-    for step in path:
-        if not isinstance(document, dict) or step not in document:
-            return None
-        document = document[step]
-    return document
-
-
-def _text(value: Any) -> str | None:
-    return column_text(value if isinstance(value, str) else written(value))
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _whole(value: Any, *, bits: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >> bits:
-        raise TypeError
-    return value
-
-
-def _double(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise TypeError
-    return float(value)
-
-
-def _instant(value: Any) -> Any:
-    found = instant(value)
-    if found is None:
-        raise TypeError
-    return found
-
-
-_CONVERT: Mapping[type[T.DataType], Callable[[Any], Any]] = {
-    T.StringType: _text,
-    T.BooleanType: _boolean,
-    T.IntegerType: partial(_whole, bits=31),
-    T.LongType: partial(_whole, bits=63),
-    T.DoubleType: _double,
-    T.TimestampType: _instant,
-}

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answering import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
+from cdckit.debezium.streams.answers import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
 from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
 from cdckit.debezium.streams.catalogue import SCHEMA_LEARNING
 from cdckit.debezium.streams.codes import Status
@@ -40,6 +40,17 @@ TYPE_SCHEMA = T.StructType([*(LEARNING_SCHEMA[name] for name in _IDENTITY), *TYP
 """One row is one entity type: what is known of it, and what that was made of."""
 
 
+LEARNED_SCHEMA = T.StructType(
+    [
+        *ARRIVAL_FIELDS,
+        *(LEARNING_SCHEMA[name] for name in (*_IDENTITY, "ended")),
+        _MADE["entities"],
+        TYPE_STATE["entity_type"],
+    ]
+)
+"""One row is one entity type as it was learnt, told whenever it changed."""
+
+
 def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> DataFrame:
     """
     What can be learnt from: the updates of entities that say so, and those of the entity types of a schema.
@@ -51,7 +62,8 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     Returns:
         One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `before` as the entity was taught
         last, `after` as it is.  Of a schema: a row for each entity type in it (`is_type`), `part` i of n,
-        with only that type in `after`, no `ops`, and the name of the type as `collection`.
+        with only that type in `after`, no `ops`, and the name of the type as `collection`; one that was
+        removed is null in `after`.
 
     Raises:
         MissingColumns, WrongColumnType: These are no answers.
@@ -81,9 +93,14 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
 
 def _entity_types(schemas: DataFrame) -> DataFrame:
     """One row for each entity type of each schema."""
-    types = F.map_entries(F.from_json("after", "map<string,string>"))
-    ranked = F.array_sort(F.filter(types, lambda each: each["value"].isNotNull()))
-    each = schemas.withColumn("_types", ranked).select("*", F.posexplode("_types").alias("_place", "_type"))
+    now, before = _types_in("after"), _types_in("before")
+    removed = F.filter(
+        before, lambda each: ~F.array_contains(F.transform(now, lambda one: one["key"]), each["key"])
+    )
+    gone = F.transform(removed, lambda each: F.struct(each["key"].alias("key"), F.lit("null").alias("value")))
+    each = schemas.withColumn("_types", F.array_sort(F.concat(now, gone))).select(
+        "*", F.posexplode("_types").alias("_place", "_type")
+    )
     name = F.col("_type")["key"]
     quoted = F.to_json(F.array(name))
     inside = F.substring(quoted, F.lit(2), F.length(quoted) - 2)
@@ -101,6 +118,13 @@ def _entity_types(schemas: DataFrame) -> DataFrame:
         }
     )
     return made.select(*_columns(made))
+
+
+def _types_in(schema: str) -> Column:
+    """The entity types of a schema: an array of their names and texts."""
+    types = F.map_entries(F.from_json(schema, "map<string,string>"))
+    named = F.filter(types, lambda each: each["value"].isNotNull())
+    return F.coalesce(named, F.array().cast("array<struct<key:string,value:string>>"))
 
 
 def _columns(messages: DataFrame) -> list[Column]:
@@ -172,12 +196,38 @@ def learned_types(lessons: DataFrame) -> DataFrame:
     """
     The entity types as they were learnt, one row for each change: those lessons that changed a type.
 
+    Args:
+        lessons: What `learn` returned.
+
+    Returns:
+        One row per change of a type (`LEARNED_SCHEMA`): `timestamp`, `topic`, `partition` and `offset` of the
+        message that changed it; `db`, `collection`, `ended`; `entities`, how many there are; and
+        `entity_type`, JSON text.
+
+    Raises:
+        MissingColumns, WrongColumnType: *lessons* are not what `learn` returned.
+
     Cost: one filter.
+
+    The second mug changes nothing:
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
+    ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
+    >>> sent = streams.decode(records_of(said % b"m1", said % b"m2"), streams.ENTITY_PATCHES)
+    >>> lessons = learn(schema_learning(streams.apply_patches(sent)))
+    >>> learned_types(lessons).select("offset", "entity_type").show(truncate=False)
+    +------+--------------------------------------------------------------+
+    |offset|entity_type                                                   |
+    +------+--------------------------------------------------------------+
+    |0     |{"Mugs":{"fields":{"cl":{"type":"INTEGER","optional":false}}}}|
+    +------+--------------------------------------------------------------+
+    <BLANKLINE>
     """
     require_types(lessons, LESSON_SCHEMA, function="learned_types")
     changed = lessons.where(F.col("changed_type").isNotNull())
-    columns = (*ARRIVAL_COLUMNS, *_IDENTITY, "ended", "entities")
-    return changed.select(*columns, F.col("changed_type").alias("entity_type"))
+    return changed.withColumn("entity_type", F.col("changed_type")).select(*LEARNED_SCHEMA.fieldNames())
 
 
 def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFrame:
@@ -189,7 +239,24 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
         lessons: What `learn` returned.
         known: What was given to it.
 
+    Raises:
+        MissingColumns, WrongColumnType: These are not such tables.
+
     Cost: a filter; with *known*, one shuffle of it.
+
+    >>> from cdckit.debezium import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
+    ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
+    >>> sent = streams.decode(records_of(said % b"m1", said % b"m2"), streams.ENTITY_PATCHES)
+    >>> lessons = learn(schema_learning(streams.apply_patches(sent)))
+    >>> entity_types(lessons).select("collection", F.get_json_object("lessons", "$.entities")).show()
+    +----------+------------------------------------+
+    |collection|get_json_object(lessons, $.entities)|
+    +----------+------------------------------------+
+    |      Mugs|                                   2|
+    +----------+------------------------------------+
+    <BLANKLINE>
     """
     require_types(lessons, LESSON_SCHEMA, function="entity_types")
     last = lessons.where(IS_LAST.name).select(*TYPE_SCHEMA.fieldNames())

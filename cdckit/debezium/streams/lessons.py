@@ -15,7 +15,8 @@ class EntityType:
     An entity type: how many entities there are, how many have each field, and of which types it was.
 
     What a schema declares of a field counts more than what is seen of it.  Types only widen: a field stays
-    of the type that it was once seen with.  Of more than 10,000 fields the later ones are not learnt.
+    of the type that it was once seen with; one that was null each time has none yet, and is not told.  Of
+    more than 10,000 fields the later ones are not learnt.
     """
 
     def __init__(self) -> None:
@@ -85,6 +86,7 @@ class EntityType:
         seen = {
             path: {"type": common_type(self.types[path]), "optional": count < self.entities}
             for path, count in self.counts.items()
+            if self.types[path]
         }
         fields = {**seen, **self.declared}
         return {path: fields[path] for path in sorted(fields)}

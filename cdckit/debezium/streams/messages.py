@@ -141,13 +141,22 @@ def to_records(
         F.lit(None) if partitions is None else F.pmod(F.xxhash64(_joined(stream.partition_by)), partitions)
     )
     at = F.col("timestamp") if "timestamp" in messages.columns else F.lit(None)
-    return messages.select(
-        F.encode(_joined(stream.key), "utf-8").alias("key"),
-        F.encode(message_text(messages, stream), "utf-8").alias("value"),
-        F.lit(name).alias("topic"),
-        chosen.cast("int").alias("partition"),
-        at.cast("timestamp").alias("timestamp"),
-    )
+    columns = {
+        **record_columns(messages, stream),
+        "topic": F.lit(name),
+        "partition": chosen.cast("int"),
+        "timestamp": at.cast("timestamp"),
+    }
+    return messages.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def record_columns(messages: DataFrame, stream: Stream) -> dict[str, Column]:
+    """What each message says of its record: `key`, `value`, and the stream's name as `topic`."""
+    return {
+        "key": F.encode(_joined(stream.key), "utf-8"),
+        "value": F.encode(message_text(messages, stream), "utf-8"),
+        "topic": F.lit(stream.name),
+    }
 
 
 def _joined(columns: tuple[str, ...]) -> Column:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answering import with_asked
+from cdckit.debezium.streams.answers import with_asked
 from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
 from cdckit.debezium.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES
 from cdckit.debezium.streams.codes import StreamFault
@@ -35,7 +35,7 @@ REQUEST_SCHEMA = T.StructType(
 )
 """One row is one partial response, and whether all of its request are there."""
 
-_REQUEST = ("client_id", "request")
+REQUEST = ("client_id", "request")
 _TOLD = ("parts", "user")
 
 
@@ -136,7 +136,7 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     require_batch(responses, "responses", instead, function="response_parts")
     usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
     arrival = [F.col(name).asc_nulls_last() for name in ARRIVAL_COLUMNS]
-    request = Window.partitionBy(*_REQUEST)
+    request = Window.partitionBy(*REQUEST)
     # Of two responses to one part that came at one place, the texts decide: rows have no order of their own.
     by_part = request.orderBy("part", *arrival, "status", "after", "ended")
     known = _with_completed(usable.select(*RESPONSE_SCHEMA.fieldNames()), completed)
@@ -162,9 +162,9 @@ def _with_completed(responses: DataFrame, completed: DataFrame | None) -> DataFr
     """The responses, and whether their request was complete before (`_is_over`)."""
     if completed is None:
         return responses.withColumn("_is_over", F.lit(False))
-    require_columns(completed, _REQUEST, function="response_parts")
-    over = completed.select(*_REQUEST).distinct().withColumn("_over", F.lit(True))
-    joined = responses.join(over, list(_REQUEST), "left")
+    require_columns(completed, REQUEST, function="response_parts")
+    over = completed.select(*REQUEST).distinct().withColumn("_over", F.lit(True))
+    joined = responses.join(over, list(REQUEST), "left")
     return joined.withColumn("_is_over", F.col("_over").isNotNull()).drop("_over")
 
 
@@ -228,7 +228,7 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     require_batch(parts, "parts", "hand its batches to a function", function="complete_responses")
     complete = parts.where(F.col("part_is") == "complete")
     piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
-    whole = complete.groupBy(*_REQUEST).agg(
+    whole = complete.groupBy(*REQUEST).agg(
         *(F.first(name).alias(name) for name in _TOLD),
         F.min("begun").alias("begun"),
         F.max("ended").alias("ended"),

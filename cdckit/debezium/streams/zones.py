@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from cdckit.asking.joins import Lookup, as_of_join
 from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
-from cdckit.debezium.streams.answering import ANSWER_SCHEMA
+from cdckit.debezium.streams.answers import ANSWER_SCHEMA
 from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
 from cdckit.debezium.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES, SUBSCRIPTIONS
 from cdckit.debezium.streams.codes import Status

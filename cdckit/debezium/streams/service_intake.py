@@ -1,0 +1,267 @@
+"""One batch of messages on its way into a service's tables, within a transaction of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.debezium.streams.answering import apply_patches, apply_schema_patches
+from cdckit.debezium.streams.answers import (
+    ANSWER_SCHEMA,
+    ENTITY,
+    ENTITY_SCHEMA,
+    SCHEMA_ANSWER_SCHEMA,
+    SCHEMA_SCHEMA,
+    entities,
+)
+from cdckit.debezium.streams.batches import ERRORS, PATCH_SCHEMA, entity_patches, foreign
+from cdckit.debezium.streams.catalogue import (
+    CONNECTIONS,
+    ENTITY_BATCHES,
+    ENTITY_PATCHES,
+    SCHEMA_PATCHES,
+    STREAMS,
+    SUBSCRIPTIONS,
+)
+from cdckit.debezium.streams.codes import StreamFault
+from cdckit.debezium.streams.decoding import decode
+from cdckit.debezium.streams.learning import (
+    TYPE_SCHEMA,
+    entity_types,
+    learn,
+    learned_types,
+    schema_learning,
+)
+from cdckit.debezium.streams.responses import (
+    REQUEST,
+    RESPONSE_SCHEMA,
+    complete_responses,
+    partial_responses,
+    response_parts,
+)
+from cdckit.debezium.streams.service_tables import (
+    ANSWERS,
+    BUCKET,
+    CAME,
+    CAME_SCHEMA,
+    ENTITIES,
+    ENTITIES_SCHEMA,
+    LEARNED,
+    MADE,
+    PARTS,
+    PARTS_SCHEMA,
+    RECORDS,
+    RECORDS_SCHEMA,
+    REJECTS,
+    REJECTS_SCHEMA,
+    RESPONSES,
+    RESPONSES_SCHEMA,
+    SCHEMA_ANSWERS,
+    SCHEMAS,
+    STREAM,
+    TAKEN,
+    TAKES,
+    TYPES,
+    Settings,
+    kept_answers,
+    note_taken,
+    subscriptions_kind,
+    taken,
+)
+from cdckit.debezium.streams.zones import subscription_changes, zone_changes
+from cdckit.ledger.within import apply_within
+from cdckit.parts.threads import at_once
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
+from cdckit.store import Transaction
+from cdckit.store.keeping import rows_of
+from cdckit.store.writing import Rows, Written
+
+MANY_FILES = 16
+"""So many small files of a table that grows are written together: each batch adds some."""
+
+
+class Intake:
+    """
+    What a transaction does with messages: first `keep`, then `take`; or `rebuild` alone.
+
+    All that it makes has the `number` of the batch.  It reads the table of records, so of two that are under
+    way at once one begins again, and a number is of one batch.
+    """
+
+    def __init__(self, transaction: Transaction, settings: Settings) -> None:
+        self._tables, self._settings = transaction, settings
+        self.number = taken(transaction) + 1
+        self._taken = F.lit(self.number).cast("long")
+
+    def keep(self, records: DataFrame, stream: str | None) -> Written:
+        """Write the records as they came, with the stream that they are of: by their topics without one."""
+        named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
+        kept = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
+        note_taken(self._tables, self.number)
+        return self._tables.append(RECORDS, kept.select(*RECORDS_SCHEMA.fieldNames()), compact_at=MANY_FILES)
+
+    def take(self, written: Written) -> None:
+        """Bring the other tables up to records that were kept."""
+        if written.files:
+            self._take(self._tables.read(RECORDS, files=written.files))
+
+    def rebuild(self) -> None:
+        """Make everything anew from the records as they came, by the settings as they are now."""
+        for name in MADE:
+            self._tables.drop(name)
+        kind = subscriptions_kind(self._settings.buckets)
+        for name in (kind.changes, kind.history, kind.unborn):
+            self._tables.drop(name)
+        kind.forget(self._tables)
+        note_taken(self._tables, self.number)
+        self._take(self._tables.read(RECORDS))
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _take(self, came: DataFrame) -> None:
+        # As many rows as there are streams.
+        there = {row[0] for row in came.select(STREAM).distinct().collect()}
+        decoded = {
+            name: self._tables.scratch(decode(came.where(F.col(STREAM) == name), STREAMS[name]))
+            for name in sorted(there & TAKES)
+        }
+        refused = [rejects(each) for each in decoded.values()]
+        if there - TAKES:
+            refused.append(_strange(came.where(~F.coalesce(F.col(STREAM).isin(*TAKES), F.lit(False)))))
+        self._append(REJECTS, *(each.withColumn(TAKEN, self._taken) for each in refused))
+        sound = {name: each.where(F.col(ERROR_CODE).isNull()) for name, each in decoded.items()}
+        if CONNECTIONS.name in sound:
+            found = sound[CONNECTIONS.name].withColumn(TAKEN, self._taken)
+            self._append(CAME, found.select(*CAME_SCHEMA.fieldNames()))
+        answers = self._entities(sound)
+        self._make(answers, self._schemas(sound))
+
+    def _entities(self, sound: dict[str, DataFrame]) -> DataFrame | None:
+        """The answers to the patches of entities, computed once; None if there are no such patches."""
+        found = []
+        if ENTITY_BATCHES.name in sound:
+            found.append(entity_patches(sound[ENTITY_BATCHES.name], databases=self._settings.databases))
+        if ENTITY_PATCHES.name in sound:
+            found.append(sound[ENTITY_PATCHES.name].withColumn(ERRORS.name, self._foreign()))
+        if not found:
+            return None
+        rows = [each.select(*PATCH_SCHEMA.fieldNames()) for each in found]
+        patches = self._tables.scratch(rows[0] if len(rows) == 1 else rows[0].unionByName(rows[1]))
+        known = self._near(patches).join(patches.select(*ENTITY).distinct(), list(ENTITY), "left_semi")
+        return self._tables.scratch(
+            apply_patches(
+                patches,
+                entities=known.select(*ENTITY_SCHEMA.fieldNames()),
+                documents=True,
+                most_characters=self._settings.most_characters,
+                remember=self._settings.remember,
+            )
+        )
+
+    def _near(self, patches: DataFrame) -> DataFrame:
+        """What is known of the entities in the buckets of these."""
+        if not self._tables.has(ENTITIES):
+            return rows_of(self._tables, ENTITIES, ENTITIES_SCHEMA)
+        # As many rows as there are buckets, at most.
+        touched = [row[0] for row in patches.select(self._settings.bucket()).distinct().collect()]
+        return self._tables.read(ENTITIES, {BUCKET: touched})
+
+    def _schemas(self, sound: dict[str, DataFrame]) -> DataFrame | None:
+        """The answers to the patches of schemas, computed once; None if there are no such patches."""
+        if SCHEMA_PATCHES.name not in sound:
+            return None
+        known = rows_of(self._tables, SCHEMAS, SCHEMA_SCHEMA)
+        return self._tables.scratch(
+            apply_schema_patches(
+                sound[SCHEMA_PATCHES.name].withColumn(ERRORS.name, self._foreign()),
+                schemas=known,
+                most_characters=self._settings.most_characters,
+                remember=self._settings.remember,
+            )
+        )
+
+    def _foreign(self) -> Column:
+        return foreign(self._settings.databases)
+
+    def _make(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
+        """Bring all that follows from answers up to these: each job writes to tables of its own."""
+        jobs: list[Callable[[], object]] = []
+        teaches = schemas is not None
+        if answers is not None:
+            subscribes = F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
+            [found] = answers.agg(F.bool_or("learning"), F.bool_or(subscribes)).collect()
+            teaches = teaches or bool(found[0])
+            jobs += [partial(self._keep_entities, answers), partial(self._keep_answers, ANSWERS, answers)]
+            if found[1]:
+                told = subscription_changes(zone_changes(answers))
+                kind = subscriptions_kind(self._settings.buckets)
+                jobs.append(lambda: apply_within(self._tables, kind, told))
+        if schemas is not None:
+            jobs += [partial(self._keep_schemas, schemas)]
+            jobs += [partial(self._keep_answers, SCHEMA_ANSWERS, schemas)]
+        if jobs:
+            jobs.append(partial(self._respond, [each for each in (answers, schemas) if each is not None]))
+        if teaches:
+            jobs.append(partial(self._learn, answers, schemas))
+        at_once(self._tables.spark, lambda job: job(), jobs)
+
+    def _keep_entities(self, answers: DataFrame) -> None:
+        found = entities(answers).withColumn(BUCKET, self._settings.bucket())
+        # As many rows as there are buckets, at most.
+        touched = [row[0] for row in found.select(BUCKET).distinct().collect()]
+        if not self._tables.has(ENTITIES):
+            self._tables.append(ENTITIES, found.repartition(BUCKET), partition_by=[BUCKET])
+        elif touched:
+            where = {BUCKET: touched}
+            others = self._tables.read(ENTITIES, where).join(found.select(*ENTITY), list(ENTITY), "left_anti")
+            rows = found.unionByName(others.select(*found.columns))
+            self._tables.swap(ENTITIES, self._tables.files(ENTITIES, where), rows.repartition(BUCKET))
+
+    def _keep_schemas(self, answers: DataFrame) -> None:
+        known = rows_of(self._tables, SCHEMAS, SCHEMA_SCHEMA)
+        self._tables.replace(SCHEMAS, entities(answers, known))
+
+    def _keep_answers(self, name: str, answers: DataFrame) -> None:
+        self._append(name, kept_answers(answers, self.number))
+
+    def _learn(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
+        tables = self._tables
+        taught = schema_learning(
+            tables.spark.createDataFrame([], ANSWER_SCHEMA) if answers is None else answers,
+            tables.spark.createDataFrame([], SCHEMA_ANSWER_SCHEMA) if schemas is None else schemas,
+        )
+        known = rows_of(tables, TYPES, TYPE_SCHEMA)
+        lessons = tables.scratch(learn(taught, known=known))
+        self._append(LEARNED, learned_types(lessons).withColumn(TAKEN, self._taken))
+        tables.replace(TYPES, entity_types(lessons, known))
+
+    def _respond(self, answers: list[DataFrame]) -> None:
+        tables = self._tables
+        fresh = partial_responses(*answers)
+        asked = fresh.select(*REQUEST).distinct()
+        before = rows_of(tables, PARTS, PARTS_SCHEMA)
+        again = before.join(asked, list(REQUEST), "left_semi").select(*RESPONSE_SCHEMA.fieldNames())
+        over = rows_of(tables, RESPONSES, RESPONSES_SCHEMA).select(*REQUEST)
+        completed = over.join(asked, list(REQUEST), "left_semi")
+        parts = tables.scratch(response_parts(fresh.unionByName(again), completed=completed))
+        columns = RESPONSES_SCHEMA.fieldNames()
+        self._append(RESPONSES, complete_responses(parts).withColumn(TAKEN, self._taken).select(*columns))
+        left = parts.where(F.col("part_is").isin("waiting", "contradicting"))
+        others = before.join(asked, list(REQUEST), "left_anti")
+        names = PARTS_SCHEMA.fieldNames()
+        tables.replace(PARTS, left.select(*names).unionByName(others.select(*names)))
+
+    def _append(self, name: str, *rows: Rows) -> None:
+        if rows:
+            self._tables.append(name, *rows, compact_at=MANY_FILES)
+
+
+def _strange(records: DataFrame) -> DataFrame:
+    """Records of no stream that is taken, as rejects."""
+    fault = StreamFault.OTHER_STREAM
+    said = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.describe())}
+    return records.withColumns(said).select(*(name for name in REJECTS_SCHEMA.fieldNames() if name != TAKEN))

@@ -1,0 +1,112 @@
+"""A service: what it answers does not depend on the batches in which messages came."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import patch_interpreter
+import pytest
+from pyspark.sql import SparkSession
+from stream_programs import AT, Record, drawn_log, to_records, told
+
+from cdckit import InvalidArgument, Ledger
+from cdckit.debezium import streams
+from cdckit.store import BatchIdReused, OtherKind
+from tools.tiers import seeds
+
+
+@pytest.mark.soak
+@seeds(1, soak=3)
+def test_any_batches_give_what_one_gives(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    log = drawn_log(seed, 60)
+    requests = ("entity-batches", "entity-patches")
+    apart = [
+        [each for each in log if each[2] not in requests],
+        [each for each in log if each[2] in requests],
+    ]
+    arranged = {"one": [log], "three": [log[:7], log[7:31], log[31:]], "apart": apart}
+    found = {}
+    for name, batches in arranged.items():
+        service = streams.Service(spark, tmp_path / name, buckets=2)
+        for number, batch in enumerate(batches):
+            came = to_records(spark, batch)
+            assert service.receive(came, number).messages == len(batch)
+            if number % 2:
+                again = service.receive(came, number)
+                assert (again.repeated, again.messages) == (True, 0)
+        found[name] = told(service)
+    assert {name for name, table in found["one"].items() if not table} <= {
+        "waiting",
+        "schemas",
+        "changes-by-device",
+    }
+    assert found["three"] == found["one"]
+    told_by_one = dict(found["one"])
+    # Of entities and schemas that came apart, what is learnt on the way is another thing.
+    found["one"].pop("learned_types"), found["apart"].pop("learned_types")
+    assert found["apart"] == found["one"]
+    service.rebuild()
+    assert told(service) == told_by_one
+    entities = service.entities().collect()
+    held = {(row.collection, row.zone, row.entity): json.loads(row.document) for row in entities}
+    assert held == interpreted(log)
+
+
+def interpreted(log: list[Record]) -> dict[tuple[str, ...], Any]:
+    """The entities that are there after all requests, by the naive interpreter."""
+    seen: set[tuple[Any, ...]] = set()
+    known: dict[tuple[str, ...], Any] = {}
+    for record in log:
+        value, topic = record[1:3]
+        if topic not in ("entity-batches", "entity-patches") or len(value) < 3:
+            continue  # another stream, or damaged
+        said = json.loads(value)
+        for number, patch in enumerate(said.get("patches", [said]), 1):
+            entity = tuple(patch[name] for name in ("collection", "zone", "entity"))
+            name = (entity, said["request"], said.get("part", number))
+            if name not in seen:
+                seen.add(name)
+                known[entity] = patch_interpreter.answered(known.get(entity), patch["ops"])[1]
+    return {entity: document for entity, document in known.items() if document is not None}
+
+
+def request(number: int, *ops: dict[str, Any], part: int = 1, parts: int = 1, **more: Any) -> dict[str, Any]:
+    said = {"db": "d", "clientid": "c", "request": number, "user": "u", "begun": 1, "part": part}
+    return {**said, "parts": parts, "collection": "C", "zone": "z", "entity": "e", "ops": list(ops), **more}
+
+
+def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession, tmp_path: Path) -> None:
+    service = streams.Service(spark, tmp_path, databases=["d"], buckets=1)
+    first = [request(1, part=2, parts=2), {**request(2), "db": "other"}, request(3)]
+    said = service.receive(first, "a", stream=streams.ENTITY_PATCHES, at=AT)
+    assert [(row.part, row.waiting_for) for row in service.waiting().collect()] == [
+        (2, "1 of 2 parts, the first of them part 1")
+    ]
+    assert service.process(now=AT + timedelta(minutes=59)) == 0
+    assert service.process(now=AT + timedelta(minutes=61)) == 1
+    assert service.waiting().isEmpty()
+    [given_up] = service.rejects().collect()
+    assert (given_up.error_code, given_up.topic, json.loads(given_up.value)["part"]) == (
+        "MISSING_PART",
+        "partial-responses",
+        2,
+    )
+    created = request(1, {"op": "add", "path": "a", "value": 1}, parts=2)
+    refused = service.messages(streams.PARTIAL_RESPONSES).where("request = 2").collect()
+    assert [(row.status, row.errors) for row in refused] == [(3, ["the database 'other' is not served here"])]
+    service.receive([created], "b", stream=streams.ENTITY_PATCHES, at=AT + timedelta(hours=2))
+    assert service.rejects().isEmpty()
+    whole = service.messages(streams.COMPLETE_RESPONSES, after=said.number).collect()
+    assert [(row.request, row.parts) for row in whole] == [(1, 2)]
+
+    with pytest.raises(BatchIdReused):
+        service.receive(first, "b", stream=streams.ENTITY_PATCHES, at=AT)
+    with pytest.raises(InvalidArgument, match="one of connections, entity-batches"):
+        service.receive([], stream=streams.ENTITY_UPDATES)
+    with pytest.raises(InvalidArgument, match="settings by which the service was made"):
+        streams.Service(spark, tmp_path, remember=5).receive([created], stream=streams.ENTITY_PATCHES)
+    with pytest.raises(OtherKind):
+        Ledger(spark, tmp_path, entity="e", keys=["k"])
