@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from zipimport import zipimporter
 
@@ -26,6 +28,18 @@ def begin_task() -> None:
         gc.collect()
         gc.freeze()
         _frozen_modules = len(sys.modules)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Let no garbage be looked for meanwhile: for work that makes many objects, and no cycles of them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _read_archives_once() -> None:

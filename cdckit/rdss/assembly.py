@@ -18,10 +18,11 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.workers import Made
+from cdckit.rdss.accepting import accepted_values
 from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, columns_of, row_of
+from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import found
-from cdckit.rdss.native_reading import read_natively
+from cdckit.rdss.message_columns import MESSAGE_FIELDS, Row, columns_of, row_of
 from cdckit.rdss.reading import read
 from cdckit.rdss.rules import RULES, Rules
 from cdckit.rdss.sequences import PARTS_SCHEMA
@@ -149,7 +150,8 @@ def _sequences(batches: Iterable[pa.RecordBatch]) -> Iterator[_Sequence]:
 def _whole(sequence: _Sequence, rules: Rules) -> _Made:
     """The message that was put together, and the verdict on it."""
     value = sequence.first["value"]
-    part = read_natively(value) or read(value, replace(rules, max_bytes=len(value)))
+    anything = replace(rules, max_bytes=len(value))
+    part = accepted_values(value, anything) or read(value, anything)
     header = whole_header(part.header)
     if None in sequence.pieces:
         many = f"its parts have {sequence.size:,} bytes, and a message may have {rules.max_bytes:,}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cdckit.rdss.codes import RdssFault
@@ -21,3 +21,12 @@ def odd_checksums(body: Any) -> Iterator[Finding]:
                 path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
                 sentence = f"{shown(text)} is no {kind} checksum, which has hexadecimal digits alone."
                 yield found(RdssFault.INVALID_CHECKSUM, path, sentence)
+
+
+def are_forms(files: Iterable[Any]) -> bool:
+    """Whether the checksums of files, in types of `schema_types`, can be those of a file."""
+    return all(
+        _CHECKSUMS[each.checksumType].fullmatch(each.checksumValue)
+        for file in files
+        for each in file.fileChecksum
+    )

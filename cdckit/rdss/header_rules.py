@@ -11,7 +11,7 @@ from cdckit.rdss.findings import HEADER, Finding, found, shown
 from cdckit.rdss.rules import Rules
 from cdckit.rdss.validators import BODIES, major_of
 
-_LONGEST_SEQUENCE = (1 << 31) - 1
+LONGEST_SEQUENCE = (1 << 31) - 1
 _LARGEST = (1 << 63) - 1
 _CODES = frozenset(RdssFault)
 
@@ -83,7 +83,7 @@ def _pairing(header: Mapping[str, Any]) -> Finding | None:
 
 def _sequence(sequence: Mapping[str, Any]) -> Finding | None:
     position, total = sequence["position"], sequence["total"]
-    if 1 <= position <= total <= _LONGEST_SEQUENCE:
+    if 1 <= position <= total <= LONGEST_SEQUENCE:
         return None
     return _wrong(
         ("messageSequence", "position"), f"{shown(position)} is no place in a sequence of {shown(total)}."

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.accepting import accepted
+from cdckit.rdss.accepting import accepted_values
 from cdckit.rdss.checksums import odd_checksums
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, most_specific, shown
@@ -101,7 +101,7 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     """
     if now.utcoffset() is None:
         raise InvalidArgument("validate", "now", "an aware datetime (one with tzinfo)", now)
-    valid = accepted(value, rules)
+    valid = accepted_values(value, rules)
     if valid is not None:
         return _verdict(expired(valid.header, now), *valid)
     try:
