@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.documents import Document
 from cdckit.parts.receiving import as_records, sink_of
@@ -16,6 +17,7 @@ from cdckit.parts.steps import doing
 from cdckit.rdss.exchange_answers import EXCHANGE, Answers
 from cdckit.rdss.exchange_intake import Intake
 from cdckit.rdss.exchange_tables import GIVEN_UP, MESSAGES, WAITING, WAITING_SCHEMA
+from cdckit.rdss.fates import Status
 from cdckit.rdss.sequences import waiting
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
@@ -57,7 +59,8 @@ class Exchange(Answers):
     answered from the newest commit.
 
     Every message that came has one fate: *processed*; *invalid* or an *error*, by the queue that takes it; a
-    *duplicate* of one that came before; or *waiting*, a part whose sequence is not all there.
+    *duplicate* of one that came before, or of one of our own (see `note_own`); or *waiting*, a part whose
+    sequence is not all there.
 
     Args:
         spark: The session that does the work.
@@ -132,11 +135,10 @@ class Exchange(Answers):
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
         Cost: the messages are read and validated once, in Python (see `decode`), and written once; with a
-            batch id *records* are read a second time.  The identifiers of all messages that ever came are
-            read, one column.  Of what is known of objects, the buckets are read of those that the batch
-            names.  Then two jobs for the ledger of each type.  A message that comes late, and shows that
-            others were about an unknown object when they were published, takes them back: the buckets
-            of those objects are written anew.
+            batch id *records* are read a second time.  Of what is known of messages and of objects, the
+            buckets are read of those that the batch names.  Then two jobs for the ledger of each type.  A
+            message that comes late, and shows that others were about an unknown object when they were
+            published, takes them back: the buckets of those objects are written anew.
         """
         given = as_records(self._spark, records, at, shell="exchange")
         key = require_batch_id(batch, function="receive")
@@ -166,6 +168,52 @@ class Exchange(Answers):
                 stream that begins anew, with another checkpoint, needs another name.
         """
         return sink_of(self.receive, name)
+
+    @doing("exchange: note messages of our own")
+    def note_own(
+        self,
+        records: DataFrame | Iterable[Document],
+        status: Status = Status.SENT,
+        *,
+        at: datetime | None = None,
+    ) -> int:
+        """
+        Note messages of our own, in one transaction: one that comes back is a duplicate, and not processed.
+
+        Whoever sends through a queue gets it back.  The order of the specification is: note them as TO_SEND,
+        send them, and note them as SENT once the queue has acknowledged them.
+
+        Args:
+            records: The messages as they are sent (`cdckit.records.RECORD_SCHEMA`), or a list of documents;
+                of a longer message, its parts.
+            status: TO_SEND or SENT.  A message that was SENT stays so.
+            at: As for `receive`.
+
+        Returns:
+            How many messages were noted; what is no valid message cannot come back as one, and is not.
+
+        Raises:
+            MissingColumns, WrongColumnType: *records* are not records.
+            InvalidArgument: They are a stream; *status* is another; or as for `receive`.
+
+        Cost: the messages are read and validated once, and a row for each is written.
+
+        Source:
+            RDSS, "Sending", "Local Data Repository".
+        """
+        if status not in (Status.TO_SEND, Status.SENT):
+            raise InvalidArgument("note_own", "status", "TO_SEND or SENT", status)
+        given = as_records(self._spark, records, at, shell="exchange")
+
+        def work(transaction: Transaction) -> int:
+            settings = self._settings.within(transaction)
+            noted = Intake(transaction, settings).own(given, status)
+            settings.note(transaction)
+            transaction.note(KIND, EXCHANGE)
+            transaction.commit()
+            return noted
+
+        return self.store.atomically(work)
 
     @doing("exchange: give up what waited too long")
     def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(hours=1)) -> int:
@@ -204,7 +252,8 @@ class Exchange(Answers):
         """
         Make everything anew from the messages as they came, by the settings as they are now.
 
-        By the same settings nothing changes, but that parts which were given up wait again, until `process`.
+        By the same settings nothing changes, but that parts which were given up wait again, until `process`,
+        and that a message of our own is a duplicate also where it came before it was noted.
 
         Cost: as for receiving all messages at once.
         """

@@ -13,6 +13,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kinds import BUCKETS
 from cdckit.parts.arguments import require_flag
+from cdckit.rdss.exchange_repository import own_messages, status_of
 from cdckit.rdss.exchange_tables import (
     GIVEN_UP,
     MESSAGES_SCHEMA,
@@ -24,7 +25,7 @@ from cdckit.rdss.exchange_tables import (
     with_body,
     with_fates,
 )
-from cdckit.rdss.fates import Fate
+from cdckit.rdss.fates import Fate, Status
 from cdckit.rdss.object_types import ObjectType, require_object_type
 from cdckit.rdss.preservation import as_preserved, preservation_events
 from cdckit.rdss.queues import queued
@@ -37,7 +38,7 @@ from cdckit.store import Snapshot, Store
 from cdckit.store.keeping import rows_of
 from cdckit.store.kinds import require_kind
 
-EXCHANGE = "RDSS exchange (form 1)"
+EXCHANGE = "RDSS exchange (form 2)"
 
 _TOLD = (
     *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
@@ -91,6 +92,26 @@ class Answers:
             once it is whole.
         """
         return with_fates(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "fate", *VERDICT)
+
+    def own_messages(self) -> DataFrame:
+        """
+        The messages of our own that were noted (see `Exchange.note_own`).
+
+        Returns:
+            One row per message: `message_id`, `message_class`, `message_type`, `sequence_id`,
+            `sequence_position` and `status`, TO_SEND or SENT.
+        """
+        return own_messages(self._snapshot())
+
+    def status(self, message_id: str) -> Status | None:
+        """
+        What is known of a message: RECEIVED, or of one of our own TO_SEND or SENT; None if nothing is.
+
+        So says the gateway's repository, too (`KnownMessages`).
+
+        Cost: no job; the files of one bucket are read by this program.
+        """
+        return status_of(self._snapshot(), message_id)
 
     def waiting(self) -> DataFrame:
         """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.exchange_objects import Objects
+from cdckit.rdss.exchange_repository import LocalRepository, as_noted
 from cdckit.rdss.exchange_sequences import Sequences
 from cdckit.rdss.exchange_tables import (
     FATES,
@@ -15,7 +18,6 @@ from cdckit.rdss.exchange_tables import (
     MESSAGES_SCHEMA,
     PLACE,
     SEQUENCES,
-    SEQUENCES_SCHEMA,
     TABLES,
     Settings,
     as_fates,
@@ -24,14 +26,15 @@ from cdckit.rdss.exchange_tables import (
     rows_at_once,
     with_body,
 )
-from cdckit.rdss.fates import Fate
+from cdckit.rdss.fates import Fate, Status
 from cdckit.rdss.repeats import IDENTITY, with_repeats
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.keeping import rows_of
 from cdckit.store.writing import Written
 
+# Nobody has delivered what is to be sent, so it has not expired.
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""
 
@@ -43,6 +46,7 @@ class Intake:
         self._transaction, self._settings = transaction, settings
         self._batch = (transaction.base.version or 0) + 1
         self._objects = Objects(transaction, settings, self._batch)
+        self._repository = LocalRepository(transaction, settings)
 
     def keep(self, records: DataFrame) -> Written:
         """Write the messages as they came, with what their headers say and the verdict on each by itself."""
@@ -54,7 +58,7 @@ class Intake:
         if not written.files:
             return
         came = rows_at_once(self._transaction, MESSAGES, MESSAGES_SCHEMA, files=written.files)
-        self._take(came, self._known())
+        self._take(came, self._repository.known(came))
         for grown in (MESSAGES, FATES, SEQUENCES):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
@@ -68,7 +72,8 @@ class Intake:
         for name in TABLES:
             tables.drop(name)
         self._objects.forget()
-        self._take(rows_at_once(tables, MESSAGES, MESSAGES_SCHEMA), None)
+        own = self._repository.forget()
+        self._take(rows_at_once(tables, MESSAGES, MESSAGES_SCHEMA), own)
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -87,15 +92,14 @@ class Intake:
             others = came.where(F.col(IDENTITY).isNotNull()).select(IDENTITY)
             ids = others if known is None else others.unionByName(known)
             whole = Sequences(tables, self._settings).take(with_body(sound.where(is_part)), ids)
-            wholes = wholes if whole is None else wholes.unionByName(whole)
+            if whole is not None:
+                wholes = wholes.unionByName(whole)
+                self._repository.note(as_noted(whole), Status.RECEIVED)
+        self._repository.note(came, Status.RECEIVED)
         if any(is_sound for is_sound, _ in sorts):
             self._objects.take(wholes)
 
-    def _known(self) -> DataFrame | None:
-        """What makes messages that were received before the same again."""
-        before = self._transaction.base
-        if not before.has(MESSAGES):
-            return None
-        own = rows_of(before, MESSAGES, MESSAGES_SCHEMA).select(IDENTITY)
-        whole = rows_of(before, SEQUENCES, SEQUENCES_SCHEMA).select(F.col("message_id").alias(IDENTITY))
-        return own.unionByName(whole).where(F.col(IDENTITY).isNotNull())
+    def own(self, records: DataFrame, status: Status) -> int:
+        """Let messages of our own be known; how many sound ones there are."""
+        decoded = decode(records.select(*RECORD_COLUMNS), now=_BEFORE_ALL, rules=self._settings.rules)
+        return self._repository.note(as_noted(decoded.where(F.col(ERROR_CODE).isNull())), status)

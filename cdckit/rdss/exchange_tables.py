@@ -29,7 +29,7 @@ from cdckit.store.keeping import Tables, rows_of
 from cdckit.store.reading import are_few
 
 MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
-SEQUENCES, NAMINGS = "sequences", "namings"
+SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"
 TABLES = (FATES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
 """What is made of the messages, beside the ledgers."""
 
@@ -54,8 +54,8 @@ MESSAGES_SCHEMA = T.StructType(
         *(T.StructField(name, T.IntegerType()) for name in _SLICE),
     ]
 )
-"""One row is one message as it came, its header, and the verdict on it by itself: the local data repository
-of the specification.  The body is a part of the value: only its place there is kept."""
+"""One row is one message as it came, its header, and the verdict on it by itself.  The body is a part of the
+value: only its place there is kept."""
 
 FATES_SCHEMA = T.StructType([*_PLACE_FIELDS, T.StructField("fate", T.StringType()), *_VERDICT_FIELDS])
 """One row is one message whose fate is settled, and does not follow from the verdict on it alone."""
@@ -119,8 +119,13 @@ class Settings:
         return Kind(str(object_type), (KEY,), self.buckets, False, str(object_type))
 
     def bucket(self, named: Column) -> Column:
-        """The bucket of an object that is named."""
+        """The bucket of an object that is named, or of a message."""
         return F.pmod(F.crc32(F.encode(named, "utf-8")), F.lit(self.buckets)).cast("int")
+
+
+def buckets_of(tables: Tables) -> int:
+    """How many buckets the tables have."""
+    return int(loads(tables.note_of(_NOTE) or "{}")["buckets"])
 
 
 def rows_at_once(

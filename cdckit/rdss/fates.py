@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 
 class Status(StrEnum):
@@ -35,3 +36,15 @@ class Fate(StrEnum):
     INVALID = "invalid"
     ERROR = "error"
     DUPLICATE = "duplicate"
+
+
+class KnownMessages(Protocol):
+    """
+    What every local data repository answers: a gateway's in SQLite, and an exchange's in its store.
+
+    >>> from cdckit.rdss import Exchange
+    >>> asked: type[KnownMessages] = Exchange
+    """
+
+    def status(self, message_id: str) -> Status | None:
+        """The status of a message; None if it is not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from rdss_messages import as_bytes, changed, message
 from cdckit import InvalidArgument, rdss, samples
 from cdckit.rdss import Exchange, Rules
 from cdckit.records import RECORD_SCHEMA
-from cdckit.store import BatchIdReused, OtherKind, Store
+from cdckit.store import BatchIdReused, OtherKind, Store, snapshot, transaction
 from tools.tiers import seeds
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -162,6 +163,65 @@ def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lac
     expected["error", "GENERR006"] = 1
     assert fates(exchange) == expected
     assert exchange.history().count() == 1
+
+
+def test_messages_of_our_own_that_come_back_are_duplicates(spark: SparkSession, tmp_path: Path) -> None:
+    """Whole ones and parts; and a message that is SENT stays so."""
+    mine = told("create", 1, "09:00", 1)
+    exchange = exchange_of(spark, tmp_path, rules=Rules(max_bytes=5000))
+    assert exchange.status(uuid(1)) is None
+    short = [(value, 50 + place) for place, value in enumerate(rdss.split(LONG, rules=SHORT))]
+    assert exchange.note_own(frame(spark, [mine, *short, (b"?", 99)]), rdss.Status.TO_SEND) == 1 + len(short)
+    assert exchange.status(uuid(1)) == rdss.Status.TO_SEND
+    exchange.note_own(frame(spark, [mine]))
+    exchange.note_own(frame(spark, [mine]), rdss.Status.TO_SEND)
+    assert (exchange.status(uuid(1)), exchange.status(uuid(50))) == ("SENT", "TO_SEND")
+    theirs = told("create", 2, "10:00", 2)
+    exchange.receive(frame(spark, [mine, theirs, *reversed(short)]))
+    expected = Counter({("duplicate", None): 1 + len(short), ("processed", None): 1})
+    assert fates(exchange) == expected
+    assert [row["objectUUID"] for row in exchange.history().collect()] == [uuid(2)]
+    assert (exchange.status(uuid(1)), exchange.status(uuid(2))) == ("SENT", "RECEIVED")
+    own = exchange.own_messages().orderBy("message_id").collect()
+    assert len(own) == 1 + len(short)
+    assert {"MetadataCreate"} == {row["message_type"] for row in own}
+    [row] = [row for row in own if row["message_id"] == uuid(1)]
+    assert (row["sequence_id"], row["sequence_position"], row["status"]) == (uuid(1001), 1, "SENT")
+    exchange.rebuild()
+    assert fates(exchange) == expected
+    assert exchange.status(uuid(1)) == "SENT"
+    with pytest.raises(InvalidArgument, match="RECEIVED"):
+        exchange.note_own(frame(spark, [mine]), rdss.Status.RECEIVED)
+
+
+def test_of_the_known_messages_only_the_buckets_of_a_batch_are_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buckets = 8
+    exchange = exchange_of(spark, tmp_path, buckets=buckets)
+    many = [told("create", number, "09:00", 1) for number in range(30, 60)]
+    exchange.receive(frame(spark, many))
+    there = {one.partition["bucket"] for one in exchange.store.snapshot().files("repository")}
+    assert there == set(range(buckets))
+    opened: list[tuple[str, str]] = []
+    read = snapshot.read_spark
+
+    def watched(spark: Any, location: Any, table: Any, files: Any, where: Any) -> DataFrame:
+        opened.extend((table.name, one.path) for one in files)
+        return read(spark, location, table, files, where)
+
+    for module in (snapshot, transaction):
+        monkeypatch.setattr(module, "read_spark", watched)
+    before = exchange.store.snapshot()
+    again, new = many[0], told("create", 99, "10:00", 2)
+    needed = {zlib.crc32(uuid(number).encode()) % buckets for number in (30, 99)}
+    exchange.receive(frame(spark, [(again[0], 90), new]))
+    found = {name: {path for of, path in opened if of == name} for name in ("repository", "messages")}
+    theirs = {one.path for one in before.files("repository") if one.partition["bucket"] in needed}
+    assert found["repository"] == theirs
+    assert len(theirs) == len(needed) == 2
+    assert not found["messages"] & {one.path for one in before.files("messages")}
+    assert fates(exchange) == {("processed", None): 31, ("duplicate", None): 1}
 
 
 def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(

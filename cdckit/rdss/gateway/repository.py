@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from cdckit.rdss.fates import Fate, Status
+from cdckit.rdss.fates import Fate, KnownMessages
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Statement:
     parameters: tuple[object, ...] = ()
 
 
-class Repository(Protocol):
+class Repository(KnownMessages, Protocol):
     """
     The small interface that a gateway needs; `SqliteRepository` is the one that comes with it.
 
@@ -147,9 +147,6 @@ class Repository(Protocol):
 
     def response_to(self, message_id: str) -> list[Incoming]:
         """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
-
-    def status(self, message_id: str) -> Status | None:
-        """The status of a message; None if it is not known."""
 
     def counts(self) -> Mapping[Fate, int]:
         """How many taken messages have which fate, each of the five."""
