@@ -27,7 +27,7 @@ from cdckit.databus.relay_tables import (
     marks_of,
     told_rows,
 )
-from cdckit.databus.relay_work import ASIDE, TURN, Kept, Task, keep
+from cdckit.databus.relay_work import ASIDE, FOLD, TURN, Kept, Task, keep
 from cdckit.databus.row_changes import changes
 from cdckit.databus.streaming import EVENTS
 from cdckit.databus.typed_rows import rows
@@ -97,7 +97,8 @@ class Intake:
             waiting=tables.target(WAITING, WAITING_SCHEMA),
             marks=marks,
             last=last,
-            files=_by_stream(tables.files(EVENTS)),
+            files=by_stream(tables.files(EVENTS)),
+            fold=FOLD,
         )
         order = [F.asc_nulls_first(name) for name in STREAM]
         in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", TURN)
@@ -107,7 +108,7 @@ class Intake:
         waiting = list(reported([one for each in reports for one in each["waiting"]], task.waiting).files)
         tables.adopt(EVENTS, added, [path for each in reports for path in each["gone"]])
         tables.adopt(WAITING, waiting, [one.path for one in tables.files(WAITING)])
-        tables.replace(STREAMS, as_rows(*_moved_on(marks, last, reports)))
+        tables.replace(STREAMS, as_rows(*moved_on(marks, last, reports)))
         self._apply(added, {number for each in reports for number in each["sources"]})
         return sum(each["rows"] for each in reports)
 
@@ -140,7 +141,7 @@ def _again(waiting: DataFrame) -> DataFrame:
     return waiting.withColumns(anew).select(*KEPT_SCHEMA.fieldNames(), GIVEN_UP, F.lit(0).alias(TURN))
 
 
-def _by_stream(files: list[File]) -> dict[Key, list[Kept]]:
+def by_stream(files: list[File]) -> dict[Key, list[Kept]]:
     """Of each stream the files of its events, in the order of their windows."""
     found: dict[Key, list[tuple[int, Kept]]] = {}
     for one in files:
@@ -153,7 +154,7 @@ def _by_stream(files: list[File]) -> dict[Key, list[Kept]]:
     return {key: [kept for _, kept in sorted(listed)] for key, listed in found.items()}
 
 
-def _moved_on(
+def moved_on(
     marks: dict[Key, Mark], last: Last, reports: list[dict[str, Any]]
 ) -> tuple[dict[Key, Mark], Last]:
     """Where the streams stand now; one of which nothing came may have lost records all the same."""

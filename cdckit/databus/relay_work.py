@@ -28,7 +28,7 @@ TURN = "_turn"
 ASIDE = 2
 """The turn of one that is known to have no place."""
 SMALL, FOLD = 4 << 20, 16
-"""So many files in a row of so few bytes are written as one."""
+"""Files in a row that have fewer bytes are written as one, where there are so many."""
 
 
 class Kept(NamedTuple):
@@ -51,6 +51,8 @@ class Task:
     last: Last
     files: Mapping[Key, list[Kept]]
     """By stream the files of its events, in their order."""
+    fold: int = FOLD
+    """How many small files in a row are written as one."""
 
 
 def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
@@ -112,7 +114,7 @@ class _Work:
             gone, stray = self._repeated(batch)
             stray |= ~gone & (np.asarray(batch.column(TURN)) == ASIDE)
             self._note_last(batch)
-            behind = self._behind(batch) & ~gone & ~stray
+            behind = self._behind(batch) & ~gone
             if behind.any():
                 known = self._known(batch.filter(pa.array(behind)))
                 for row in np.flatnonzero(behind).tolist():
@@ -200,7 +202,7 @@ class _Work:
             if one.size >= SMALL:
                 break
             small.insert(0, one)
-        if len(small) >= FOLD:
+        if len(small) >= self.task.fold:
             for one in small:
                 for rows in batches_of(self.task.events, one.path):
                     self.events.take(rows)

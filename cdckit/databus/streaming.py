@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -165,11 +165,16 @@ class EventStream:
             with store.begin() as transaction:
                 transaction.append(EVENTS, self._made, partition_by=STREAM)
                 transaction.commit()
-            yield from windows_of(store.snapshot(), self._subscription, after)
+            yield from windows_of(store.snapshot(), self._subscription, after, failed=not self._buffered)
 
 
 def windows_of(
-    snapshot: Snapshot, subscription: Subscription, after: int, where: Mapping[str, Any] | None = None
+    snapshot: Snapshot,
+    subscription: Subscription,
+    after: int,
+    where: Mapping[str, Any] | None = None,
+    *,
+    failed: bool = False,
 ) -> Iterator[Window]:
     """
     The windows that a store keeps in its table of events, in files that are each of one stream.
@@ -179,9 +184,11 @@ def windows_of(
         subscription: What is asked for.
         after: The SCN above which windows end that are wanted.
         where: Values of columns of `STREAM`, where there are several streams.
+        failed: Whether windows that were rolled back or damaged come too.
     """
     files = _in_order(snapshot, where or {}) if snapshot.has(EVENTS) else []
-    batches = _read(snapshot, files, after)
+    states = (_WHOLE, *_FAILED) if failed else (_WHOLE,)
+    batches = _read(snapshot, files, after, states)
     sources = by_id(subscription.sources, function="windows")
     return split(in_consumer_order(batches, subscription), sources)
 
@@ -198,30 +205,28 @@ def _in_order(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
     return sorted(found, key=lambda one: int(one.low["window"]))
 
 
-def _read(snapshot: Snapshot, files: Iterable[File], after: int) -> Iterator[pa.RecordBatch]:
-    """The data events that a consumer sees, of the windows that end above an SCN."""
+def _read(
+    snapshot: Snapshot, files: Iterable[File], after: int, states: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The data events that a consumer sees, of the windows in these states that end above an SCN."""
     table = snapshot.table(EVENTS) if snapshot.has(EVENTS) else None
     for one in files:
         assert table is not None
         highest = one.high.get("window_end_scn")
-        if highest is not None and highest <= after and not _has_failed(one):
+        # One that failed has no end: it is found by its start.
+        if len(states) == 1 and highest is not None and highest <= after:
             continue
         target = Target(snapshot.location, table.folder, table.stored)
         known = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
         for batch in batches_of(target, one.path, sorted(known), _ROWS_AT_ONCE):
-            yield _seen(batch, after)
+            yield _seen(batch, after, states)
 
 
-def _has_failed(one: File) -> bool:
-    """Whether there are windows in a file that have no end."""
-    return bool(one.nulls.get("window_end_scn", 1))
-
-
-def _seen(batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
+def _seen(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
     state = batch.column("window_state")
     end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
     seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
-    seen = pc.and_(seen, pc.is_in(state, pa.array([_WHOLE, *_FAILED], state.type)))
+    seen = pc.and_(seen, pc.is_in(state, pa.array(states, state.type)))
     if ERROR_CODE in batch.schema.names:
         seen = pc.and_(seen, batch.column(ERROR_CODE).is_null())
     return batch.select(list(COLUMNS)).filter(seen)

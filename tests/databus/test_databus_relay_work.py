@@ -1,0 +1,134 @@
+"""What workers do for a relay, without Spark: any batches give what one batch gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from databus_streams import COLUMNS, cut_rows, events_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdckit.databus.relay_intake import by_stream, moved_on
+from cdckit.databus.relay_tables import KEPT_SCHEMA, STREAMS, WAITING, WAITING_SCHEMA, as_rows, marks_of
+from cdckit.databus.relay_work import TURN, Task, keep
+from cdckit.databus.streaming import EVENTS
+from cdckit.databus.window_columns import STREAM
+from cdckit.store import Store
+from cdckit.store.writing import reported
+from tools.tiers import examples
+
+ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (TURN, pa.int32())])
+TOLD = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
+
+Rows = list[dict[str, Any]]
+
+
+def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
+    """One batch, as `Intake` has it done; how many records were new."""
+    with store.begin() as tables:
+        marks, last = marks_of(tables)
+        events, waiting = tables.target(EVENTS, KEPT_SCHEMA, STREAM), tables.target(WAITING, WAITING_SCHEMA)
+        before = tables.files(WAITING)
+        rows = [{**row, TURN: 1} for row in came]
+        for row in store.snapshot().arrow(WAITING).to_pylist() if before else []:
+            fell = row["error_code"] == "SCN_FELL"
+            anew = {"error_code": None, "error_description": None} if fell else {}
+            rows.append({**{name: row.get(name) for name in ROW.names}, **anew, TURN: 0})
+        rows.sort(key=place_of)
+        batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
+        task = Task(
+            (tables.base.version or 0) + 1,
+            events,
+            waiting,
+            marks,
+            last,
+            by_stream(tables.files(EVENTS)),
+            fold,
+        )
+        reports = [json.loads(one.column(0)[0].as_py()) for one in keep(batches, task=task)]
+        added, waits = (
+            list(reported([one for each in reports for one in each[name]], target).files)
+            for name, target in (("events", events), ("waiting", waiting))
+        )
+        tables.adopt(EVENTS, added, [path for each in reports for path in each["gone"]])
+        tables.adopt(WAITING, waits, [one.path for one in before])
+        tables.replace(STREAMS, as_rows(*moved_on(marks, last, reports)))
+        tables.commit()
+    return sum(int(each["rows"]) for each in reports)
+
+
+def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    physical = row["physical_partition"]
+    return row["topic"], row["partition"], -1 if physical is None else physical, row["offset"], row[TURN]
+
+
+def told(store: Store) -> Rows:
+    rows = [row for name in (EVENTS, WAITING) for row in store.snapshot().arrow(name).to_pylist()]
+    found = [{name: row[name] for name in TOLD} for row in rows]
+    return sorted(found, key=lambda row: (row["topic"], row["offset"]))
+
+
+def stream(text: str) -> Rows:
+    return [{**row, "value": word.encode()} for row, word in zip(events_of(text), text.split(), strict=True)]
+
+
+WORDS = st.tuples(st.sampled_from("aaaabb....<!?"), st.integers(0, 9)).map(lambda each: f"{each[0]}{each[1]}")
+
+
+@pytest.mark.drawn
+@settings(**examples(12, soak=500), deadline=None)
+@given(
+    st.lists(st.tuples(WORDS, st.integers(1, 2)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=5),
+)
+def test_any_batches_with_repeats_give_what_one_batch_gives(
+    words: list[tuple[str, int]], sizes: list[tuple[int, int]]
+) -> None:
+    """Two streams of one partition; each batch brings some records before it once more."""
+    rows = stream(" ".join(word for word, _ in words))
+    for row, (_, physical) in zip(rows, words, strict=True):
+        row["physical_partition"] = physical if row["physical_partition"] is not None else None
+    with TemporaryDirectory() as folder:
+        store, start = Store(None, folder), 0
+        for size, again in [*sizes, (len(rows), 0)]:
+            stop = min(start + size, len(rows))
+            assert receive(store, rows[max(0, start - again) : stop]) == stop - start
+            start = stop
+        expected = [{name: row[name] for name in TOLD} for row in cut_rows(rows)]
+        assert told(store) == expected
+
+
+def codes(store: Store) -> list[tuple[int, str]]:
+    return [(row["offset"], row["error_code"]) for row in told(store) if row["error_code"]]
+
+
+def test_a_record_in_the_place_of_another_has_none(tmp_path: Path) -> None:
+    store = Store(None, tmp_path)
+    sent = stream("a1 b1 .1 a2 b2 .2")
+    other = {**sent[1], "value": b"other"}
+    assert receive(store, [sent[0], sent[1], other, sent[2]]) == 4
+    assert codes(store) == [(1, "PLACE_TAKEN")]
+    assert receive(store, [*sent[:2], other, {**sent[2], "value": b"x"}, *sent[4:]]) == 3
+    assert receive(store, [sent[3]]) == 1
+    assert codes(store) == [(1, "PLACE_TAKEN"), (2, "PLACE_TAKEN"), (3, "PLACE_TAKEN")]
+
+
+@pytest.mark.parametrize("fold", [2, 3, 99])
+def test_small_files_of_a_stream_are_written_together_in_their_order(tmp_path: Path, fold: int) -> None:
+    store = Store(None, tmp_path)
+    for scn in range(1, 8):
+        receive(
+            store,
+            [{**row, "offset": 2 * scn + at} for at, row in enumerate(stream(f"a{scn} .{scn}"))],
+            fold=fold,
+        )
+    assert len(store.snapshot().files(EVENTS)) == {2: 1, 3: 1, 99: 7}[fold]
+    assert [row["window"] for row in told(store)] == [each for each in range(1, 8) for _ in "ab"]
+    again = [{**row, "offset": 20 + at} for at, row in enumerate(stream("a3 .3 a9 a2 .9"))]
+    receive(store, again, fold=fold)
+    assert [row["window_state"] for row in told(store)][-5:] == ["repeated"] * 2 + ["damaged"] * 3
