@@ -12,7 +12,7 @@ from programs import run
 
 from cdckit.debezium import streams
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 
 
 def test_every_stream_is_read_back_as_it_was_sent(tmp_path: Path) -> None:
