@@ -2,6 +2,7 @@
 The Debezium door: change events of databases, and the streams of the prototype of 2014.
 
     decoded = debezium.decode(records)                     every record: a row, a truncate, a message, …
+    decoded = debezium.decode_avro(records, schemas)       the same, in Avro with the schemas of a registry
     decoded = debezium.decode_wal2json(records)            the same of other producers, in the same columns
     decoded = debezium.decode_maxwell(records)
     changes = debezium.changes(decoded, "public.orders")   what the events say of the rows of one table
@@ -14,6 +15,7 @@ A record that cannot be used has one of the catalogue's codes (`EventFault`).
 The streams of 2014 are a package of their own, `cdckit.debezium.streams`.
 """
 
+from cdckit.debezium.avro_events import decode_avro
 from cdckit.debezium.event_changes import changes
 from cdckit.debezium.event_columns import columns
 from cdckit.debezium.event_decoding import decode
@@ -32,6 +34,7 @@ __all__ = [
     "changes",
     "columns",
     "decode",
+    "decode_avro",
     "decode_maxwell",
     "decode_wal2json",
     "in_source_order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -105,17 +106,25 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
 
     Null if it has more digits than *precision*, or more than 16 bytes.
     """
-    negative = F.substring(F.hex(raw), 1, 1) >= "8"
-    padded = F.lpad(F.hex(raw), 32, F.when(negative, F.lit("F")).otherwise(F.lit("0")))
+    digits = F.hex(raw)
+    fill = F.when(F.substring(digits, 1, 1) >= "8", F.lit("F")).otherwise(F.lit("0"))
+    kind = f"decimal({precision},{scale})"
+    short = F.conv(F.lpad(digits, 16, fill), 16, -10).try_cast("decimal(20,0)")
+    padded = F.lpad(digits, 32, fill)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
-    small = F.conv(F.substring(padded, 17, 16), 16, -10).try_cast("decimal(20,0)")
-    large = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
-    unscaled = F.when(F.octet_length(raw) <= 8, small).otherwise(large)
-    fits = F.octet_length(raw).between(1, 16)
-    return F.when(fits, _scaled(unscaled.cast("string"), scale).try_cast(f"decimal({precision},{scale})"))
+    long = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
+    fits = _scaled(long.cast("string"), scale).try_cast(kind)
+    if scale <= _SCALE_OF_SHORT:
+        # Exact: as the product of a number of 20 digits it has at most 38.
+        one = F.lit(Decimal(1).scaleb(-scale))
+        fits = F.when(F.length(digits) <= 16, (short * one).try_cast(kind)).otherwise(fits)
+    # That it is there is asked beside its length so that Spark sees a part that is needed twice in any case,
+    # and works it out once.
+    return F.when(digits.isNotNull() & F.length(digits).between(2, 32), fits)
 
 
+_SCALE_OF_SHORT = 16
 _TWO_TO_64 = "18446744073709551616"
 
 

@@ -14,6 +14,13 @@ class EventFault(Fault):
     """
 
     NOT_JSON = "NOT_JSON", "The value is not one JSON object, whole and with nothing after it."
+    NOT_FRAMED = (
+        "NOT_FRAMED",
+        "The value does not begin with a zero byte and the id of a schema, so it is no Avro of a registry.",
+    )
+    UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA", "The schema of that id is not among the given ones.", True
+    SCHEMA_UNUSABLE = "SCHEMA_UNUSABLE", "The schema of that id cannot be used."
+    DATUM_UNREADABLE = "DATUM_UNREADABLE", "The datum does not decode with the schema of its id."
     NOT_AN_EVENT = (
         "NOT_AN_EVENT",
         "The value is JSON, but no event of this producer: what says its kind is not there.",

@@ -129,15 +129,15 @@ def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, C
     return read.select(*RECORD_COLUMNS, *made, *errors)
 
 
-def once(value: Column) -> Column:
+def once(rows: DataFrame, name: str, value: Column) -> DataFrame:
     """
-    The value, worked out once for each row, whatever reads it.
+    The rows with a further column, worked out once for each of them, whatever reads it.
 
-    Spark puts what a column is made of wherever a filter or a further column reads it: the JSON of an event
-    would be read for each condition anew, and the plan would grow beyond bounds.  It does not for what is
-    exploded.
+    Spark puts what a column is made of wherever a filter reads it, and would work it out there anew.  It
+    does not for what is exploded.  The value is a column of its own before: what its parts have in common
+    is worked out once there, and not in what explodes it.
     """
-    return F.explode_outer(F.array(value))
+    return rows.withColumn(name, value).withColumn(name, F.explode_outer(F.array(name)))
 
 
 def header(name: str) -> Column:

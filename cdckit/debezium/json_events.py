@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,11 +19,11 @@ from cdckit.debezium.events import (
     Kind,
     error_columns,
     header,
-    once,
     time_columns,
     with_events,
 )
 from cdckit.debezium.positions import SOURCE_FIELDS, position
+from cdckit.parts.schemas import flat_columns
 
 SOURCE = T.StructType(
     [
@@ -47,18 +48,29 @@ TEXT, FOUND = "text", "found"
 Told = Callable[[str], Column]
 """A field of the envelope, by its name."""
 
-_VALUE = T.StructType([*ENVELOPE, T.StructField("payload", T.StructType(ENVELOPE))])
-_COLUMN = "struct<type: string, field: string, name: string, parameters: map<string, string>>"
-_SCHEMA = f"schema struct<fields: array<struct<field: string, fields: array<{_COLUMN}>>>>"
+_COLUMN = T.StructType(
+    [*flat_columns("type string, field string, name string"), T.StructField("parameters", TEXTS)]
+)
+_IMAGE = T.StructType([*flat_columns("field string"), T.StructField("fields", T.ArrayType(_COLUMN))])
+_SCHEMA = T.StructType([T.StructField("fields", T.ArrayType(_IMAGE))])
+_VALUE = T.StructType(
+    [
+        *ENVELOPE,
+        T.StructField("payload", T.StructType(ENVELOPE)),
+        T.StructField("schema", _SCHEMA),
+    ]
+)
 _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
     read = one_object(records, _VALUE)
-    found = F.col(FOUND)
+    found, text = F.col(FOUND), F.col(TEXT)
+    unread = found.isNull() & ~_is_nothing()
+    producer = Producer("json", json_types(), json_key(), [(EventFault.NOT_JSON, unread, text)])
     # Beside a schema the envelope is the payload.
-    return envelopes(read, lambda name: F.coalesce(found["payload"][name], found[name]), json_types())
+    return envelopes(read, lambda name: F.coalesce(found["payload"][name], found[name]), producer)
 
 
 def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
@@ -66,66 +78,64 @@ def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
     The records, with `text`, their value, and `found`: the one JSON object that it is, null for all else.
 
     Spark's reader ends with the first value of a text; as an element of a list, it must end where the text
-    does.  Nesting deeper than a thousand is refused by the reader itself.
+    does.  Nesting deeper than a thousand is refused by the reader itself.  A text is read once, whatever
+    reads `found`: see `once`.
     """
     text = F.try_validate_utf8(F.col("value").cast("string"))
     listed = F.from_json(F.concat(F.lit("["), F.col(TEXT), F.lit("]")), T.ArrayType(kind), _STRICT)
-    read = records.withColumn(TEXT, text).withColumn("listed", once(listed))
-    return read.withColumn(FOUND, F.when(F.size("listed") == 1, F.col("listed")[0]))
+    read = records.withColumn(TEXT, text).withColumn("listed", listed)
+    return read.withColumn(FOUND, F.explode_outer(F.when(F.size("listed") == 1, F.col("listed"))))
 
 
 _STRICT = {"allowSingleQuotes": "false"}
 
 
-def envelopes(read: DataFrame, told: Told, types: Column) -> DataFrame:
+class Producer(NamedTuple):
+    """What differs by the form of events: its name, the columns' types, the key's columns, what is wrong."""
+
+    form: str
+    types: Column
+    row_key: Column
+    refused: Sequence[tuple[EventFault, Column, Column]]
+
+
+def envelopes(read: DataFrame, told: Told, producer: Producer) -> DataFrame:
     """The events of records, given what is *told* in their envelopes; `found` is null where there is none."""
-    one = once(F.struct(*(told(field.name).alias(field.name) for field in ENVELOPE)))
-    opened = read.withColumn("told", one)
-    seen = F.struct(
-        _kind().alias("kind"),
-        _instant("told.source").alias("source"),
-        _instant("told").alias("event"),
-    )
-    known = opened.withColumn("seen", once(seen))
-    envelope, source = F.col("told"), F.col("told.source")
-    kind, operation, text = F.col("seen.kind"), F.col("told.op"), F.col(TEXT)
+    source = told("source")
+    kind, operation, text = _kind(told), told("op"), F.col(TEXT)
     is_row = kind == Kind.ROW
-    unread = F.col(FOUND).isNull()
     columns = {
-        "form": F.when(~unread, "json"),
+        "form": F.when(F.col(FOUND).isNotNull(), producer.form),
         "kind": kind,
         "connector": source["connector"],
         "source": source["name"],
-        "db": F.coalesce(source["db"], envelope["databaseName"]),
-        "schema": F.coalesce(source["schema"], envelope["schemaName"]),
+        "db": F.coalesce(source["db"], told("databaseName")),
+        "schema": F.coalesce(source["schema"], told("schemaName")),
         "table": F.nullif(F.coalesce(source["table"], source["collection"]), F.lit("")),
         "operation": operation,
         "snapshot": source["snapshot"],
         **time_columns(
             [
-                ("source", F.col("seen.source")),
-                ("event", F.col("seen.event")),
+                ("source", _instant(lambda name: source[name])),
+                ("event", _instant(told)),
                 ("record", F.col("timestamp")),
             ]
         ),
         "position": position(source["connector"], lambda name: source[name]),
-        "transaction_id": F.coalesce(
-            envelope["transaction"]["id"], source["txId"], source["gtid"], envelope["id"]
-        ),
-        "row_key": json_key(),
-        "before": envelope["before"],
-        "after": F.coalesce(envelope["after"], _document(text, source["connector"])),
-        "types": F.when(is_row, types),
+        "transaction_id": F.coalesce(told("transaction")["id"], source["txId"], source["gtid"], told("id")),
+        "row_key": producer.row_key,
+        "before": told("before"),
+        "after": F.coalesce(told("after"), _document(text, source["connector"])),
+        "types": F.when(is_row, producer.types),
         "new_key": header("__debezium.newkey"),
         "old_key": header("__debezium.oldkey"),
         "said": F.when(~is_row, text),
     }
     key_or_before = columns["before"].isNotNull() | F.col("key").isNotNull()
     has_row = F.when(operation == DELETE, key_or_before).otherwise(columns["after"].isNotNull())
-    is_readable = ~unread | (kind == Kind.TOMBSTONE)
     faults = error_columns(
         [
-            (EventFault.NOT_JSON, ~F.coalesce(is_readable, F.lit(False)), text),
+            *producer.refused,
             (EventFault.UNKNOWN_OPERATION, kind.isNull() & operation.isNotNull(), operation),
             (EventFault.NOT_AN_EVENT, kind.isNull(), text),
             (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & columns["table"].isNull(), None),
@@ -133,33 +143,35 @@ def envelopes(read: DataFrame, told: Told, types: Column) -> DataFrame:
             (EventFault.NO_TIME, is_row & columns["event_timestamp"].isNull(), None),
         ]
     )
-    return with_events(known, columns, faults)
+    return with_events(read, columns, faults)
 
 
-def _kind() -> Column:
-    is_nothing = F.col("value").isNull() | F.coalesce(F.col(TEXT).rlike(_NOTHING), F.lit(False))
-    told = F.col("told")
-    operation = told["op"]
+def _kind(told: Told) -> Column:
+    operation = told("op")
     return (
         # First what is most: the others are looked at where it is none.
         F.when(operation.isin(*OF_ROWS), Kind.ROW)
         .when(operation == TRUNCATE, Kind.TRUNCATE)
         .when(operation == MESSAGE, Kind.MESSAGE)
-        .when(is_nothing, Kind.TOMBSTONE)
+        .when(_is_nothing(), Kind.TOMBSTONE)
         .when(operation.isNotNull(), F.lit(None).cast("string"))
-        .when(told["status"].isNotNull() & told["id"].isNotNull(), Kind.TRANSACTION)
-        .when(F.coalesce(told["databaseName"], told["ddl"]).isNotNull(), Kind.SCHEMA_CHANGE)
-        .when(told["source"].isNull() & told["ts_ms"].isNotNull(), Kind.HEARTBEAT)
+        .when(told("status").isNotNull() & told("id").isNotNull(), Kind.TRANSACTION)
+        .when(F.coalesce(told("databaseName"), told("ddl")).isNotNull(), Kind.SCHEMA_CHANGE)
+        .when(told("source").isNull() & told("ts_ms").isNotNull(), Kind.HEARTBEAT)
     )
 
 
-def _instant(holder: str) -> Column:
+def _is_nothing() -> Column:
+    return F.col("value").isNull() | F.coalesce(F.col(TEXT).rlike(_NOTHING), F.lit(False))
+
+
+def _instant(told: Told) -> Column:
     """An instant that is told in three precisions; 0 is none: old connectors said so of snapshots."""
     # A number too large for a long is none, and neither is one that a thousand times is too large.
     micros = F.coalesce(
-        F.col(f"{holder}.ts_us").try_cast("long"),
-        F.floor(F.col(f"{holder}.ts_ns").try_cast("decimal(38,0)") / 1000).try_cast("long"),
-        (F.col(f"{holder}.ts_ms").try_cast("decimal(20,0)") * 1000).try_cast("long"),
+        told("ts_us").try_cast("long"),
+        F.floor(told("ts_ns").try_cast("decimal(38,0)") / 1000).try_cast("long"),
+        (told("ts_ms").try_cast("decimal(20,0)") * 1000).try_cast("long"),
     )
     return F.timestamp_micros(F.nullif(micros, F.lit(0)))
 
@@ -183,7 +195,7 @@ def json_types() -> Column:
 
     The scale of a decimal stands behind the name, its precision before the scale if it is known.
     """
-    fields = F.from_json(F.col(TEXT), _SCHEMA)["schema"]["fields"]
+    fields = F.col(FOUND)["schema"]["fields"]
     images = F.filter(fields, lambda each: each["field"].isin("after", "before") & each["fields"].isNotNull())
     columns = F.filter(F.try_element_at(images, F.lit(1))["fields"], lambda each: each["field"].isNotNull())
     entries = F.transform(

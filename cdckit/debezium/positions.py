@@ -30,7 +30,7 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
     - MongoDB: the second of the operation and its number in it.  Snapshots say no number.
     """
-    postgres = _joined(_part(source("sequence"), 1), F.coalesce(_part(source("sequence"), 2), source("lsn")))
+    postgres = _joined(*_lsns(source("sequence"), source("lsn")))
     binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
     commit_lsn, change_lsn = (
         F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
@@ -60,10 +60,12 @@ def binlog_position(place: Column) -> Column:
     return F.when(place.rlike(r"\d+:\d+$"), _joined(*parts))
 
 
-def _part(sequence: Column, part: int) -> Column:
-    """One of the two numbers of a PostgreSQL `sequence`, `[null, "24023128"]`; null for null."""
-    plain = F.translate(sequence, '[]" ', "")
-    return F.nullif(F.nullif(F.split_part(plain, F.lit(","), F.lit(part)), F.lit("null")), F.lit(""))
+def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
+    """The two numbers of a PostgreSQL `sequence`, `["24023119","24023128"]`, each of which can be null."""
+    # Each text is looked for once: a null test beside it would have Spark look twice.
+    before = F.when(F.startswith(sequence, F.lit('["')), F.split_part(sequence, F.lit('"'), F.lit(2)))
+    own = F.when(F.endswith(sequence, F.lit('"]')), F.split_part(sequence, F.lit('"'), F.lit(-2)))
+    return before, F.coalesce(own, lsn)
 
 
 def _known(lsn: Column) -> Column:
