@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes, changed, message
 from replicate_messages import Version, record, to_dataframe
 
-from cdckit import any_table, databus, datahub, merge, rdss, replicate
+from cdckit import any_table, databus, datahub, debezium, merge, rdss, rejects, replicate
 from cdckit.changes import require_changes
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 
@@ -37,6 +37,9 @@ class Run(NamedTuple):
     """The records that are neither, and that the door shows in a table of its own."""
     shell: Any
     """What the door keeps its tables with; None for one that need not remember."""
+    sent: DataFrame | None = None
+    refused: Callable[[DataFrame], DataFrame] | None = None
+    """Of a door without a shell that has rejects: the records, and which of some cannot be used."""
 
 
 def records(spark: SparkSession, *values: bytes) -> DataFrame:
@@ -108,12 +111,26 @@ def of_rdss(spark: SparkSession, folder: Path) -> Run:
     return Run(5, told, ["objectUUID"], offsets(exchange.waiting()), named, exchange)
 
 
+def of_debezium(spark: SparkSession, folder: Path) -> Run:
+    said = b'{"op": "c", "ts_ms": 1, "source": {"table": "items"}, "after": {"id": %s}}'
+    sent = records(spark, said % b"1", said % b'"one"', BAD, b'{"ts_ms": 1}')
+    call: dict[str, Any] = {"table": "items", "keys": ["id"], "columns": {"id": "int32"}}
+
+    def refused(some: DataFrame) -> DataFrame:
+        decoded = debezium.decode(some)
+        return rejects(decoded).unionByName(rejects(debezium.table_rows(decoded, **call)))
+
+    told = debezium.changes(debezium.decode(sent), **call)
+    return Run(4, told, ["id"], set(), {3}, None, sent, refused)
+
+
 DOORS: dict[str, Callable[[SparkSession, Path], Run]] = {
     "any_table": of_any_table,
     "replicate": of_replicate,
     "databus": of_databus,
     "datahub": of_datahub,
     "rdss": of_rdss,
+    "debezium": of_debezium,
 }
 
 
@@ -125,11 +142,11 @@ def run(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: A
 def test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named(run: Run) -> None:
     require_changes(run.changes, function="merge")
     assert merge(run.changes, entity="thing", keys=run.keys).count() > 0
-    if run.shell is None:
+    if run.shell is None and run.refused is None:
         assert run.changes.count() == run.count
         return
     changed_by = {row[0] for row in run.changes.select("arrival.offset").collect()}
-    rejected = offsets(run.shell.rejects())
+    rejected = offsets(rejects_of(run))
     fates = [changed_by, rejected, run.waiting, run.named]
     assert sorted(offset for each in fates for offset in each) == list(range(run.count))
     assert changed_by
@@ -146,13 +163,22 @@ def test_where_nothing_came_process_changes_nothing(run: Run) -> None:
 
 def test_rejects_are_records_that_can_be_fed_again(run: Run) -> None:
     """As they are they are rejects again, and nothing else becomes of them."""
-    if run.shell is None:
-        return
-    before = rejected(run.shell)
-    run.shell.receive(run.shell.rejects().select(*RECORD_COLUMNS))
-    run.shell.process(now=AT)
-    assert rejected(run.shell) == before
+    if run.shell is not None:
+        before = as_set(run.shell.rejects())
+        run.shell.receive(run.shell.rejects().select(*RECORD_COLUMNS))
+        run.shell.process(now=AT)
+        assert as_set(run.shell.rejects()) == before
+    elif run.refused is not None:
+        once = rejects_of(run)
+        assert as_set(run.refused(once.select(*RECORD_COLUMNS))) == as_set(once)
 
 
-def rejected(shell: Any) -> set[tuple[bytes, str]]:
-    return {(bytes(row["value"]), row["error_code"]) for row in shell.rejects().collect()}
+def rejects_of(run: Run) -> DataFrame:
+    if run.refused is not None and run.sent is not None:
+        return run.refused(run.sent)
+    found: DataFrame = run.shell.rejects()
+    return found
+
+
+def as_set(refused: DataFrame) -> set[tuple[bytes, str]]:
+    return {(bytes(row["value"]), row["error_code"]) for row in refused.collect()}

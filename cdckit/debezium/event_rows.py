@@ -62,8 +62,8 @@ def table_rows(
         As `changes`.
 
     Cost: a projection, no shuffle; but with `decode` five to six times the CPU that `from_json` of the same
-        text takes (seen with 100,000 events of ten columns): Spark makes one method of it that is too long for
-        the JVM to compile.
+        text takes (seen with 100,000 events of ten columns): Spark makes one method of it that is too long
+        for the JVM to compile.
 
     >>> from cdckit import debezium
     >>> rows = debezium.table_rows(decoded, "products", keys=["id"])
