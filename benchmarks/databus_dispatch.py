@@ -26,7 +26,7 @@ from cdckit.databus.streaming import EVENTS
 from cdckit.databus.window_columns import STREAM
 from cdckit.store import Store
 
-PER_WINDOW, AT_ONCE = 10, 500_000
+PER_WINDOW, AT_ONCE = 10, 100_000
 SCHEMA = '{"type": "record", "name": "P", "fields": [{"name": "tail", "type": "string"}]}'
 PLANES = databus.Source(3, "planes", [SCHEMA])
 
