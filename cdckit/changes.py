@@ -18,7 +18,7 @@ from cdckit.parts.meant import nearest, that_would_do
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
 from cdckit.parts.widening import as_type, common_spark_type
 
-_DIGITS = 38
+DIGITS = 38
 """As many as a number of Spark's can have."""
 
 UPSERT = "upsert"
@@ -307,8 +307,8 @@ def number_in_order(number: Column) -> Column:
     """A whole number as text of 38 digits that sorts as the number does; null for null."""
     whole = number.cast("decimal(38,0)")
     # Of two negative numbers the one with more to it comes first: so what it lacks to all nines is written.
-    written = F.when(whole < 0, whole + F.lit(Decimal("9" * _DIGITS))).otherwise(whole).cast("string")
-    digits = F.lpad(written, _DIGITS, "0")
+    written = F.when(whole < 0, whole + F.lit(Decimal("9" * DIGITS))).otherwise(whole).cast("string")
+    digits = F.lpad(written, DIGITS, "0")
     return F.concat(F.when(whole < 0, "-").otherwise(""), digits)
 
 

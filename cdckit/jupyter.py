@@ -10,6 +10,8 @@ import signal
 import sys
 import threading
 from html import escape
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from pyspark import SparkContext
@@ -17,10 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.display import show
-from cdckit.errors import MissingColumns, WrongColumnType
+from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.parts.options import options
 from cdckit.parts.steps import latest
 
+_PACKAGE = Path(__file__).parent
 _GROUP, _CELL = "spark.jobGroup.id", "cell "
 _PATIENCE, _PAUSE, _LONGEST_STOP = 1.0, 0.5, 5.0
 """Seconds: how long a cell runs before anything is said of it, how often something new is said, how long
@@ -44,6 +47,7 @@ def load(shell: Any) -> None:
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
         shell.events.register("pre_run_cell", interrupts.begin)
+        shell.set_custom_exc((CdcError,), _tell)
         # The cell that runs now has begun already.
         progress.begin()
         interrupts.begin()
@@ -63,6 +67,21 @@ def forms_of(frame: DataFrame) -> dict[str, str] | None:
     except (MissingColumns, WrongColumnType):
         return None
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
+
+
+def _tell(
+    shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
+) -> None:
+    """Show an error of ours below the caller's own lines; `%tb` and `%debug` know the rest."""
+    shell.showtraceback((kind, error, callers_alone(trace)), tb_offset=tb_offset)
+    sys.last_traceback = trace
+
+
+def callers_alone(trace: TracebackType | None) -> TracebackType | None:
+    """The trace without what lies inside of this package: where the caller called it is what he can mend."""
+    if trace is None or Path(trace.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        return None
+    return TracebackType(callers_alone(trace.tb_next), trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 class _Interrupts:

@@ -126,8 +126,7 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "localhost",
-        # Java's second compiler makes a program of seconds slower: it takes as long as all else together.
-        "spark.driver.extraJavaOptions": f"{java} -XX:TieredStopAtLevel=1" if small else java,
+        "spark.driver.extraJavaOptions": f"{java} {_ONE_COMPILER}" if small else java,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Spark writes a text of every plan that it runs, for the UI that is off: the short one.
@@ -143,6 +142,11 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
+
+
+# Java's second compiler makes a program of seconds slower: it takes as long as all else together.  The first
+# one alone has room for 48 MiB of code, which a minute's notebook fills; then all is interpreted for ever.
+_ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def _default_memory() -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_of, merge, options
 from cdckit.asking.between import timeline
-from cdckit.changes import CHANGE_SCHEMA
+from cdckit.changes import CHANGE_SCHEMA, number_in_order
 from cdckit.display import Table, short_instants, show
 from cdckit.rejected import REJECT_SCHEMA
 
@@ -385,6 +385,16 @@ def test_changes_are_blank_where_nothing_was_sent(spark: SparkSession) -> None:
         "(4 rows; instants of 2024-03-10, UTC; blank was not sent)",
     ]
     assert table._repr_html_().count('<b style="color:#b2182b">delete</b>') == 1
+
+
+def test_a_sequence_is_shown_where_it_says_more_than_the_time(spark: SparkSession) -> None:
+    """A number as such, not as the text of 38 digits that sorts as it does; a text as it is."""
+    changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Mug")], SAID)
+    by_time = changes.withColumn("sequence", number_in_order(F.unix_micros("effective_timestamp")))
+    assert lines(show(by_time)) == lines(show(changes))
+    both = F.when(F.col("message_id") == "m1", number_in_order(F.lit(70))).otherwise("007")
+    shown = lines(show(changes.withColumn("sequence", both), columns=["sequence", "message"]))
+    assert shown[:3] == ["sequence  message", "70        m1", "007       m2"]
 
 
 def test_priorities_of_changes_are_shown_where_there_are_some(spark: SparkSession) -> None:

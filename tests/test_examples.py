@@ -11,7 +11,10 @@ import pytest
 MODULES = (
     "cdckit",
     "cdckit.any_table",
+    "cdckit.databus",
     "cdckit.datahub",
+    "cdckit.debezium",
+    "cdckit.debezium.streams",
     "cdckit.ledger",
     "cdckit.pictures",
     "cdckit.rdss",

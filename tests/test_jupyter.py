@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -80,6 +83,32 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
 
 def of(kind: str, found: list[tuple[str, Any]]) -> list[Any]:
     return [content for each, content in found if each == kind]
+
+
+IN_IPYTHON = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell()
+for each in {cells!r}:
+    shell.run_cell(each)
+"""
+
+
+def shown(*cells: str) -> str:
+    """What these cells write in IPython, without its colours; in a process of its own."""
+    program = IN_IPYTHON.format(cells=["%load_ext cdckit", *cells])
+    written = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode()
+    return re.sub("\x1b\\[[0-9;]*m", "", written)
+
+
+def test_an_error_of_ours_is_shown_at_the_line_that_a_reader_wrote() -> None:
+    """None of our own lines stand in between; `%tb` has them all, and other errors are as ever."""
+    wrong = "from cdckit import Priority\ndef mine():\n    return Priority('high')\nmine()"
+    once = shown(wrong)
+    assert "return Priority('high')" in once
+    assert "InvalidArgument" in once
+    assert "arguments.py" not in once
+    assert "arguments.py" in shown(wrong, "%tb")
+    assert "ZeroDivisionError" in shown("1 / 0")
 
 
 @pytest.mark.jvm

@@ -42,6 +42,7 @@ _ONE_MACHINE_ONLY = {
     "a path of one machine": r"(?<![\w.:/])/(?:home|Users|root|tmp|private|var|opt|usr|mnt|srv)/",
     "a path of this repository's place": re.escape(str(ROOT)),
     "an address": r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])",
+    "a warning of Java's": r"\[\d+[.,]\d+s\]\[(?:warning|error)\]",
     "the place of an object in memory": r"\bat 0x[0-9a-fA-F]{4,}",
 }
 

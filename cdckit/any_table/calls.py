@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.any_table import places, times
+from cdckit.any_table.cells import Cells
 from cdckit.any_table.faults import UnfitTable
 from cdckit.any_table.frames import Table
 from cdckit.any_table.places import Typed
@@ -27,10 +28,17 @@ _NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.V
 
 
 class Call:
-    """A call of *function* about *frame*, with *columns* of its own; *first* names its first argument."""
+    """
+    A call of *function* about *frame*, with *columns* of its own; *first* names its first argument.
 
-    def __init__(self, function: str, first: str, frame: DataFrame, columns: Sequence[str]) -> None:
+    What its *cells* say is for errors alone.
+    """
+
+    def __init__(
+        self, function: str, first: str, frame: DataFrame, columns: Sequence[str], cells: Cells
+    ) -> None:
         self.function, self.first, self.frame, self.columns = function, first, frame, list(columns)
+        self.cells = cells
         self.wrong: list[str] = []
         # Of the arguments that were given: what the call that would do says of them, and which it cannot say.
         self.right: dict[str, Any] = {}
@@ -48,20 +56,33 @@ class Call:
         """The key columns: at least one, each of a type with an exact text."""
         names = self.names(said, "keys")
         fit = [name for name in names if self._can_be_key(name)]
-        for name in names:
-            if name not in fit:
-                self.wrong.append(
-                    f"the key {name} is {self._kind(name).simpleString()}, which has no exact text: cast it, "
-                    f"such as to bigint or string (in pandas, `frame.convert_dtypes()`)"
-                )
+        self.wrong += [self._unfit_key(name) for name in names if name not in fit]
         if isinstance(said, Sequence) and not isinstance(said, str) and not said:
             self.wrong.append("keys is empty")
-        meant = [name for name in self.right["keys"] if self._can_be_key(name)]
+        meant = [name for name in self.right["keys"] if self._could_be_key(name)]
         if not meant or len(meant) < len(self.right["keys"]):
             # Entities by fewer keys, or by others, would be other entities.
             self.unsaid.append("keys")
-        self.right["keys"] = meant or [name for name in self.columns if self._can_be_key(name)][:1]
+        # A column with empty cells would be a key that ends the job.
+        others = sorted(filter(self._could_be_key, self.columns), key=self.cells.have_empty)
+        self.right["keys"] = meant or others[:1]
+        self._make_whole(self.right["keys"])
         return names
+
+    def _unfit_key(self, name: str) -> str:
+        unfit = f"the key {name} is {self._kind(name).simpleString()}"
+        if self.cells.are_whole(name):
+            why = ", since a cell of it is empty" if self.cells.have_empty(name) else ""
+            return f"{unfit}{why}: `{self.first}.convert_dtypes()` makes whole numbers of it"
+        cast = "cast it, such as to bigint or string (in pandas, `frame.convert_dtypes()`)"
+        return f"{unfit}, which has no exact text: {cast}"
+
+    def _make_whole(self, keys: Sequence[str]) -> None:
+        """Let the call that would do begin with a table in which these columns can be keys."""
+        if all(map(self._can_be_key, keys)):
+            return
+        alone = len(keys) == 1 and self.cells.have_empty(keys[0])
+        self.first += f".dropna(subset={list(keys)!r}).convert_dtypes()" if alone else ".convert_dtypes()"
 
     def names(self, said: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
@@ -174,21 +195,38 @@ class Call:
         found = self.expression(said, "source")
         return F.lit(None).cast("string") if found is None else as_text(*found)
 
-    def lacks_time(self, kind: T.DataType) -> None:
-        """Note that nothing says when a row is true, its sequence being of *kind*."""
+    def lacks_time(self, kind: T.DataType, sequence: object) -> None:
+        """Note that nothing says when a row is true, its *sequence* being of *kind*."""
         self.wrong.append(
             f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column (of "
-            f"texts in a form of their own, \"to_timestamp(column, 'dd.MM.yyyy HH:mm')\"), "
+            f"texts in a form of their own, \"to_timestamp(column, 'dd.MM.yyyy HH:mm')\"; what says no zone "
+            f"is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\"), "
             f"or one instant for the whole table"
         )
-        time = self.time_column()
-        if time is None:
-            self.unsaid.append("effective")
-        self.right["effective"] = time or datetime(2024, 1, 1, tzinfo=UTC)
+        first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+        self._say_time("effective", first, datetime(2024, 1, 1, tzinfo=UTC))
 
-    def time_column(self) -> str | None:
-        """The first column of the table that is a time by its type."""
-        return next((name for name in self.columns if times.is_time(self._kind(name))), None)
+    def lacks_taken(self) -> None:
+        """Note that nothing tells the lists of one table apart."""
+        self.wrong.append("taken is not said: it is what tells the lists of one table apart")
+        keys = self.right["keys"]
+        texts = [name for name in self.columns if name not in keys and self._is_text(name)]
+        self._say_time("taken", texts[0] if texts else None, "timestamp'2024-01-01 00:00:00Z'")
+
+    def _say_time(self, argument: str, likely: object, otherwise: Any) -> None:
+        """Let the call that would do name a column of times: a *likely* one where no other is known."""
+        known = next((name for name in self.columns if times.is_time(self._kind(name))), None)
+        named = [likely] if isinstance(likely, str) and likely in self.columns else []
+        texts = filter(self._is_text, [*named, *self.columns])
+        found: Any = known or next(filter(None, map(self.cells.as_time, map(str, texts))), None)
+        if found is None:
+            self.unsaid.append(argument)
+            nobody_looked = self.cells.frame is None and named and self._is_text(likely)
+            found = likely if nobody_looked else otherwise
+        self.right[argument] = found
+
+    def _is_text(self, name: Any) -> bool:
+        return isinstance(self._kind(name), times.TEXTS)
 
     def expression(self, said: str | Column, argument: str) -> Typed | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
@@ -241,12 +279,13 @@ class Call:
         close = nearest(name, self.columns)
         if not isinstance(said, str) or not name or close is None:
             return
-        meant = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
-        try:
-            kind = self.frame.select(self._parsed(meant).alias("value")).schema["value"].dataType
-        except AnalysisException:
-            return
-        self._meant[argument] = meant, kind
+        corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
+        # A name of several words was read as an expression.
+        for meant in filter(None, (corrected, nearest(said, self.columns))):
+            with suppress(AnalysisException):
+                kind = self.frame.select(self._parsed(meant).alias("value")).schema["value"].dataType
+                self._meant[argument] = meant, kind
+                return
 
     def _keep_meant(self, argument: str, is_fit: Callable[[T.DataType], bool]) -> None:
         """Let the call that would do say what was probably meant, if its type is fit."""
@@ -276,6 +315,9 @@ class Call:
 
     def _kind(self, name: str) -> T.DataType:
         return self.frame.schema[name].dataType
+
+    def _could_be_key(self, name: str) -> bool:
+        return self._can_be_key(name) or self.cells.are_whole(name)
 
     def _can_be_key(self, name: str) -> bool:
         return not isinstance(self._kind(name), _NO_KEYS) and not is_collated(self._kind(name))

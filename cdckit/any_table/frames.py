@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.any_table.cells import Cells
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.schemas import quoted, quoted_if_needed
@@ -20,11 +21,12 @@ AnyTable = DataFrame | pd.DataFrame
 
 
 class Table(NamedTuple):
-    """A table's rows, the names of its own columns, and the place of a row, where rows have an order."""
+    """A table's rows, its own columns, the place of a row, where rows have an order, and the cells."""
 
     frame: DataFrame
     columns: list[str]
     row: Column | None
+    cells: Cells = Cells()
 
     def without(self, column: str, *more: str) -> str:
         """The call that leaves out the rows in which all of these columns are null, in the caller's words."""
@@ -47,7 +49,7 @@ def as_table(frame: AnyTable, *, function: str) -> Table:
         row = free_name("row number", columns)
         arrow = _as_arrow(frame, function=function)
         numbered = arrow.append_column(row, pa.array(range(1, len(frame) + 1), pa.int64()))
-        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)))
+        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), Cells(frame))
     if not isinstance(frame, DataFrame):
         raise InvalidArgument(function, "its table", "a DataFrame of Spark or of pandas", frame)
     require_distinct(frame.columns, function=function)
@@ -83,17 +85,19 @@ def _without_void(frame: DataFrame) -> DataFrame:
 
 
 def _as_arrow(frame: pd.DataFrame, *, function: str) -> pa.Table:
-    arrays, wrong = {}, []
+    arrays, wrong = {}, {}
     for place, name in enumerate(frame.columns):
         try:
             arrays[str(name)] = _as_spark_takes_it(pa.array(frame.iloc[:, place], from_pandas=True))
         except (pa.ArrowException, OverflowError, UnicodeError, _NotOfSpark) as error:
-            wrong.append(f"{name} ({str(error).splitlines()[0]})")
+            wrong[str(name)] = f"{name} ({str(error).splitlines()[0]})"
     if wrong:
-        needed = (
-            "of columns with one type each, which Spark has too; of others, `frame.astype({column: str})`"
-        )
-        raise InvalidArgument(function, "its table", needed, wrong)
+        # By `str` an empty cell would become the text "nan", which is a value.
+        texts = f"frame.astype({dict.fromkeys(wrong, 'string')!r})"
+        raise InvalidArgument(
+            function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
+            remedy=f"Perhaps as texts, in which empty cells stay empty: `{texts}`.",
+        )  # fmt: skip
     return pa.table(arrays)
 
 

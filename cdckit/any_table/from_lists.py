@@ -63,7 +63,7 @@ def changes_from_snapshots(
     Returns:
         One row per row that says something new, and one per entity and list that it is missing in for the
         first time (`cdckit.changes.CHANGE_SCHEMA`).  A null in a list is a value.  `message_id` is made of
-        the instant of the list: the same list is the same message whenever it is read.
+        the source and the instant of the list: the same list is the same message whenever it is read.
 
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that: all at once.
@@ -87,21 +87,21 @@ def changes_from_snapshots(
     >>> said = changes_from_snapshots(lists, keys=["id"], source="shop")
     >>> said.orderBy("data.id", "effective_timestamp").select(
     ...     "operation", "effective_timestamp", "message_id", "data"
-    ... ).show()
-    +---------+-------------------+------------------+-----------+
-    |operation|effective_timestamp|        message_id|       data|
-    +---------+-------------------+------------------+-----------+
-    |   upsert|2024-01-01 00:00:00|list-60dd710212000|{1, kettle}|
-    |   upsert|2024-01-02 00:00:00|list-60deb2df88000|{1, teapot}|
-    |   upsert|2024-01-01 00:00:00|list-60dd710212000|   {2, mug}|
-    |   absent|2024-01-02 00:00:00|list-60deb2df88000|  {2, NULL}|
-    +---------+-------------------+------------------+-----------+
+    ... ).show(truncate=False)
+    +---------+-------------------+-----------------------+-----------+
+    |operation|effective_timestamp|message_id             |data       |
+    +---------+-------------------+-----------------------+-----------+
+    |upsert   |2024-01-01 00:00:00|shop-list-60dd710212000|{1, kettle}|
+    |upsert   |2024-01-02 00:00:00|shop-list-60deb2df88000|{1, teapot}|
+    |upsert   |2024-01-01 00:00:00|shop-list-60dd710212000|{2, mug}   |
+    |absent   |2024-01-02 00:00:00|shop-list-60deb2df88000|{2, NULL}  |
+    +---------+-------------------+-----------------------+-----------+
     <BLANKLINE>
     """
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
     lists = united(snapshots, function=_FUNCTION)
-    call = Call(_FUNCTION, "snapshots", lists.frame, lists.columns)
+    call = Call(_FUNCTION, "snapshots", lists.frame, lists.columns, lists.cells)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -132,8 +132,7 @@ def changes_from_snapshots(
 
 def _taken(call: Call, said: str | Column | None) -> Column:
     if said is None:
-        call.wrong.append("taken is not said: it is what tells the lists of one table apart")
-        call.right["taken"] = call.time_column()
+        call.lacks_taken()
         return F.lit(None).cast("timestamp")
     return call.instant(said, "taken")
 
@@ -237,7 +236,7 @@ def _changes(found: DataFrame, priority: int) -> DataFrame:
             F.lit(1).alias("record_number"),
         ).alias("arrival"),
         # No text of the instant: it would be a second clock in a table that is shown in another zone.
-        F.concat(F.lit("list-"), F.lower(F.hex(F.unix_micros(at)))).alias("message_id"),
+        F.concat_ws("-", "source", F.lit("list"), F.lower(F.hex(F.unix_micros(at)))).alias("message_id"),
         "source",
         F.lit(priority).alias("priority"),
         "data",

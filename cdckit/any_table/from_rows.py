@@ -81,9 +81,9 @@ def changes_from(
 
     Returns:
         One row per row of the table, and for each truncate one for each entity that it ends
-        (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is a digest of the row, its
-        place and its time, so that equal rows are one message and a table that is read again says nothing
-        new; the place of a row is a part of it only where that is its order: in pandas, without
+        (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of the
+        row, its place and its time, so that equal rows are one message and a table that is read again says
+        nothing new; the place of a row is a part of it only where that is its order: in pandas, without
         *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
         in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
         `as_known` goes by, is when a row was sequenced if that is a time, else its effective time.
@@ -148,14 +148,14 @@ def changes_from(
     """
     require_int(priority, "priority", function=_FUNCTION)
     table = as_table(frame, function=_FUNCTION)
-    call = Call(_FUNCTION, "frame", table.frame, table.columns)
+    call = Call(_FUNCTION, "frame", table.frame, table.columns, table.cells)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     ignored = _ignored(call, ignore_null_updates, fields)
     call.keep("priority", priority, unless=0)
     parts = call.parts(sequence_by, "sequence_by")
     rows = _Rows(
-        effective=_effective(call, effective, parts),
+        effective=_effective(call, effective, parts, sequence_by),
         time=call.unreadable_time(effective, sequence_by, table),
         known=_time_of(parts),
         sequence=places.in_order(parts),
@@ -203,7 +203,9 @@ def _time_of(parts: Sequence[places.Typed]) -> Column | None:
     return times.as_instant(*first) if first is not None and times.is_time(first.kind) else None
 
 
-def _effective(call: Call, said: str | Column | datetime | None, parts: Sequence[places.Typed]) -> Column:
+def _effective(
+    call: Call, said: str | Column | datetime | None, parts: Sequence[places.Typed], sequence: object
+) -> Column:
     if isinstance(said, datetime):
         call.keep("effective", said, unless=None)
         return require_instant(said, "effective", function=_FUNCTION)
@@ -211,7 +213,7 @@ def _effective(call: Call, said: str | Column | datetime | None, parts: Sequence
         return call.instant(said, "effective")
     known = _time_of(parts)
     if known is None and parts:
-        call.lacks_time(parts[0].kind)
+        call.lacks_time(parts[0].kind, sequence)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 
@@ -270,7 +272,8 @@ def _changes(said: DataFrame, operation: Column, priority: int) -> DataFrame:
             F.col("row").alias("offset"),
             F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
         ).alias("arrival"),
-        F.coalesce("message", "digest").alias("message_id"),
+        # The source first: a table that does not know it shows who said so all the same.
+        F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
         "source",
         F.lit(priority).alias("priority"),
         "data",

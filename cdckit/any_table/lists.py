@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.any_table.cells import Cells
 from cdckit.any_table.frames import AnyTable, Table, as_table, free_name, require_distinct
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import microseconds
@@ -36,6 +37,7 @@ class United(NamedTuple):
     next_taken: Column | None
     lacking: Mapping[str, Sequence[datetime]]
     row: Column | None = None
+    cells: Cells = Cells()
 
 
 def united(snapshots: Lists, *, function: str) -> United:
@@ -43,7 +45,7 @@ def united(snapshots: Lists, *, function: str) -> United:
     if not isinstance(snapshots, Mapping | list | tuple):
         table = as_table(snapshots, function=function)  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
-        return United(table.frame, table.columns, None, None, {}, table.row)
+        return United(table.frame, table.columns, None, None, {}, table.row, table.cells)
     return _union(_in_order(snapshots, function=function), function=function)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts import instants
+
 NEEDED = "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
 
 # How a time is written that is no ISO 8601: a sign between the parts of its day, and what Spark calls that.
 _FORMATS = ((r"^\d{1,2}\.\d{1,2}\.\d{4}", "d.M.yyyy"), (r"^\d{1,2}/\d{1,2}/\d{4}", "M/d/yyyy"))
+_CLOCKS = ((r" \d{1,2}:\d{2}:\d{2}$", " H:mm:ss"), (r" \d{1,2}:\d{2}$", " H:mm"))
 _OTHER_FORMAT = "dd.MM.yyyy HH:mm"
 
 TEXTS = (T.StringType, T.VarcharType, T.CharType)
@@ -54,6 +59,27 @@ def _of_text(text: Column) -> Column:
     return full.try_cast("timestamp")
 
 
+def format_of(texts: Iterable[str]) -> str | None:
+    """
+    How all of these texts write a time, as Spark's `to_timestamp` wants it said; None where they do not.
+
+    It is empty where they are ISO 8601, which needs nothing said.
+
+    >>> format_of(["1.3.2024 9:00", "31.12.2024 23:59"]), format_of(["2024-03-01 09:00"]), format_of(["a"])
+    ('d.M.yyyy H:mm', '', None)
+    """
+    said = [text.strip() for text in texts]
+    if all(instants.instant(text) for text in said):
+        return ""
+    for day, written in _FORMATS:
+        for clock, with_clock in (*_CLOCKS, ("$", "")):
+            if all(re.fullmatch(day.removeprefix("^") + clock, text) for text in said):
+                # 13/2 can only be a day; 1/2 is a month first, as Americans write it, or nobody knows.
+                is_day_first = "/" in written and any(int(text.split("/")[0]) > 12 for text in said)
+                return ("d/M/yyyy" if is_day_first else written) + with_clock
+    return None
+
+
 class Unreadable(NamedTuple):
     """
     What to say where a row has no time that can be read.
@@ -87,9 +113,7 @@ def _format(value: Column) -> Column:
         second = F.split(value, "[./]")[0].try_cast("int") > 12
         first = written if "." in written else F.when(second, "d/M/yyyy").otherwise(written)
         day = F.when(value.rlike(pattern), first).otherwise(day)
-    clock = (
-        F.when(value.rlike(r" \d{1,2}:\d{2}:\d{2}$"), " H:mm:ss")
-        .when(value.rlike(r" \d{1,2}:\d{2}$"), " H:mm")
-        .otherwise("")
-    )
+    clock = F.lit("")
+    for pattern, written in _CLOCKS:
+        clock = F.when(value.rlike(pattern), written).otherwise(clock)
     return F.coalesce(F.concat(day, clock), F.lit(_OTHER_FORMAT))

@@ -20,14 +20,18 @@ from cdckit.history import (
     provenance_type,
     require_history,
 )
-from cdckit.parts.arguments import require_period
+from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text, comparable
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
+_CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
+_DIFFERING = ("field", "a_value", "b_value", "a_message", "b_message")
 
 
-def changes_between(history: DataFrame, start: datetime, end: datetime | None) -> DataFrame:
+def changes_between(
+    history: DataFrame, start: datetime, end: datetime | None, *, keys: Sequence[str] = ()
+) -> DataFrame:
     """
     What changed in a period: from what, to what, and by which message.
 
@@ -39,6 +43,8 @@ def changes_between(history: DataFrame, start: datetime, end: datetime | None) -
             here (see `find_overlaps`).  Without `field_provenance` nobody is named.
         start: Where the period begins: an aware datetime in any zone.
         end: Where it ends, later than *start*; None for a period without an end.
+        keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
+            their values in the version that began.
 
     Returns:
         One row per entity, instant and field that then got another value:
@@ -58,24 +64,27 @@ def changes_between(history: DataFrame, start: datetime, end: datetime | None) -
     Raises:
         MissingColumns, WrongColumnType: *history* lacks `guid` or one of the columns of an interval, or
             has it in another type, or its `field_provenance` is no struct.
-        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*.
+        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*; *keys* are no
+            fields, or are called as a column of the answer.
 
     Cost: one filter, then one shuffle by guid and one sort of the versions that were in force in the
     period or ended at *start*.
 
     >>> from datetime import datetime, timezone
     >>> start = datetime(2024, 1, 1, 10, 0, tzinfo=timezone.utc)
-    >>> changes_between(history, start, None).orderBy("changed_at_timestamp", "field").drop("guid").show()
-    +--------------------+---------+-----------------+----------+--------+-------+--------+
-    |changed_at_timestamp|operation|            field|from_value|to_value|message|priority|
-    +--------------------+---------+-----------------+----------+--------+-------+--------+
-    | 2024-01-01 10:00:00|   update|             name|    kettle|  teapot|     m2|       0|
-    | 2024-01-01 11:00:00|   delete|deleted_indicator|     false|    true|     m3|       0|
-    | 2024-01-01 11:00:00|   delete|             name|       mug|    NULL|     m3|       0|
-    +--------------------+---------+-----------------+----------+--------+-------+--------+
+    >>> found = changes_between(history, start, None, keys=["number"])
+    >>> found.orderBy("changed_at_timestamp", "field").drop("guid").show()
+    +------+--------------------+---------+-----------------+----------+--------+-------+--------+
+    |number|changed_at_timestamp|operation|            field|from_value|to_value|message|priority|
+    +------+--------------------+---------+-----------------+----------+--------+-------+--------+
+    |     1| 2024-01-01 10:00:00|   update|             name|    kettle|  teapot|     m2|       0|
+    |     2| 2024-01-01 11:00:00|   delete|deleted_indicator|     false|    true|     m3|       0|
+    |     2| 2024-01-01 11:00:00|   delete|             name|       mug|    NULL|     m3|       0|
+    +------+--------------------+---------+-----------------+----------+--------+-------+--------+
     <BLANKLINE>
     """
     _require_versions(history, function="changes_between")
+    named = _require_keys(history, keys, _CHANGED, function="changes_between")
     first, last = require_period(start, end, function="changes_between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = F.lit(True) if end is None else begins < last
@@ -105,13 +114,14 @@ def changes_between(history: DataFrame, start: datetime, end: datetime | None) -
     operation = operation_of(_value(was, _PRESENCE), _value(is_, _PRESENCE))
     return joined.select(
         F.col("guid"),
+        *(_value(is_, field).alias(field.name) for field in named),
         F.col("begins").alias("changed_at_timestamp"),
         operation.alias("operation"),
         F.inline(F.array(*listed)),
     ).where(F.col("field").isNotNull())
 
 
-def diff(a: DataFrame, b: DataFrame) -> DataFrame:
+def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     """
     Where two histories of one kind of entity say different things.
 
@@ -121,6 +131,8 @@ def diff(a: DataFrame, b: DataFrame) -> DataFrame:
         a: One row per version; intervals of one entity must not overlap, which is not checked here
             (see `find_overlaps`).  Without `field_provenance` nobody is named.
         b: Another one, of the same business fields in any order.
+        keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
+            their values in *a* then or, where it has none, in *b*.
 
     Returns:
         One row per entity, field and interval in which the histories differ:
@@ -139,24 +151,26 @@ def diff(a: DataFrame, b: DataFrame) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType: One of them lacks `guid` or one of the columns of an interval,
             or has it in another type, or its `field_provenance` is no struct.
-        InvalidArgument: Their business fields have not the same names and types.
+        InvalidArgument: Their business fields have not the same names and types; *keys* are no fields, or
+            are called as a column of the answer.
 
     Cost: one shuffle of both by guid and one sort, with a small row more for each end of an interval;
     one more sort of the differences.
 
     >>> other = history.withColumn("name", F.regexp_replace("name", "pot", "cup"))
-    >>> diff(history, other).drop("guid", "valid_to_timestamp").show()
-    +-----+--------------------+-------+-------+---------+---------+
-    |field|valid_from_timestamp|a_value|b_value|a_message|b_message|
-    +-----+--------------------+-------+-------+---------+---------+
-    | name| 2024-01-01 10:00:00| teapot| teacup|       m2|       m2|
-    +-----+--------------------+-------+-------+---------+---------+
+    >>> diff(history, other, keys=["number"]).drop("guid", "valid_to_timestamp").show()
+    +------+-----+--------------------+-------+-------+---------+---------+
+    |number|field|valid_from_timestamp|a_value|b_value|a_message|b_message|
+    +------+-----+--------------------+-------+-------+---------+---------+
+    |     1| name| 2024-01-01 10:00:00| teapot| teacup|       m2|       m2|
+    +------+-----+--------------------+-------+-------+---------+---------+
     <BLANKLINE>
     """
     _require_versions(a, function="diff")
     _require_versions(b, function="diff")
     fields = business_fields(a).fields
     _require_same_fields(a, b)
+    named = _require_keys(a, keys, (*_DIFFERING, VALID_FROM, VALID_TO), function="diff")
     left, right = F.col("a"), F.col("b")
     listed = [
         F.when(
@@ -171,8 +185,25 @@ def diff(a: DataFrame, b: DataFrame) -> DataFrame:
         )
         for field in [_PRESENCE, *fields]
     ]
-    differing = _side_by_side(a, b).select("guid", "begins", "ends", F.inline(F.array(*listed)))
-    return _folded(differing.where(F.col("field").isNotNull()))
+    key = F.struct(
+        F.lit(0).alias("of"),
+        *(F.coalesce(_value(left, field), _value(right, field)).alias(field.name) for field in named),
+    )
+    differing = _side_by_side(a, b).select(
+        "guid", key.alias("key"), "begins", "ends", F.inline(F.array(*listed))
+    )
+    return _folded(differing.where(F.col("field").isNotNull()), [field.name for field in named])
+
+
+def _require_keys(
+    history: DataFrame, keys: Sequence[str], taken: Sequence[str], *, function: str
+) -> list[T.StructField]:
+    """The fields that *keys* name, none of which may be called as a column of the answer is."""
+    fields = business_fields(history)
+    names = require_fields(keys, fields.fieldNames(), "keys", function=function) if keys else []
+    if set(names) & {"guid", *taken}:
+        raise InvalidArgument(function, "keys", f"called otherwise than {', '.join(taken)}", names)
+    return [fields[name] for name in names]
 
 
 def _require_versions(history: DataFrame, *, function: str) -> None:
@@ -262,15 +293,16 @@ def _not_ended(side: str) -> Column:
     return F.when(end.isNull() | (end > F.col("begins")), F.col(side))
 
 
-def _folded(differing: DataFrame) -> DataFrame:
+def _folded(differing: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The same intervals, those of one field that are neighbours and say the same as one."""
-    said: Sequence[str] = ("a_value", "b_value", "a_message", "b_message")
+    said = _DIFFERING[1:]
     in_time = Window.partitionBy("guid", "field").orderBy("begins")
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     before = F.lag(F.struct("ends", *said)).over(in_time)
     continues = before.eqNullSafe(F.struct(F.col("begins").alias("ends"), *said))
     marked = differing.select(
         "guid",
+        "key",
         "field",
         "begins",
         *said,
@@ -282,6 +314,7 @@ def _folded(differing: DataFrame) -> DataFrame:
     end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
     return marked.where(~F.col("continues")).select(
         F.col("guid"),
+        *(F.col("key").getField(name).alias(name) for name in keys),
         F.col("field"),
         F.col("begins").alias(VALID_FROM),
         end.alias(VALID_TO),

@@ -24,6 +24,9 @@ from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.workers import Made
 
+_AT_LAST = 2**63 - 1
+"""Microseconds since 1970, as all instants here: after every one."""
+
 
 def why(
     changes: DataFrame,
@@ -31,7 +34,7 @@ def why(
     field: str,
     *,
     keys: Sequence[str],
-    at: datetime,
+    at: datetime | None = None,
     known_at: datetime | None = None,
 ) -> DataFrame:
     """
@@ -44,7 +47,8 @@ def why(
             by them, it is the entity that a change gave these values to.
         field: The field that is asked about; `deleted_indicator` asks about the row itself: who says
             that the entity is there, or that it is deleted.
-        at: The time that is asked about, aware: what the value was then.
+        at: The time that is asked about, aware: what the value was then.  Without it, what it is at last,
+            when all that is known has come true.
         known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
             it everything that is known counts; with it, a message without a time of arrival never does.
         keys: As for `merge`.
@@ -107,11 +111,12 @@ def why(
 
     def call(_: str) -> str:
         known = "" if known_at is None else f", known_at={written(known_at)}"
-        return f"why(changes, {key!r}, {field!r}, keys={keys!r}, at={written(at)}{known})"
+        then = "" if at is None else f", at={written(at)}"
+        return f"why(changes, {key!r}, {field!r}, keys={keys!r}{then}{known})"
 
     question = Question(
         None if field == DELETED else names.index(field),
-        microseconds(at, "at", function="why", call=call),
+        _AT_LAST if at is None else microseconds(at, "at", function="why", call=call),
         None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
     )
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
@@ -131,7 +136,8 @@ def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], dat
     ways = [[GUID], listed] if has_guid else [listed]
     if not isinstance(key, Mapping) or set(key) not in map(set, ways):
         needed = ", or for ".join(", ".join(way) for way in ways)
-        raise InvalidArgument("why", "key", f"a value for each of {needed}", key)
+        example = ", ".join(f"{name!r}: …" for name in listed)
+        raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
     asked = of_entity(key, known, within="data", function="why")
     if not has_guid or GUID in key:

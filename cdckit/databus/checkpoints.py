@@ -170,6 +170,13 @@ class CheckpointFile:
 
     Args:
         path: The file; its folder is made if it is not there.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     before = CheckpointFile(f"{folder}/flights").load()
+    ...     CheckpointFile(f"{folder}/flights").store(Checkpoint.of_window(5))
+    ...     before.passed, CheckpointFile(f"{folder}/flights").load().passed
+    (-1, 5)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

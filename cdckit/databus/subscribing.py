@@ -30,6 +30,13 @@ class Subscription:
 
     Raises:
         InvalidArgument: No source, or one twice, or a filter of a source that is not among them.
+
+    >>> from cdckit import databus
+    >>> schema = '{"type": "record", "name": "plane", "fields": [{"name": "tail", "type": "string"}]}'
+    >>> planes = databus.Source(3, "planes", [schema])
+    >>> asked = Subscription([planes], {"planes": databus.ModFilter(2, databus.ids_of("[0]"))})
+    >>> [source.name for source in asked.sources]
+    ['planes']
     """
 
     sources: Sequence[Source]
@@ -94,6 +101,11 @@ def in_order(events: DataFrame) -> DataFrame:
     for one SCN as they came.
 
     Cost: one shuffle by ranges and a sort.
+
+    >>> from cdckit import databus
+    >>> asked = subscribed(databus.consistent(events), Subscription([flights, planes]))
+    >>> [(row["scn"], row["source"]) for row in in_order(asked).collect()]
+    [(5, 'flights'), (5, 'planes'), (6, 'flights')]
     """
     require_columns(events, [RANK, "window", "window_position"], function="in_order")
     return events.orderBy(*STREAM, "window", RANK, "scn", "window_position")

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA
+from cdckit.changes import CHANGE_SCHEMA, DIGITS, number_in_order
 from cdckit.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -139,7 +139,7 @@ def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
     columns += [
         Shown("effective", "instant", _cell(_micros(_at("effective_timestamp")))),
         Shown("arrived", "instant", _cell(_micros(arrived))),
-        Shown("sequence", "quiet", _cell(_value(_at("sequence"), T.StringType(), width))),
+        Shown("sequence", "quiet", _cell(_value(_sequence(), T.StringType(), width))),
         Shown("priority", "quiet", _cell(F.nullif(_at("priority").cast("string"), F.lit("0")))),
         Shown("message", "message", _cell(_at("message_id"))),
     ]
@@ -151,6 +151,14 @@ def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
         else _plain(field.name, field.dataType, width)
         for field in others
     ]
+
+
+def _sequence() -> Column:
+    """The sequence, unless it only repeats when the change is effective; of a number, the number alone."""
+    said = _at("sequence")
+    repeats = said.eqNullSafe(number_in_order(_micros(_at("effective_timestamp"))))
+    number = F.when(said.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(said, "^0+(?=[0-9])", ""))
+    return F.when(~repeats, F.coalesce(number, said))
 
 
 def _of_rejects(frame: DataFrame, width: int) -> list[Shown]:

@@ -176,5 +176,8 @@ def _of_calendar(unit: str, zone: str, start: datetime, end: datetime) -> Period
 def _instant(at: date | datetime, argument: str, zone: str, call: Callable[[str], str]) -> datetime:
     if isinstance(at, date) and not isinstance(at, datetime):
         return midnight(at, zone)
+    if isinstance(at, str):
+        needed = "a date or an aware datetime (one with tzinfo)"
+        raise InvalidArgument(_FUNCTION, argument, needed, at, example=call(argument))
     microseconds(at, argument, function=_FUNCTION, call=call)
     return at.astimezone(UTC)

@@ -9,6 +9,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from cdckit.pictures.look import INK
+from cdckit.pictures.writing import families
 
 _MARKER, _EDGE = 7.0, 1.0  # pixels: half a marker at the beginning of a box, and what stays free of its end
 
@@ -41,8 +42,9 @@ class Labels:
         inner = Bbox([[room.x0 + (_MARKER if left else _EDGE), room.y0], [room.x1 - _EDGE, room.y1]])
         size = min(8.5, max(6.0, 0.62 * abs(room.height) * 72 / 100 + 1.5))
         text = self._axes.text(
-            0, 0, "", transform=None, va="center_baseline", fontsize=size, color=colour, parse_math=False
-        )
+            0, 0, "", transform=None, va="center_baseline", family=families(), fontsize=size, color=colour,
+            parse_math=False,
+        )  # fmt: skip
         written = self._fits(text, forms, inner, left=left)
         if must and not written:
             written = self._runs_over(text, forms[-1], inner)
@@ -95,8 +97,8 @@ class Labels:
         ]  # fmt: skip
         for dx, dy, ha in places:
             note = self._axes.annotate(
-                words, at, xytext=(dx, dy), textcoords="offset points", ha=ha, va="center", fontsize=8.5,
-                color=INK, parse_math=False, zorder=4,
+                words, at, xytext=(dx, dy), textcoords="offset points", ha=ha, va="center",
+                family=families(), fontsize=8.5, color=INK, parse_math=False, zorder=4,
             )  # fmt: skip
             place = note.get_window_extent()
             inside = frame.x0 <= place.x0 and place.x1 <= frame.x1

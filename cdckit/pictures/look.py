@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cdckit.pictures.words import one_line
+from cdckit.pictures.writing import families
 
 
 class Look(NamedTuple):
@@ -83,10 +84,12 @@ def new_figure(title: str, subtitle: str, *, rows: int = 0) -> tuple[Figure, Axe
     height = max(SIZE[1], SIZE[1] + (rows - ROWS) * 0.13)
     figure = _Picture(figsize=(SIZE[0], height), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
-    heading = figure.suptitle(one_line(title, 105), x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
+    heading = figure.suptitle(
+        one_line(title, 105), x=0.01, ha="left", family=families(), fontsize=12, weight="bold", color=INK
+    )
     heading.set_parse_math(False)
     axes = figure.add_subplot()
-    axes.set_title(one_line(subtitle, 130), loc="left", **SMALL)
+    axes.set_title(one_line(subtitle, 130), loc="left", family=families(), **SMALL)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9, colors=INK)
     return figure, axes
@@ -122,6 +125,7 @@ def draw_key(
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
+        text.set_fontfamily(families())
 
 
 def deleted_mark() -> dict[str, Artist]:

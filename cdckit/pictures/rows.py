@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from cdckit.pictures.axis import time_axis
 from cdckit.pictures.look import HATCH, Look
 from cdckit.pictures.words import days
+from cdckit.pictures.writing import families
 
 
 class Bar(NamedTuple):
@@ -25,7 +26,7 @@ class Bar(NamedTuple):
 
 def rows_axis(axes: Axes, labels: list[str]) -> None:
     size = 9 if len(labels) <= 20 else 7.5
-    axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
+    axes.set_yticks(range(len(labels)), labels, fontsize=size, family=families(), parse_math=False)
     axes.set_ylim(max(len(labels), 1) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 

@@ -212,7 +212,7 @@ def test_a_message_may_say_several_things_of_one_entity(spark: SparkSession) -> 
     assert len({(row["message_id"], row["arrival"]["record_number"]) for row in said.collect()}) == 2
     frame["m"] = [None, "batch 1", None]
     some = changes_from(frame, keys=["id"], sequence_by="at", message="m").collect()
-    assert sorted(len(row["message_id"]) for row in some) == [7, 32, 32]
+    assert sorted(len(row["message_id"]) for row in some) == [7, len("table-") + 32, len("table-") + 32]
 
 
 # Times --------------------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ def test_a_number_is_no_time(spark: SparkSession) -> None:
 def test_a_column_of_pandas_that_spark_has_not_is_named(values: Any) -> None:
     """Without Spark: nothing is made of a table that cannot be read whole."""
     frame = pd.DataFrame({"id": [1], "odd": values})
-    with pytest.raises(InvalidArgument, match=r"of columns with one type each, .*astype.*odd \("):
+    with pytest.raises(InvalidArgument, match=r"of columns with one type each, .*odd \(.*astype"):
         changes_from(frame, keys=["id"])
 
 
@@ -616,3 +616,92 @@ def test_random_tables_are_what_doing_their_rows_one_by_one_gives(
         for instant, expected in states(some, nulls=nulls).items():
             assert at(in_pandas.get(world, []), instant) == expected, (world, instant, some)
             assert at(in_spark.get(world, []), instant) == expected, (world, instant, some)
+
+
+# A table that a person made --------------------------------------------------------------------------------
+
+DIRTY = pd.DataFrame(
+    {
+        "Kunden-Nr.": [1001.0, None, 1002.0],
+        "Name ": ["Müller & Söhne", "Łukasz Żółć", None],
+        "PLZ": ["01067", None, "SW1A 1AA"],
+        "Geändert am": ["01.03.2024 09:00", "2.3.2024 10:15", "31.12.2024 23:59"],
+    }
+)
+BY_TIME = "to_timestamp(`Geändert am`, 'd.M.yyyy H:mm')"
+
+
+def would_do(caught: pytest.ExceptionInfo[UnfitTable], **names: Any) -> DataFrame:
+    made: DataFrame = eval(
+        caught.value.example, {"changes_from": changes_from, "datetime": datetime, "UTC": UTC, **names}
+    )
+    return made
+
+
+def test_a_number_that_empty_cells_made_a_float_is_still_the_key_that_is_meant(spark: SparkSession) -> None:
+    """And the call leaves out the row without one, and reads the times as they are written."""
+    with pytest.raises(UnfitTable, match=r"since a cell of it is empty: `frame\.convert_dtypes") as caught:
+        changes_from(DIRTY, keys=["Kunden-Nr."], sequence_by="Geändert am")
+    with pytest.raises(UnfitTable, match=r"is it Kunden-Nr\.\?") as misspelt:
+        changes_from(DIRTY, keys=["Kunden-Nr"], sequence_by="Geändert am")
+    assert misspelt.value.example == caught.value.example
+    assert caught.value.example == (
+        "changes_from(frame.dropna(subset=['Kunden-Nr.']).convert_dtypes(), keys=['Kunden-Nr.'], "
+        f"sequence_by='Geändert am', effective=\"{BY_TIME}\")"
+    )
+    assert caught.value.unsaid == ()
+    found = versions(would_do(caught, frame=DIRTY), "PLZ", keys=("Kunden-Nr.",))
+    assert found == [(1001, 1, False, "01067"), (1002, 31, False, "SW1A 1AA")]
+
+
+def test_a_key_that_nobody_can_guess_is_at_least_one_without_empty_cells(spark: SparkSession) -> None:
+    with pytest.raises(UnfitTable) as caught:
+        changes_from(DIRTY, keys=["wholly another"])
+    assert caught.value.unsaid == ("keys",)
+    assert caught.value.example == "changes_from(frame, keys=['Geändert am'])"
+
+
+def test_a_name_of_several_words_is_recognised_where_it_is_misspelt(spark: SparkSession) -> None:
+    sound = DIRTY.drop(columns=["Kunden-Nr."])
+    with pytest.raises(UnfitTable, match=r"is it Geändert am\?") as caught:
+        changes_from(sound, keys=["Name "], sequence_by="Geaendert am", effective=DAY[0])
+    assert "sequence_by='Geändert am'" in caught.value.example
+
+
+@pytest.mark.parametrize(
+    ("texts", "effective"),
+    [
+        (["2024-03-01", "2024-03-01 09:00"], "at"),
+        (["1/2/2024", "12/31/2024"], "to_timestamp(at, 'M/d/yyyy')"),
+        (["1/2/2024 9:00:00", "31/12/2024 9:00:00"], "to_timestamp(at, 'd/M/yyyy H:mm:ss')"),
+        (["1.3.2024", "01.03.2024 09:00"], None),
+        (["a", "b"], None),
+    ],
+    ids=["ISO 8601", "month first", "day first", "several forms", "no times"],
+)
+def test_texts_that_are_times_are_named_as_they_are_written(
+    spark: SparkSession, texts: list[str], effective: str | None
+) -> None:
+    with pytest.raises(UnfitTable) as caught:
+        changes_from(pd.DataFrame({"id": [1, 2], "at": texts}), keys=["id"], sequence_by="at")
+    said = "datetime(2024, 1, 1, tzinfo=UTC)" if effective is None else repr(effective)
+    assert caught.value.example.endswith(f"effective={said})")
+    assert caught.value.unsaid == (("effective",) if effective is None else ())
+
+
+def test_a_column_of_several_types_is_text_in_which_empty_cells_stay_empty(spark: SparkSession) -> None:
+    """By `astype(str)` the empty cell would be a text, "None"."""
+    frame = pd.DataFrame({"id": [1, 2, 3], "PLZ": [1067, "SW1A 1AA", None]})
+    with pytest.raises(InvalidArgument, match="empty cells stay empty") as caught:
+        changes_from(frame, keys=["id"])
+    assert "`frame.astype({'PLZ': 'string'})`" in str(caught.value)
+    made = changes_from(frame.astype({"PLZ": "string"}), keys=["id"]).select(
+        "data.id", "data.PLZ", "carried.PLZ"
+    )
+    assert sorted(map(tuple, made.collect())) == [(1, "1067", True), (2, "SW1A 1AA", True), (3, None, False)]
+
+
+def test_a_message_is_called_by_its_source(spark: SparkSession) -> None:
+    """So a history says who said so, even where it is shown without the changes."""
+    said = changes_from(pd.DataFrame({"id": [1]}), keys=["id"], source="crm")
+    assert merge(said, entity="customer", keys=["id"]).first()["source_message"].startswith("crm-")

@@ -65,7 +65,7 @@ def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSessio
             said(changes_from_snapshots(table, keys=["id"], taken=taken, except_column_list=["day"])) == NEW
         )
     row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
-    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "list-60deb2df88000")
+    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "shop-list-60deb2df88000")
     assert row["carried"] == {"id": True, "name": False}
     assert row["arrival"]["timestamp"] == DAY[1]
 
@@ -165,6 +165,27 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
             changes_from_snapshots(nothing, keys=["id"])
     with pytest.raises(InvalidArgument, match="a stream"):
         changes_from_snapshots(spark.readStream.format("rate").load(), keys=["value"], taken="timestamp")
+
+
+@pytest.mark.parametrize(
+    ("columns", "taken"),
+    [
+        ({"name": ["mug"], "night": ["2024-01-01"]}, "'night'"),
+        ({"name": ["mug"], "night": ["01.01.2024 03:00"]}, "\"to_timestamp(night, 'd.M.yyyy H:mm')\""),
+        ({"name": ["mug"]}, "\"timestamp'2024-01-01 00:00:00Z'\""),
+    ],
+    ids=["texts that are times", "in a form of their own", "nothing like it"],
+)
+def test_a_call_that_would_do_says_when_lists_were_taken(
+    spark: SparkSession, columns: dict[str, list[str]], taken: str
+) -> None:
+    frame = pd.DataFrame({"id": [1], **columns})
+    with pytest.raises(UnfitTable) as caught:
+        changes_from_snapshots(frame, keys=["id"])
+    assert caught.value.example == f"changes_from_snapshots(snapshots, keys=['id'], taken={taken})"
+    assert caught.value.unsaid == (() if "night" in columns else ("taken",))
+    names = {"changes_from_snapshots": changes_from_snapshots, "snapshots": frame}
+    assert eval(caught.value.example, names).select("data.name").first()["name"] == "mug"
 
 
 def naive_count(lists: Sequence[tuple[datetime, Row]]) -> int:

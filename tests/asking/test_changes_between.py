@@ -63,6 +63,14 @@ def changes(found: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in rows), key=lambda row: (row[0], row[2]))
 
 
+def test_a_reader_is_told_the_key(spark: SparkSession) -> None:
+    found = changes_between(history_of(spark, *LIFE), at(11), at(12), keys=["number"])
+    assert found.columns[:3] == ["guid", "number", "changed_at_timestamp"]
+    assert found.select("number", "operation").distinct().collect() == [(1, "delete")]
+    with pytest.raises(InvalidArgument, match="one or more fields among"):
+        changes_between(history_of(spark, *LIFE), at(11), at(12), keys=["id"])
+
+
 def test_a_life_in_full(spark: SparkSession) -> None:
     found = changes_between(history_of(spark, *LIFE), at(1), None)
     assert found.columns == [

@@ -73,6 +73,23 @@ def test_a_field_differs_from_when_to_when(spark: SparkSession) -> None:
     assert differences(diff(b, a)) == [("name", at(10), at(11), "Cup", "Mug", "m2", "m1")]
 
 
+def test_a_reader_is_told_the_key(spark: SparkSession) -> None:
+    """Of either history, where one of them lacks it.  No key is called as a column of the answer."""
+    a = history_of(spark, version(9, None, "Mug", 1.0, "1 1 1"))
+    b = history_of(spark)
+    found = diff(a, b, keys=["name"])
+    assert found.columns[:3] == ["guid", "name", "field"]
+    assert {(row["name"], row["field"]) for row in found.collect()} == {
+        *(("Mug", "deleted_indicator"), ("Mug", "name"), ("Mug", "price")),
+    }
+    assert diff(b, a, keys="name").select("name").distinct().collect() == [("Mug",)]
+    with pytest.raises(InvalidArgument, match="Is it name for nmae"):
+        diff(a, b, keys=["nmae"])
+    called_so = a.withColumn("field", F.lit("x"))
+    with pytest.raises(InvalidArgument, match="keys to be called otherwise than field"):
+        diff(called_so, called_so, keys=["field"])
+
+
 def test_what_still_differs_has_no_end(spark: SparkSession) -> None:
     a = history_of(spark, version(9, None, "Mug", 1.0, "1 1 1"))
     b = history_of(spark, version(9, 10, "Mug", 1.0, "1 1 1"), version(10, None, "Mug", 2.0, "1 1 2"))

@@ -65,6 +65,14 @@ def test_the_last_word_wins_and_the_one_before_is_superseded(spark: SparkSession
     ]
 
 
+def test_without_an_instant_all_has_come_true(spark: SparkSession) -> None:
+    """In the year 9999 too."""
+    last = (datetime(9999, 12, 31, tzinfo=UTC) - START) / HOUR
+    said = to_dataframe(spark, [change(1, "m1", 1), change(last, "m2", 2, arrives=2)], FIELDS)
+    told = why(said, KEY, "a", keys=KEYS)
+    assert [row["verdict"] for row in told.collect()] == ["SUPERSEDED", "WON"]
+
+
 def test_a_weaker_word_is_outranked_by_the_one_that_stands(spark: SparkSession) -> None:
     """The priority of the field counts where it is stated."""
     changes = [

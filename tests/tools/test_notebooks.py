@@ -46,6 +46,7 @@ def test_a_sound_notebook_passes() -> None:
         (printed(f"read {ROOT}/data\n"), "this repository's place"),
         (printed("read /home/ada/data\n"), "a path of one machine"),
         (printed("at 10.20.30.40\n"), "an address"),
+        (printed("[64.551s][warning][codecache] CodeCache is full.\n"), "a warning of Java's"),
         (printed("<object object at 0x7f00aa11>\n"), "the place of an object in memory"),
         (printed("x" * 300_000 + "\n"), "at most 300,000 are wanted"),
         (
