@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, UnfitTable, changes_from, merge, union_changes
 from cdckit.changes import require_changes
+from cdckit.parts.schemas import quoted
 from tools.tiers import seeds
 
 Row = dict[str, Any]
@@ -26,7 +27,7 @@ def versions(changes: DataFrame, *fields: str, keys: Sequence[str] = ("id",)) ->
     """By key and time: the key, the day of January 2024 from which, whether deleted, and the fields."""
     history = merge(changes, entity="product", keys=list(keys))
     history = history.withColumn("day", F.dayofmonth("valid_from_timestamp"))
-    rows = history.orderBy(*keys, "valid_from_timestamp").toArrow().to_pylist()
+    rows = history.orderBy(*map(quoted, keys), "valid_from_timestamp").toArrow().to_pylist()
     return [tuple(row[name] for name in (*keys, "day", "deleted_indicator", *fields)) for row in rows]
 
 
