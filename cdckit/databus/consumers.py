@@ -38,6 +38,12 @@ class Consumer:
 
     Source:
         Databus, "DatabusEventListener".
+
+    >>> class Silent(Consumer):
+    ...     def on_data_event(self, event):
+    ...         return True
+    >>> Silent().on_start_consumption()
+    <Result.SUCCESS: 0>
     """
 
     def on_start_consumption(self) -> Result | None:

@@ -86,6 +86,12 @@ class Event:
         micros: When the source made the change, in microseconds since 1970.
         schema_id: The id of the schema of its value.
         payload: The Avro datum of its value; None for a delete without one.
+
+    >>> from cdckit import databus
+    >>> stream = databus.EventStream(events, databus.Subscription([planes]))
+    >>> [event] = [each for window in stream.windows() for _, given in window.runs() for each in given]
+    >>> event.scn, event.opcode, event.key, event.value()
+    (5, 'UPSERT', 12, {'tail': 'N12', 'seats': 55})
     """
 
     __slots__ = ("_row", "_rows")
@@ -148,6 +154,11 @@ class Events(Sequence[Event]):
     Events of one source and one window that stand side by side: as many as came together.
 
     Going through them makes an `Event` of each; `batch` has them as Arrow columns, and makes none.
+
+    >>> from cdckit import databus
+    >>> first = next(databus.EventStream(events, databus.Subscription([planes])).windows())
+    >>> [(source.name, len(given), given[0].scn) for source, given in first.runs()]
+    [('planes', 1, 5)]
     """
 
     __slots__ = ("_places", "_rows")

@@ -18,6 +18,9 @@ class Retries:
         delay: Before the first, in seconds.
         growth: By what each further delay is longer than the one before.
         longest: The longest delay, in seconds.
+
+    >>> [Retries(most=3, delay=1, growth=2, longest=3).before(attempt) for attempt in (1, 2, 3)]
+    [1, 2, 3]
     """
 
     most: int | None = None
@@ -40,6 +43,14 @@ class Outcome(NamedTuple):
         checkpoint: The last one.
         windows: How many windows were delivered whole, repeated ones counted again.
         error: Why it was closed.
+
+    >>> from cdckit import databus
+    >>> class Counting(databus.Consumer):
+    ...     def on_data_event(self, event):
+    ...         return True
+    >>> outcome = databus.dispatch(databus.EventStream(events, databus.Subscription([flights])), Counting())
+    >>> outcome.state, outcome.windows, outcome.checkpoint.passed, outcome.error
+    ('finished', 2, 6, None)
     """
 
     state: str

@@ -92,6 +92,11 @@ class Window:
         end_scn: The SCN of its end; None where it has none and is rolled back.
         ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
         checkpoint: What is stored when it is done, where that is not `Checkpoint.of_window`.
+
+    >>> from cdckit import databus
+    >>> first = next(databus.EventStream(events, databus.Subscription([flights, planes])).windows())
+    >>> first.end_scn, [(source.name, len(given)) for source, given in first.runs()]
+    (5, [('flights', 1), ('planes', 1)])
     """
 
     start_scn: int
