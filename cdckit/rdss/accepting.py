@@ -86,7 +86,7 @@ def _kind(header: Any, rules: Rules) -> str | None:
     if (
         kind not in BODIES
         or not 1 <= sequence.position <= sequence.total <= LONGEST_SEQUENCE
-        or header.version.partition(".")[0] != str(rules.major)
+        or not header.version.startswith(f"{rules.major}.")
         or (kind == ("MetadataRead", "Document") and header.correlationId is None)
         or (header.errorCode is not None and header.errorCode not in _CODES)
     ):

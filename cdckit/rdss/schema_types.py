@@ -258,7 +258,17 @@ def _distinct(fields: Schema, at: _At) -> Iterator[Check]:
     names = [field for field, inner in fields.items() if _resolved(inner, at).get("uniqueItems")]
     if not names:
         return
-    lists = attrgetter(*names, names[0])  # of one name alone, it would be no tuple
+    if len(names) == 1:
+        of_one = attrgetter(names[0])
+
+        def check_one(value: Any) -> None:
+            each = of_one(value)
+            if each and len(each) > 1 and not _differ(each):
+                raise ValueError
+
+        yield check_one
+        return
+    lists = attrgetter(*names)
 
     # It is called for each object, so it is one plain loop.
     def check(value: Any) -> None:
