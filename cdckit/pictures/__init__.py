@@ -17,6 +17,7 @@ from cdckit.pictures.interleaving import callbacks  # noqa: E402
 from cdckit.pictures.look import PALETTE, SIZE, Look  # noqa: E402
 from cdckit.pictures.plane import bitemporal_plane  # noqa: E402
 from cdckit.pictures.provenance import provenance_map  # noqa: E402
+from cdckit.pictures.shares import duration_shares  # noqa: E402
 from cdckit.pictures.stream_windows import event_windows  # noqa: E402
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "arrivals",
     "bitemporal_plane",
     "callbacks",
+    "duration_shares",
     "event_windows",
     "provenance_map",
     "validity_bars",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cdckit.pictures.words import one_line
 from cdckit.pictures.writing import families
+
+_Value = TypeVar("_Value")
 
 
 class Look(NamedTuple):
@@ -63,6 +65,9 @@ _CYCLE = tuple(look for name, look in PALETTE.items() if name.startswith("source
 
 INK, FAINT, HATCH = "#222222", "#777777", "////"
 SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT, "parse_math": False}
+
+
+_VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
 
 
 ROWS = 30
@@ -146,3 +151,8 @@ def ink_on(colour: str) -> str:
 def source_looks(sources: Sequence[str]) -> dict[str, Look]:
     looks = {name: _CYCLE[place % len(_CYCLE)] for place, name in enumerate(sorted(sources))}
     return looks | {"unknown source": PALETTE["no source"]}
+
+
+def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
+    """A shade of grey-blue for each value, from light to dark in their order."""
+    return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}

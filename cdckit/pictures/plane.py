@@ -9,7 +9,6 @@ from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -46,10 +45,9 @@ from cdckit.pictures.look import (
     new_figure,
     only_words,
     open_end_mark,
+    value_shades,
 )
 from cdckit.pictures.words import duration_text, entity_text, with_number
-
-_VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
 
 
 def bitemporal_plane(
@@ -135,7 +133,7 @@ def _picture(
     subtitle = f"across when it held, upwards when that was believed; {'; '.join(filter(None, notes))}"
     title = f"{field} of {entity_text(key, zone)}: {_finding(latest, values, writing)}"
     figure, axes = new_figure(title, subtitle)
-    shades = {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
+    shades = value_shades(values)
     forms = {value: writing.forms(said) for value, said in values.items()}
     _draw_areas(figure, axes, areas, shades, forms, latest, zone)
     return figure

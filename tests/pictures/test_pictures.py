@@ -244,6 +244,22 @@ def ticks(axis: Axis) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
+def test_a_bar_is_cut_into_the_shares_of_its_values(history: DataFrame) -> None:
+    # From nine to two: half an hour a kettle, half an hour a pot, then a teapot; a mug for two hours,
+    # deleted for two, and a cup for one.
+    figure = pictures.duration_shares(history, "name", at("09:00"), at("14:00"), by="number")
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1   5 h", "2   3 h"]
+    drawn = sorted(
+        (round(each.get_y() + each.get_height() / 2), round(each.get_width(), 6)) for each in axes.patches
+    )
+    assert drawn == [(0, 0.1), (0, 0.1), (0, 0.8), (1, 0.333333), (1, 0.666667)]
+    assert figure.get_suptitle() == "name was “teapot” for 50% of the time"
+    assert {"80%", "67%", "33%"} <= {text.get_text() for text in axes.texts}
+    nobody = pictures.duration_shares(history, "name", at("01:00"), at("02:00"), by="number")
+    assert nobody.get_suptitle().startswith("There was no entity from ")
+
+
 def test_a_picture_has_one_clock(history: DataFrame, changes: DataFrame) -> None:
     """The zone of the call, or the one that is chosen for all: on the axes and in the cells."""
     new_york = "America/New_York"
