@@ -12,7 +12,7 @@ from cdckit.changes import DELETE as IS_DELETED
 from cdckit.changes import UPSERT
 from cdckit.debezium.event_columns import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, table_rows
-from cdckit.debezium.events import DELETE, READ
+from cdckit.debezium.events import DELETE, READ, apart
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.rejected import ERROR_CODE
 
@@ -90,7 +90,7 @@ def changes(
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     spread = good.withColumn("record_number", F.explode(parts))
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
-    is_deleted = is_leaving | (F.col("operation") == DELETE)
+    is_deleted = is_leaving | (apart(F.col("operation")) == DELETE)
     names, named = good.schema["data"].dataType.fieldNames(), good.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
     kinds = {field.name: field.dataType for field in good.schema["data"].dataType}  # type: ignore[attr-defined]
     leaving = F.struct(

@@ -140,6 +140,18 @@ def once(rows: DataFrame, name: str, value: Column) -> DataFrame:
     return rows.withColumn(name, value).withColumn(name, F.explode_outer(F.array(name)))
 
 
+def apart(value: Column) -> Column:
+    """
+    The same value, in a projection that Spark compiles by itself.
+
+    Otherwise Spark makes one method of all that stands between two shuffles.  The JVM leaves a method of more
+    than 8,000 bytes to its interpreter, and that of some ten columns is longer: it took five times as long.
+    A projection by itself is cut into small methods.  What brings this about is a function of a kind that
+    Spark does not compile.
+    """
+    return F.element_at(F.transform(F.array(value), lambda same: same), 1)
+
+
 def header(name: str) -> Column:
     """The text of the last header of this name; null without one."""
     named = F.filter("headers", lambda each: each["key"] == F.lit(name))
