@@ -158,7 +158,9 @@ def _net_changes(
         # All entities are one group, even where there are none.
         told = told.unionByName(_nothing(told, first))
     if step is not None:
-        told = told.withColumn("at", F.ceil((F.col("at") - first) / F.lit(step)).cast("bigint"))
+        # In whole numbers: a quotient of doubles takes a microsecond after an instant of the grid for it.
+        rounded_up = F.col("at") - first + F.lit(step - 1)
+        told = told.withColumn("at", F.call_function("div", rounded_up, F.lit(step)))
         first, last = F.lit(0), F.lit(-(-(microseconds(end) - microseconds(start)) // step))
     of = [name for name in told.columns if name.startswith("of_")]
     changed = [F.col(name) != 0 for name in of]

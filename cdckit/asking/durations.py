@@ -44,7 +44,8 @@ def durations(
     Returns:
         One row per group and value that lasted: *by*, *fields*, `seconds` (double; summed as whole
         microseconds, so exact up to 285 years, and to 15 digits beyond) and `versions` (bigint), how
-        many of them said it.  Two neighbouring versions with the same value are two versions.
+        many of them said it.  Two neighbouring versions with the same value are two versions.  A field of
+        maps comes as their sorted entries, one of variants as JSON: so equal values meet.
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in

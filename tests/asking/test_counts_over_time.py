@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import HOURS, history_of, hour, in_force, random_versions
+from random_versions import HOURS, MIDNIGHT, history_of, hour, in_force, random_versions
 
 from cdckit import InvalidArgument, WrongColumnType, counts_over_time
 
@@ -82,9 +82,22 @@ def test_decimals_add_up_exactly_and_doubles_are_refused(history: DataFrame) -> 
     last = counts_over_time(priced, hour(-8), hour(60), sums="price").orderBy(F.desc("valid_from_timestamp"))
     row = last.first()
     assert row is not None
+    assert row["entities"] > 0
     assert row["price"] == row["entities"] * Decimal("0.10")
     with pytest.raises(WrongColumnType, match="price as a whole number or a decimal"):
         counts_over_time(history.withColumn("price", F.lit(0.1)), hour(0), hour(1), sums="price")
+
+
+def test_a_microsecond_after_an_instant_of_the_grid_is_after_it_in_a_thousand_years_too(
+    spark: SparkSession,
+) -> None:
+    century = timedelta(days=36_500)
+    begins = MIDNIGHT + 9 * century + timedelta(microseconds=1)
+    row = {**random_versions(1, 1)[0], "valid_from_timestamp": begins, "valid_to_timestamp": None}
+    history = history_of(spark, [{**row, "deleted_indicator": False}])
+    found = counts_over_time(history, MIDNIGHT, MIDNIGHT + 11 * century, every=century)
+    counts = [row["entities"] for row in found.orderBy("at_timestamp").collect()]
+    assert counts == [0] * 10 + [1]
 
 
 def test_what_cannot_be_meant(history: DataFrame) -> None:
