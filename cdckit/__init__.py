@@ -9,9 +9,11 @@ changes to a history, or a `Ledger`, which keeps both as changes come; and the q
 answers:
 
     what was in force      as_of, current, between, timeline, as_of_join
+    several histories      overlay; of any periods allen_relation, join_periods
     what changed           changes_between, diff, with_operation, transitions
     how long, how many     durations, weighted_means, episodes, counts_over_time
-    what was believed      as_known, bitemporal, known_at
+    what was believed      as_known, bitemporal, known_at, beliefs_about, belief_changes, as_shown,
+                           error_durations
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities (and require_sources), revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
@@ -26,7 +28,9 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 
 from cdckit import databus, datahub, debezium, jupyter, rdss, replicate
 from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
+from cdckit.asking.allen import ALLEN_RELATIONS, allen_relation
 from cdckit.asking.as_of import as_of, current
+from cdckit.asking.beliefs import as_shown, belief_changes, beliefs_about, error_durations
 from cdckit.asking.between import between, timeline, with_operation
 from cdckit.asking.bitemporal import as_known, bitemporal, known_at
 from cdckit.asking.counts import counts_over_time
@@ -34,6 +38,8 @@ from cdckit.asking.differences import changes_between, diff
 from cdckit.asking.durations import durations, weighted_means
 from cdckit.asking.episodes import episodes, transitions
 from cdckit.asking.joins import Lookup, as_of_join
+from cdckit.asking.overlays import Side, overlay
+from cdckit.asking.period_joins import join_periods
 from cdckit.asking.provenance import blame, by_message, revoke, sources_of, with_messages
 from cdckit.asking.why import why
 from cdckit.changes import (
@@ -79,6 +85,7 @@ def load_ipython_extension(shell: object) -> None:
 
 
 __all__ = [
+    "ALLEN_RELATIONS",
     "CdcError",
     "InvalidArgument",
     "Ledger",
@@ -87,14 +94,19 @@ __all__ = [
     "MissingExtra",
     "Priority",
     "ScdType4",
+    "Side",
     "TooManyRows",
     "UnfitHistory",
     "UnfitTable",
     "UnknownSource",
     "WrongColumnType",
+    "allen_relation",
     "as_known",
     "as_of",
     "as_of_join",
+    "as_shown",
+    "belief_changes",
+    "beliefs_about",
     "between",
     "bitemporal",
     "blame",
@@ -113,6 +125,7 @@ __all__ = [
     "drop_rejects",
     "durations",
     "episodes",
+    "error_durations",
     "expectations",
     "find_contradictions",
     "find_empty_periods",
@@ -120,9 +133,11 @@ __all__ = [
     "find_overlaps",
     "find_several_current",
     "find_unused_priorities",
+    "join_periods",
     "known_at",
     "merge",
     "options",
+    "overlay",
     "periodic_snapshots",
     "rdss",
     "rejects",

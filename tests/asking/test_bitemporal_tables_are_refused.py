@@ -37,6 +37,7 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
         c.Lookup(table, on="k", into="found"),
         time="effective_timestamp",
     ),
+    "overlay": lambda table, changes: c.overlay(c.Side(table, into="a"), c.Side(table, into="b")),
     "blame": lambda table, changes: c.blame(table, KEY),
     "by_message": lambda table, changes: c.by_message(table, "m1"),
     "sources_of": lambda table, changes: c.sources_of(table, changes),
