@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 CLASSES := $(VENV)/classes.jsa
+DOCS   := $(VENV)/docs
 AT     ?= 2013-02-08 12:00
 
 # Where `make lab` listens, and what else JupyterLab is told; `IP=0.0.0.0` is for inside a container only.
@@ -28,7 +29,7 @@ export JUPYTER_RUNTIME_DIR := $(CURDIR)/$(VENV)/jupyter/runtime
 export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export TZ := UTC
 
-.PHONY: help demo quick test soak compat lab bench notebooks samples lint pins clean
+.PHONY: help demo quick test soak compat lab bench notebooks docs samples lint pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +65,9 @@ bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json 
 notebooks: $(READY) ## Execute every notebook and write its outputs back
 	$(BIN)/python -m tools.notebooks
 
+docs: $(DOCS) ## Build the site, its links checked, to be opened from build/docs/html/index.html
+	$(BIN)/python -m tools.site
+
 samples: $(READY) ## Make data/samples anew
 	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
 	$(BIN)/python -m tools.hub_samples --out data/samples/datahub
@@ -76,6 +80,8 @@ pins: $(READY) ## Choose the newest allowed versions anew and write requirements
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
 	  --constraint constraints.txt --no-emit-index-url --no-emit-find-links --no-header --quiet -o requirements.txt
+	$(BIN)/uv pip compile --group docs --universal --python-version 3.11 --upgrade \
+	  --constraint requirements.txt --no-emit-index-url --no-emit-find-links --no-header --quiet -o docs/requirements.txt
 
 clean: ## Remove the virtual environment and what tools left behind (not benchmarks/work)
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse build *.egg-info
@@ -87,6 +93,11 @@ $(READY): requirements.txt pyproject.toml tools/check_machine.py
 	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
 	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . ; } \
 	  > $(VENV)/install.log 2>&1 || $(PYTHON) tools/check_machine.py network
+	@touch $@
+
+# Only for the site: the other commands neither need these packages nor wait for them.
+$(DOCS): docs/requirements.txt $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt
 	@touch $@
 
 $(CLASSES): $(READY)

@@ -18,12 +18,14 @@ class Options:
     """
     How tables, pictures, widgets and texts look where a call does not say it.
 
-    `zone`: The zone in which instants are shown, a tzinfo or the name of one; UTC at first.  Answers do not
-        depend on it: an instant is the same in every zone.
-    `rows`: How many rows a table shows at most, from 1 to 1000; 20 at first.
-    `eager`: Whether a DataFrame that ends a cell of a notebook shows itself, which runs a job; True at first.
-    `progress`: Whether a notebook shows what Spark is doing while a cell runs; True at first, unless the
-        environment says `CDCKIT_PROGRESS=0`.
+    Attributes:
+        zone: The zone in which instants are shown, a tzinfo or the name of one; UTC at first.  Answers do
+            not depend on it: an instant is the same in every zone.
+        rows: How many rows a table shows at most, from 1 to 1000; 20 at first.
+        eager: Whether a DataFrame that ends a cell of a notebook shows itself, which runs a job; True at
+            first.
+        progress: Whether a notebook shows what Spark is doing while a cell runs; True at first, unless the
+            environment says `CDCKIT_PROGRESS=0`.
 
     Raises:
         InvalidArgument: What is assigned is none of this.

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = DECLARED["project"]
 # The packages that the project is built around, by the names under which they are installed.
 NAMED = ("pyspark", "jupyterlab", "pandas", "pyarrow", "fastavro", "great-expectations", "nbval", "pytest")
 
@@ -30,8 +31,8 @@ def conda() -> dict[str, str]:
     return dict(stated(entry) for entry in listed if not entry.startswith(("-e", "conda-forge")))
 
 
-def pins() -> dict[str, str]:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
+def pins(file: str = "requirements.txt") -> dict[str, str]:
+    lines = (ROOT / file).read_text().splitlines()
     return dict(
         line.split(" ;")[0].split("==") for line in lines if "==" in line and not line.startswith(" ")
     )
@@ -57,7 +58,18 @@ def test_everything_declared_is_pinned() -> None:
     assert pins()["pyspark"] == "4.1.4"
 
 
-def test_the_pins_name_no_index() -> None:
+def test_the_tools_of_the_site_are_pinned_beside_everything_else() -> None:
+    """They come into the same environment, so what both files name has one version; and no extra has them."""
+    site, everything = pins("docs/requirements.txt"), pins()
+    assert dict(map(stated, DECLARED["dependency-groups"]["docs"])).keys() <= site.keys()
+    assert {name: site[name] for name in site.keys() & everything.keys()} == {
+        name: everything[name] for name in site.keys() & everything.keys()
+    }
+    assert not {"sphinx", "myst-nb", "furo"} & everything.keys()
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "docs/requirements.txt"])
+def test_the_pins_name_no_index(file: str) -> None:
     """Where packages come from is the machine's business."""
-    text = (ROOT / "requirements.txt").read_text()
+    text = (ROOT / file).read_text()
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|@ file", text)

@@ -1,0 +1,135 @@
+"""The site leaves nothing out, and finds what leads nowhere; whether it can be built, `make docs` says."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import cdckit
+from tools.site import costs, reference, staging
+from tools.site.pages import find_wrong
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "pages"
+    staging.stage(folder)
+    return folder
+
+
+def test_every_exported_name_is_described_on_one_page(staged: Path) -> None:
+    """Described, or listed with the name under which it is; so a new function cannot be left out."""
+    pages = [(staged / "reference" / f"{page.name}.md").read_text() for page in reference.pages()]
+    described = re.findall(r"^\.\. auto\w+:: (\S+)$", "\n".join(pages), flags=re.MULTILINE)
+    elsewhere = re.findall(r"^- `(\S+)` is \{py:obj\}`(\S+)`$", "\n".join(pages), flags=re.MULTILINE)
+    assert len(described) == len(set(described))
+    assert {home for _, home in elsewhere} <= set(described)
+    moved = {name for name, _ in elsewhere}
+    by_cdckit = {name for name, home in reference.homes().items() if home.count(".") == 1 and name != home}
+    assert set(described) | moved | by_cdckit == set(reference.exported())
+    assert {f"cdckit.{name}" for name in cdckit.__all__ if name.islower()} <= {
+        *described, "cdckit.databus", "cdckit.datahub", "cdckit.debezium", "cdckit.rdss", "cdckit.replicate",
+        *reference.packages(),
+    }  # fmt: skip
+
+
+def test_packages_are_found_by_what_they_hand_on() -> None:
+    """Those for the inside are not: nobody imports names from `cdckit.parts`."""
+    found = reference.packages()
+    assert {"cdckit", "cdckit.replicate", "cdckit.debezium.streams", "cdckit.rdss.gateway"} <= set(found)
+    assert not [name for name in found if name.startswith(("cdckit.parts", "cdckit.kernel"))]
+
+
+def test_the_index_of_the_reference_names_every_page(staged: Path) -> None:
+    index = (staged / "reference/index.md").read_text()
+    assert [page.name for page in reference.pages() if f"]({page.name}.md)" not in index] == []
+    assert (
+        "{py:obj}`as_of <cdckit.as_of>` | Keep the version of each entity that was in force at *at* |"
+        in index
+    )
+
+
+def test_every_notebook_is_a_page_with_its_outputs(staged: Path) -> None:
+    names = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {path.name for path in (staged / "notebooks").glob("*.ipynb")} == names
+    index = (staged / "notebooks/index.md").read_text()
+    assert [name for name in names if f"<{name.removesuffix('.ipynb')}>" not in index] == []
+    tour = json.loads((staged / "notebooks/00_tour.ipynb").read_text())
+    assert any(cell.get("outputs") for cell in tour["cells"])
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("[the tour](00_tour.ipynb)", "[the tour](00_tour.ipynb)"),
+        ("[here](10_as_of.ipynb#noon)", "[here](10_as_of.ipynb#noon)"),
+        ("[samples](../data/samples/README.md)", "samples (`data/samples/README.md`)"),
+        ("![small](pictures/00_tour.png)", "![small](pictures/00_tour.png)"),
+        ("![a board](../images/board.png)", "![a board](../images/board.png)"),
+        ("[limits](../docs/limits.md#memory)", "[limits](../limits.md#memory)"),
+        ("[elsewhere](https://example.org/a)", "[elsewhere](https://example.org/a)"),
+        ("[below](#below)", "[below](#below)"),
+    ],
+)
+def test_links_of_a_notebook_lead_to_what_the_site_has(written: str, shown: str) -> None:
+    assert staging.within_site(f"See {written}.") == f"See {shown}."
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ('<p id="a"><a href="b.html#there">b</a> <a href="#a">a</a> <a href="https://example.org">e</a>', []),
+        ('<a href="c.html">', ["a.html: nothing is at c.html"]),
+        ('<a href="b.html#here">', ["a.html: no such place as b.html#here"]),
+        ('<img src="a.png">', ["a.html: nothing is at a.png"]),
+        ('<script src="https://example.org/a.js">', ["a.html: fetches https://example.org/a.js"]),
+        ('<link rel="stylesheet" href="//example.org/a.css">', ["a.html: fetches //example.org/a.css"]),
+    ],
+)
+def test_what_leads_nowhere_or_is_fetched_from_elsewhere_is_found(
+    tmp_path: Path, said: str, wrong: list[str]
+) -> None:
+    (tmp_path / "a.html").write_text(said)
+    (tmp_path / "b.html").write_text('<h1 id="there">')
+    assert find_wrong(tmp_path) == wrong
+
+
+def test_a_font_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text(
+        "@font-face { src: url('https://example.org/a.woff') } b { c: url(d.png) }"
+    )
+    assert find_wrong(tmp_path) == ["a.css: fetches https://example.org/a.woff"]
+
+
+def test_what_the_page_of_costs_tells_was_measured() -> None:
+    """Each name in docs/costs.toml is a result; what is missed is said to be, in both directions."""
+    measured = {result["name"] for result in json.loads(costs.RESULTS.read_text())}
+    told = [name for names in tomllib.loads(costs.TOLD.read_text()).values() for name in names]
+    assert [name for name in told if name not in measured] == []
+    assert [name for name in measured if name not in told and f"`{name}`" not in costs.costs()] == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bar", "better", "shown"),
+    [
+        (1.754, 2.0, "lower", "1.75 times | at most 2"),
+        (2.1, 2.0, "lower", "2.10 times | at most 2, **missed**"),
+        (5.1, 5.0, "higher", "5.10 times | at least 5"),
+        (4.9, 5.0, "higher", "4.90 times | at least 5, **missed**"),
+        (22192.1, None, "higher", "22,192 | "),
+    ],
+)
+def test_a_figure_says_whether_what_was_aimed_at_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ratio: float, bar: float | None, better: str, shown: str
+) -> None:
+    result = {"name": "a", "ratio": ratio, "bar": bar, "better": better, "seconds": 18.2}
+    for place, text in {"RESULTS": json.dumps([result]), "TOLD": "[Merge]\na = 'merging'"}.items():
+        (tmp_path / place).write_text(text)
+        monkeypatch.setattr(costs, place, tmp_path / place)
+    assert f"| merging | {shown} | 18.20 |" in costs.costs()

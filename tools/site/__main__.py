@@ -1,0 +1,43 @@
+"""
+Build the site into a folder: no network, no server.
+
+    python -m tools.site                 into build/docs/html
+    python -m tools.site --out FOLDER
+
+A warning is an error: a link that leads nowhere, a page in no list, a docstring that cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.site.pages import find_wrong
+from tools.site.staging import ROOT, stage
+
+SPHINX = ["-b", "html", "--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program; the exit code is 1 if anything is wrong with a page."""
+    parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__.split("\n")[1])
+    parser.add_argument("--out", type=Path, default=ROOT / "build/docs/html")
+    out = parser.parse_args(arguments).out
+    staged = ROOT / "build/docs/pages"
+    for folder in (staged, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    stage(staged)
+    state = ROOT / "build/docs/state"
+    built = subprocess.run([sys.executable, "-m", "sphinx", *SPHINX, "-d", state, staged, out], check=False)
+    if built.returncode:
+        return 1
+    wrong = find_wrong(out)
+    print("\n".join(wrong) or f"The site is built: open {out / 'index.html'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

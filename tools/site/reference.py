@@ -1,0 +1,205 @@
+"""The reference: a page for each package that hands names on, made of its `__all__` and of docstrings."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import cdckit
+
+INSIDE = ("cdckit.parts", "cdckit.kernel")
+"""Packages whose names are for the other packages, not for users."""
+
+SUBJECTS = {
+    "making": (
+        "From records to a history",
+        "sessions files any_table changes sources merging ledger rejected",
+    ),
+    "asking": ("Questions to a history", "asking"),
+    "quality": ("Is it sound?", "quality"),
+    "outputs": ("Tables for others", "outputs"),
+    "showing": ("Tables to look at", "display parts jupyter"),
+    "errors": ("Errors of every part", "errors"),
+}
+"""The pages of what `cdckit` itself hands on: a title, and where in the package such names are defined."""
+
+OTHERS = ("others", "Other names")
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of the reference: what stands on top of it, and the full names of what it describes."""
+
+    name: str
+    title: str
+    introduction: str
+    members: tuple[str, ...]
+    also: tuple[tuple[str, str], ...] = ()
+    """Names that are described elsewhere, with the full names under which they are."""
+
+
+def packages() -> list[str]:
+    """Every package from which users import names: it has `__all__`, and is not for the inside."""
+    found = [
+        "cdckit",
+        *(each.name for each in pkgutil.walk_packages(cdckit.__path__, "cdckit.") if each.ispkg),
+    ]
+    outside = [name for name in found if not name.startswith(INSIDE)]
+    return [name for name in outside if hasattr(importlib.import_module(name), "__all__")]
+
+
+def exported() -> dict[str, Any]:
+    """By full name, everything that is handed on but the packages themselves, the shortest names first."""
+    found = {}
+    for package in sorted(packages(), key=lambda name: (name.count("."), name)):
+        handed_on = importlib.import_module(package)
+        for name in sorted(handed_on.__all__, key=partial(_place, _docstring(handed_on))):
+            found[f"{package}.{name}"] = getattr(handed_on, name)
+    return {name: what for name, what in found.items() if not inspect.ismodule(what)}
+
+
+def _place(text: str, name: str) -> int:
+    """Where a text first speaks of a name; names that it leaves out come last."""
+    spoken_of = re.search(rf"\b{name}\b", text)
+    return spoken_of.start() if spoken_of else len(text)
+
+
+def homes() -> dict[str, str]:
+    """By full name, the full name under which it is described: the first one of a function or class."""
+    first: dict[int, str] = {}
+    found = {}
+    for name, what in exported().items():
+        named = inspect.isclass(what) or inspect.isfunction(what)
+        found[name] = first.setdefault(id(what), name) if named else name
+    return found
+
+
+def pages() -> list[Page]:
+    """The pages, in order of reading; each exported name is on one of them."""
+    described = homes()
+    spine = [name for name in described if name.count(".") == 1]
+    found = [*_spine(spine)]
+    for package in packages()[1:]:
+        names = [name for name in described if name.rpartition(".")[0] == package]
+        own = tuple(name for name in names if described[name] == name)
+        also = tuple((name, described[name]) for name in names if described[name] != name)
+        if own:
+            page = package.removeprefix("cdckit.").replace(".", "-")
+            found.append(Page(page, f"`{package}`", _docstring(importlib.import_module(package)), own, also))
+    return found
+
+
+def _spine(names: list[str]) -> Iterator[Page]:
+    """The pages of the names that `cdckit` itself hands on."""
+    places = {name: _subject(exported()[name]) for name in names}
+    for name, title in [*((name, title) for name, (title, _) in SUBJECTS.items()), OTHERS]:
+        members = tuple(each for each, place in places.items() if place == name)
+        if members:
+            yield Page(name, title, "", members)
+
+
+def _subject(what: Any) -> str:
+    component = (_module(what) or "").partition(".")[2].partition(".")[0]
+    return next((name for name, (_, inside) in SUBJECTS.items() if component in inside.split()), OTHERS[0])
+
+
+def _module(what: Any) -> str | None:
+    """Where it is defined; of a value of ours, where its class is."""
+    return getattr(what, "__module__", None) or type(what).__module__
+
+
+def written(page: Page) -> str:
+    """The page in MyST Markdown: sections by the modules that define the names, errors at the end."""
+    said = exported()
+    lines = [f"# {page.title}", "", page.introduction, ""]
+    sections: dict[str, list[str]] = {}
+    for name in page.members:
+        sections.setdefault(_section(said[name]), []).append(name)
+    for title in sorted(
+        sections, key=lambda each: (each in ("Errors", "Values"), list(sections).index(each))
+    ):
+        lines += [f"## {title}", ""]
+        for name in sections[title]:
+            lines += _directive(name, said[name])
+    if page.also:
+        lines += ["## Names that are described elsewhere", ""]
+        lines += [f"- `{name}` is {{py:obj}}`{home}`" for name, home in page.also]
+    return "\n".join(lines) + "\n"
+
+
+def _section(what: Any) -> str:
+    if inspect.isclass(what) and issubclass(what, BaseException):
+        return "Errors"
+    if not (inspect.isclass(what) or inspect.isfunction(what)):
+        return "Values"
+    return _first_sentence(_docstring(importlib.import_module(what.__module__)))
+
+
+def _directive(name: str, what: Any) -> list[str]:
+    """What tells Sphinx to describe it."""
+    kind, options = "autodata", []
+    if inspect.isfunction(what):
+        kind = "autofunction"
+    elif inspect.isclass(what):
+        kind, options = "autoclass", ["   :members:"]
+        if issubclass(what, Enum):
+            options.append("   :undoc-members:")
+        if issubclass(what, BaseException):
+            options = ["   :show-inheritance:"]
+    return ["```{eval-rst}", f".. {kind}:: {name}", *options, "```", ""]
+
+
+def index(listed: list[Page]) -> str:
+    """The first page of the reference."""
+    said = exported()
+    lines = [
+        "# Reference",
+        "",
+        "Every name that a program can import, from the docstrings, whose examples `make test` runs.",
+        "",
+    ]
+    for page in listed:
+        lines += [
+            f"## [{page.title}]({page.name}.md)",
+            "",
+            _lead(page),
+            "",
+            "| name | what it does |",
+            "|---|---|",
+        ]
+        for name in page.members:
+            lines.append(f"| {{py:obj}}`{name.removeprefix('cdckit.')} <{name}>` | {_summary(said[name])} |")
+        lines.append("")
+    entries = "\n".join(page.name for page in listed)
+    return "\n".join(lines) + f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+
+
+def _lead(page: Page) -> str:
+    return _first_paragraph(page.introduction) if page.introduction else ""
+
+
+def _summary(what: Any) -> str:
+    """The first sentence of its docstring, fit for the cell of a table."""
+    own = inspect.isclass(what) or inspect.isfunction(what)
+    text = _first_sentence(_docstring(what)) if own else "a value"
+    return text.replace("|", "\\|")
+
+
+def _docstring(what: ModuleType | Any) -> str:
+    return inspect.cleandoc(what.__doc__ or "")
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.:;])\s", _first_paragraph(text))[0].rstrip(".:;")

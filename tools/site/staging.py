@@ -1,0 +1,91 @@
+"""The folder that Sphinx reads: the pages of `docs/`, and beside them what is made of the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tools.site import costs, reference
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NOTEBOOKS = ROOT / "notebooks"
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
+
+
+def stage(folder: Path) -> None:
+    """Write everything that the site is made of into an empty *folder*."""
+    shutil.copytree(DOCS, folder)
+    shutil.copytree(ROOT / "images", folder / "images")
+    _stage_notebooks(folder / "notebooks")
+    (folder / "_parts").mkdir()
+    (folder / "_parts/costs.md").write_text(costs.costs())
+    (folder / "_parts/limits.md").write_text(costs.limits())
+    listed = reference.pages()
+    (folder / "reference").mkdir()
+    for page in listed:
+        (folder / "reference" / f"{page.name}.md").write_text(reference.written(page))
+    (folder / "reference" / "index.md").write_text(reference.index(listed))
+
+
+def notebooks() -> list[Path]:
+    """The notebooks, in order of their numbers."""
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def question(notebook: Any) -> str:
+    """The title of a notebook: the first line of its first cell."""
+    return "".join(notebook["cells"][0]["source"]).split("\n")[0].lstrip("# ")
+
+
+def _stage_notebooks(folder: Path) -> None:
+    folder.mkdir()
+    if (NOTEBOOKS / "pictures").is_dir():
+        shutil.copytree(NOTEBOOKS / "pictures", folder / "pictures")
+    titles = {}
+    for path in notebooks():
+        notebook = json.loads(path.read_text())
+        titles[path.stem] = question(notebook)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = within_site("".join(cell["source"]))
+        (folder / path.name).write_text(json.dumps(notebook))
+    (folder / "index.md").write_text(_notebook_index(titles))
+
+
+def _notebook_index(titles: dict[str, str]) -> str:
+    """What the collection says of itself, if it does, and the order of the pages."""
+    said = NOTEBOOKS / "README.md"
+    if said.exists():
+        text = within_site(said.read_text())
+    else:
+        text = "# Notebooks\n\nExecuted, and compared with their outputs by `make test`.\n\n"
+        text += "\n".join(f"- [{name[:2]}: {title}]({name}.ipynb)" for name, title in titles.items())
+    entries = "\n".join(f"{name[:2]}: {title} <{name}>" for name, title in titles.items())
+    return f"{text}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+
+
+def within_site(text: str) -> str:
+    """
+    Markdown of the folder of notebooks, with the links that the site can follow.
+
+    Links to notebooks and their pictures stay; one to a page of `docs/` leads to its place in the site.
+    Any other file of the repository is not in the site: its path stands where the link was.
+    """
+
+    def place(found: re.Match[str]) -> str:
+        is_picture, words, target = found.groups()
+        path, sign, anchor = target.partition("#")
+        file = (NOTEBOOKS / path).resolve()
+        if file.is_relative_to(NOTEBOOKS) and file.suffix in (".ipynb", ".png"):
+            return found[0]
+        for folder, inside in ((DOCS, ""), (ROOT / "images", "images/")):
+            if file.is_relative_to(folder):
+                return f"{is_picture}[{words}](../{inside}{file.relative_to(folder)}{sign}{anchor})"
+        named = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else target
+        return f"{words} (`{named}`)"
+
+    return LINK.sub(place, text)
