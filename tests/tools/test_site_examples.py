@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,8 @@ print(b)
 def test_the_examples_print_what_stands_below_them(
     spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From any folder, all of a page in one set of names; what prints nothing has nothing below it."""
-    monkeypatch.chdir(tmp_path)
+    """All of a page in one set of names; what prints nothing has nothing below it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ran = list(examples.run(page.read_text(), page.name))
     assert [(each.line, each.printed) for each in ran] == [(each.line, each.shown) for each in ran]
     assert any(each.printed for each in ran)

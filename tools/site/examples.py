@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +29,7 @@ class Example(NamedTuple):
 
 
 def run(text: str, name: str) -> Iterator[Example]:
-    """Run the examples of a page, in the folder that is the current one."""
+    """Run the examples of a page; those that write do it in a temporary folder of their own."""
     names: dict[str, Any] = {"__name__": name}
     for found in EXAMPLE.finditer(text):
         line = text.count("\n", 0, found.start(1))
@@ -65,13 +63,8 @@ def _tidy(printed: str) -> str:
 def main(pages: list[str]) -> int:
     """Run the pages that are named, and write into each what its examples print."""
     for page in map(Path, pages):
-        path, text, here = page.resolve(), page.read_text(), Path.cwd()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                path.write_text(written(text, list(run(text, page.name))))
-            finally:
-                os.chdir(here)
+        text = page.read_text()
+        page.write_text(written(text, list(run(text, page.name))))
     return 0
 
 
