@@ -3,7 +3,7 @@ The questions that a history answers; `cdckit` hands them on.
 
     as_of       as_of, current                  what was in force
     between     between, timeline, with_operation
-    joins       as_of_join                      what was in force when a fact happened
+    joins       as_of_join                      what was in force when a fact happened, or as it was known
     overlays    overlay                         what several histories say at once
     allen, period_joins  allen_relation, join_periods    how periods lie to each other
     differences changes_between, diff           what changed

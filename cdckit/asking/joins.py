@@ -1,59 +1,33 @@
-"""Joins in time: each fact with the versions that were in force when it happened."""
+"""Joins in time: each fact with the versions that were in force when it happened, or as it was known then."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import (
-    DELETED,
-    FIELD_PROVENANCE,
-    HISTORY_SCHEMA,
-    SOURCE_MESSAGE,
-    VALID_FROM,
-    VALID_TO,
-    business_fields,
-    require_history,
-)
-from cdckit.parts.arguments import require_fields, require_flag, require_name
-from cdckit.parts.schemas import quoted, require_columns, require_struct, require_type
-from cdckit.parts.values import as_text, comparable
+from cdckit.asking import join_rows as rows
+from cdckit.asking.join_answers import How
+from cdckit.asking.join_rows import Asked, asked_by_key, version_column
+from cdckit.asking.join_workers import joined, overlap_text
+from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_of
+from cdckit.history import VALID_TO
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.schemas import quoted, require_columns, require_type
+from cdckit.parts.values import as_text
+from cdckit.parts.workers import Made
 
-_FUNCTION = "as_of_join"
+__all__ = ["Lookup", "as_of_join"]
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """
-    A history that facts are looked up in, and by what.
-
-    Args:
-        history: One row per version.
-        on: What a fact and its versions have in common: the name of a field, a list of names (the
-            same in both), or a mapping of fact column to field.  A field is a business field of the
-            history or its `guid`.
-        into: The name of the struct column that takes the version.
-        fields: The business fields that the struct gets; all of them by default, none with `[]`.
-        provenance: Whether the struct gets `field_provenance`, too.  It is often wider than all
-            else together, and everything that the struct holds is shuffled and sorted.
-
-    >>> Lookup(history, on={"product": "number"}, into="sold", fields=["name"]).fields
-    ['name']
-    """
-
-    history: DataFrame
-    on: str | Sequence[str] | Mapping[str, str]
-    into: str
-    fields: Sequence[str] | None = None
-    provenance: bool = False
-
-
-def as_of_join(facts: DataFrame, *lookups: Lookup, time: str) -> DataFrame:
+def as_of_join(
+    facts: DataFrame, *lookups: Lookup, time: str, known: str | datetime | None = None
+) -> DataFrame:
     """
     Each fact with the version of each lookup that was in force at the fact's time.
 
@@ -64,174 +38,187 @@ def as_of_join(facts: DataFrame, *lookups: Lookup, time: str) -> DataFrame:
     (Where null means that nothing is known, and several entities have it, leave them out:
     `history.where("gate IS NOT NULL")`.)
 
+    With *known* it is the version in force *as it was known* at that moment, so that nothing which
+    arrived later can leak into what a model learns from: messages that arrive after a fact's moment of
+    knowledge change nothing that the struct holds, neither values nor the end that was expected then.
+    (Without *known*, `valid_to_timestamp` is from the fact's future: it is no feature.)
+
+    Other engines join by starts alone, and would answer otherwise in three places.  pandas' `merge_asof` and
+    DuckDB's `ASOF JOIN` find the last start before a fact, also of a version that has ended or that is
+    deleted; here nothing is found then, and forward and nearest pass over deleted versions.  With two rows
+    of one key at one instant they take one; here that is an overlap.  tempo's `asofJoin` fills a null from
+    an earlier row unless told not to; here a null is what the version says.
+
     Args:
         facts: One row per fact, of any columns.
-        lookups: One or more, each with its own key; see `Lookup`.
+        lookups: One or more, each with its own key; see `Lookup`, also for what else than the version in
+            force can be asked for.
         time: The timestamp column of *facts* that says when a fact was.
+        known: The moment of knowledge: a timestamp column of *facts*, or an aware datetime for all of them.
+            What arrived at that moment was known.  Every lookup must then be a bitemporal table.
 
     Returns:
         Every fact as often as it was there, its columns unchanged (all of them nullable), and
-        behind them one struct column per lookup: `guid`, `valid_from_timestamp`,
-        `valid_to_timestamp`, the fields, `source_message` and, if asked for, `field_provenance`.
-        The struct is null where no version was in force: drop these rows for an inner join.
+        behind them for each lookup one struct column: `guid`, `valid_from_timestamp`,
+        `valid_to_timestamp`, with *known* `system_from_timestamp` (since when it had been believed), the
+        fields, `source_message` and, if asked for, `field_provenance`; and, if asked for, the reason.
+        The struct is null where nothing was found: drop these rows for an inner join.
 
     Raises:
-        MissingColumns, WrongColumnType: A column is not there, *time* is no timestamp, or a key has not
-            the same type in the facts and in the history.
-        InvalidArgument: No lookup at all; an `on` or `fields` that names nothing, something twice or
-            something that is not there; an `into` that is no name, or that a column of *facts* or another
-            lookup has already, be it in another case; a `provenance` that is neither True nor False; or
-            two columns of *facts* that differ in case alone.
-        SparkRuntimeException: When the result is computed (Spark's; its text names the lookup, the
-            key and the instant): two versions of one key that are not deleted overlap.  Then either
-            the history is not sound, or `on` does not tell one entity from the next.
+        MissingColumns, WrongColumnType: A column is not there, *time* or *known* is no timestamp, or a key
+            has not the same type in the facts and in the history.
+        InvalidArgument: No lookup at all; a lookup that is no bitemporal table where *known* is given, or
+            is one where it is not; a naive *known*; an `on` or `fields` that names nothing, something twice
+            or something that is not there; an `into` or `reason` that is no name, or that a column of *facts*
+            or another lookup has already, be it in another case; a `tolerance` below zero; another
+            `direction`; a `provenance` or `strictly` that is neither True nor False; or two columns of
+            *facts* that differ in case alone.
+        NoSuchArrowType: A column is of a type that workers cannot be given, and a lookup asks for more than
+            the version in force, or *known* is given.
+        SparkRuntimeException, PythonException: When the result is computed (Spark's; the text names the
+            lookup, the key and the instant): two versions of one key that are not deleted overlap.  Then
+            either the history is not sound, or `on` does not tell one entity from the next.  With *known* an
+            overlap that no fact meets may pass.
 
-    Cost: per lookup one shuffle of facts and versions together by its key and one sort; no join,
-    so the work does not grow with facts times versions of a key.  All rows of one key are sorted
-    by one task, which spills to disk: a hot key costs time on a cluster, not memory.  A filter of the
-    result saves nothing, since an overlap must be found whoever looks: filter the facts before.
+    Cost: lookups that ask by the same columns of *facts* go together; for each such group one shuffle of
+    facts and versions together by key and one sort; no join, so the work does not grow with facts times
+    versions of a key.  For the version in force alone, the JVM sorts the rows of a key and spills to disk: a
+    hot key costs time on a cluster, not memory.  With *known*, or any option of `Lookup`, workers hold the
+    facts and versions of one key in memory; they search in time that grows as sorting does, times the
+    logarithm of how many beliefs the key has.  A filter of the result saves nothing, since an overlap must
+    be found whoever looks: filter the facts before.
+
+    Source:
+        SQL:2011, `FOR SYSTEM_TIME AS OF` with a point in application time; Feast, point-in-time joins.
 
     >>> orders = session().createDataFrame(
     ...     [("A", 1, "09:59:59"), ("B", 1, "10:00:00"), ("C", 2, "12:00:00")],
     ...     "order string, number int, time string",
     ... ).withColumn("time", F.to_timestamp(F.concat(F.lit("2024-01-01 "), "time")))
-    >>> found = as_of_join(orders, Lookup(history, on="number", into="product"), time="time")
-    >>> found.orderBy("order").select("order", "product.name", "product.source_message").show()
-    +-----+------+--------------+
-    |order|  name|source_message|
-    +-----+------+--------------+
-    |    A|kettle|            m1|
-    |    B|teapot|            m2|
-    |    C|  NULL|          NULL|
-    +-----+------+--------------+
+    >>> lookup = Lookup(history, on="number", into="product", reason="why_not")
+    >>> found = as_of_join(orders, lookup, time="time")
+    >>> found.orderBy("order").select("order", "product.name", "product.source_message", "why_not").show()
+    +-----+------+--------------+-------+
+    |order|  name|source_message|why_not|
+    +-----+------+--------------+-------+
+    |    A|kettle|            m1|   NULL|
+    |    B|teapot|            m2|   NULL|
+    |    C|  NULL|          NULL|deleted|
+    +-----+------+--------------+-------+
+    <BLANKLINE>
+
+    As it was known half an hour before, when nobody had said yet that there would be a teapot:
+
+    >>> from cdckit import bitemporal
+    >>> table = bitemporal(changes, entity="product", keys=["number"])
+    >>> early = orders.withColumn("decided", F.expr("time - INTERVAL 30 MINUTES"))
+    >>> lookup = Lookup(table, on="number", into="product", fields=["name"])
+    >>> found = as_of_join(early, lookup, time="time", known="decided")
+    >>> found.orderBy("order").select("order", "product.name").show()
+    +-----+------+
+    |order|  name|
+    +-----+------+
+    |    A|kettle|
+    |    B|kettle|
+    |    C|  NULL|
+    +-----+------+
     <BLANKLINE>
     """
-    require_columns(facts, [time], function=_FUNCTION)
-    require_type(facts, time, T.TimestampType(), function=_FUNCTION)
-    _require_lookups(facts, lookups)
+    moment = _moment(facts, time, known)
+    require_lookups(facts, lookups)
     # All are checked before the first is joined: an error speaks of what the caller gave.
-    keys = [_checked_key(facts, lookup) for lookup in lookups]
-    held = [_version(lookup) for lookup in lookups]
-    for lookup, key, version in zip(lookups, keys, held, strict=True):
-        facts = _joined(facts, lookup, key, version, time)
-    return facts
+    beliefs = known is not None
+    keys = [checked_key(facts, lookup, beliefs=beliefs) for lookup in lookups]
+    versions = [version_of(lookup, beliefs=beliefs) for lookup in lookups]
+    names = [*facts.columns, *(name for lookup in lookups for name in lookup.made.values())]
+    found = facts
+    for asked in asked_by_key(lookups, keys, versions):
+        plain = not beliefs and all(lookup.is_plain for lookup in asked.lookups)
+        found = _in_force(found, asked, time) if plain else _looked_up(found, asked, time, moment)
+    return found.select(*map(quoted, names))
 
 
-def _require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
-    if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
-        raise InvalidArgument(_FUNCTION, "lookups", "one or more Lookup", lookups)
-    for lookup in lookups:
-        require_name(lookup.into, "into", function=_FUNCTION)
-        require_flag(lookup.provenance, "provenance", function=_FUNCTION)
-    taken: dict[str, str] = {}
-    for name in facts.columns:
-        if name.lower() in taken:
-            needed = "of columns that differ in more than case"
-            raise InvalidArgument(_FUNCTION, "facts", needed, [taken[name.lower()], name])
-        taken[name.lower()] = name
-    for lookup in lookups:
-        if lookup.into.lower() in taken:
-            needed = f"a name other than {', '.join(taken.values())}"
-            raise InvalidArgument(_FUNCTION, "into", needed, lookup.into)
-        taken[lookup.into.lower()] = lookup.into
+def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column | None:
+    """The facts' moment of knowledge, if one is asked for; raises for columns that are no instants."""
+    columns = [time, known] if isinstance(known, str) else [time]
+    require_columns(facts, columns, function=FUNCTION)
+    for name in columns:
+        require_type(facts, name, T.TimestampType(), function=FUNCTION)
+    if known is None:
+        return None
+    if isinstance(known, str):
+        return F.col(quoted(known))
+
+    def call(said: str) -> str:
+        return f"as_of_join(facts, …, time={time!r}, known={said})"
+
+    return require_instant(known, "known", function=FUNCTION, call=call)
 
 
-def _checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
-    """The lookup's key as a mapping of fact column to field."""
-    history, on = lookup.history, lookup.on
-    require_history(history, *HISTORY_SCHEMA.fieldNames(), function=_FUNCTION)
-    key = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
-    known = ["guid", *business_fields(history).fieldNames()]
-    require_fields(_names(on.values() if isinstance(on, Mapping) else on), known, "on", function=_FUNCTION)
-    require_columns(facts, key, function=_FUNCTION)
-    for column, field in key.items():
-        needed = history.schema[field].dataType.simpleString()
-        found = facts.schema[column].dataType.simpleString()
-        if needed != found:
-            raise WrongColumnType(_FUNCTION, column, f"{needed}, like {field} in {lookup.into}", found)
-    return key
+def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
+    """The facts with more columns, made by workers: a key's rows lie together, and one holds them all."""
+    together = rows.rows(facts, asked, time, known).repartition(*asked.key)
+    of = together.sortWithinPartitions(*asked.key)
+    made = [T.StructField(each.name, each.dataType) for each in facts.schema]
+    for place, lookup in enumerate(asked.lookups):
+        made.append(T.StructField(lookup.into, of.schema[version_column(place)].dataType))
+        if lookup.reason is not None:
+            made.append(T.StructField(lookup.reason, T.StringType()))
+    columns = T.StructType(made)
+    hows = [How.of(lookup) for lookup in asked.lookups]
+    by = partial(joined, key=asked.key, hows=hows, schema=arrow_schema(columns, large=True))
+    return Made(of, by, columns, large=True).rows()
 
 
-def _names(names: str | Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
-def _version(lookup: Lookup) -> Column:
-    """The struct that a fact gets."""
-    known = business_fields(lookup.history).fieldNames()
-    fields = known if lookup.fields is None else _names(lookup.fields)
-    if fields:
-        require_fields(fields, known, "fields", function=_FUNCTION)
-    columns = ["guid", VALID_FROM, VALID_TO, *fields, SOURCE_MESSAGE]
-    if lookup.provenance:
-        require_struct(lookup.history, FIELD_PROVENANCE, function=_FUNCTION)
-        columns.append(FIELD_PROVENANCE)
-    return F.struct(*(F.col(quoted(name)) for name in columns))
-
-
-def _joined(
-    facts: DataFrame, lookup: Lookup, key: Mapping[str, str], version: Column, time: str
-) -> DataFrame:
+def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     """
-    The facts with one more column.
+    The facts with one more column for each lookup, made by the JVM: no key need fit into memory.
 
     Facts and versions stand in one line per key, by time: the version in force at a fact, if any, is
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    fact = F.struct(*(F.col(quoted(name)) for name in facts.columns))
-    questions = _in_line(facts, key.keys(), time, F.lit(True).alias("is_fact"), fact.alias("fact"))
-    starts = _alive(lookup.history)
-    answers = _in_line(
-        starts, key.values(), VALID_FROM, F.lit(False).alias("is_fact"), version.alias("version")
-    )
-    names = [_key_column(index) for index in range(len(key))]
+    line = rows.rows(facts, asked, time, None)
+    is_fact = F.col(rows.LOOKUP).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
-    in_line = Window.partitionBy(*names).orderBy(F.col("instant").asc_nulls_first(), "is_fact")
-    last = F.last("version", ignorenulls=True).over(in_line.rowsBetween(Window.unboundedPreceding, -1))
-    line = answers.unionByName(questions, allowMissingColumns=True).withColumn("last", last)
-    end = F.col("last").getField(VALID_TO)
-    in_force = F.col("last").isNotNull() & (end.isNull() | (end > F.col("instant")))
-    overlap = F.raise_error(_overlap(lookup.into, {name: line.schema[name].dataType for name in names}))
+    in_line = Window.partitionBy(*asked.key).orderBy(
+        F.col(rows.AT).asc_nulls_first(), F.col(rows.LOOKUP).asc_nulls_last()
+    )
+    so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
+    held = [version_column(place) for place in range(len(asked.lookups))]
+    line = line.withColumns(
+        {_last(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
+    )
+    kinds = {name: line.schema[name].dataType for name in asked.key}
+    wanted = F.when(is_fact, True)
+    for place, lookup in enumerate(asked.lookups):
+        error = F.raise_error(_overlap(lookup.into, kinds))
+        wanted = wanted.when((F.col(rows.LOOKUP) == place) & _lasts(place), error)
     # Spark puts no filter of the caller's before one that may give another answer each time; it would ask
     # the caller's first, and never find the overlap of rows that are not wanted.
     looked_at = F.monotonically_increasing_id() >= 0
-    kept = line.where(looked_at & F.when(F.col("is_fact"), True).when(in_force, overlap).otherwise(False))
-    return kept.select(
-        *(F.col("fact").getField(name).alias(name) for name in facts.columns),
-        F.when(in_force, F.col("last")).alias(lookup.into),
-    )
-
-
-def _alive(history: DataFrame) -> DataFrame:
-    """The versions that are in force at some instant: not deleted, and not over as they start."""
-    lasts = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > F.col(VALID_FROM))
-    return history.where(~F.col(DELETED) & F.col(VALID_FROM).isNotNull() & lasts)
-
-
-def _in_line(frame: DataFrame, key: Iterable[str], instant: str, *held: Column) -> DataFrame:
-    """The rows of *frame* under names of ours: whatever its columns are called, they stand in a struct."""
-    return frame.select(
+    return line.where(looked_at & wanted.otherwise(False)).select(
+        *(F.col(rows.FACT).getField(name).alias(name) for name in facts.columns),
         *(
-            comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(_key_column(index))
-            for index, name in enumerate(key)
+            F.when(_lasts(place), F.col(_last(place))).alias(lookup.into)
+            for place, lookup in enumerate(asked.lookups)
         ),
-        F.col(quoted(instant)).alias("instant"),
-        *held,
     )
 
 
-def _key_column(index: int) -> str:
-    return f"key_{index}"
+def _last(place: int) -> str:
+    """The name of the column with the last version of a lookup."""
+    return f"last_{place}"
+
+
+def _lasts(place: int) -> Column:
+    """Whether the last version of a lookup is still in force."""
+    end = F.col(_last(place)).getField(VALID_TO)
+    return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
 
 
 def _overlap(into: str, key: Mapping[str, T.DataType]) -> Column:
     """What to say of a version that begins while another one of its key is in force."""
+    before, between, after = overlap_text(into)
     values = F.to_json(F.array(*(as_text(F.col(name), kind) for name, kind in key.items())))
-    return F.concat(
-        F.lit(f"as_of_join() needs one version at a time per key in the lookup {into!r}; of the key "),
-        values,
-        F.lit(" two overlap at "),
-        F.col("instant").cast("string"),
-        F.lit(": the history is not sound, or `on` does not tell one entity from the next."),
-    )
+    return F.concat(F.lit(before), values, F.lit(between), F.col(rows.AT).cast("string"), F.lit(after))

@@ -138,6 +138,10 @@ class Ledger:
         """`View.history` of the newest commit."""
         return self.at().history(key)
 
+    def beliefs(self) -> DataFrame:
+        """`View.beliefs` of the newest commit."""
+        return self.at().beliefs()
+
     def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """`View.as_of` of the newest commit."""
         return self.at().as_of(at, key, deletes=deletes)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.asking.as_of import as_of
+from cdckit.asking.bitemporal import bitemporal
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
@@ -82,6 +83,19 @@ class View:
             InvalidArgument: *key* is no such thing.
         """
         return self._shown(self._snapshot.read(self.kind.history, self._where(key, "history")))
+
+    def beliefs(self) -> DataFrame:
+        """
+        Everything that was ever believed, as `cdckit.bitemporal` tells it of all changes that were news.
+
+        When a change became known is what it says itself, `arrival.timestamp`, not when it was applied.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+
+        Cost: of `bitemporal`: the log is read, shuffled and merged each time that the table is asked.
+        """
+        return bitemporal(self.changes(), entity=self.kind.entity, keys=list(self.kind.keys))
 
     def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """

@@ -15,7 +15,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import as_known, as_of, merge, union_changes
+from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
 from cdckit.store import BatchIdReused, NoSuchTable, OtherKind, Store
@@ -298,3 +298,18 @@ def test_old_commits_can_be_deleted(spark: SparkSession, tmp_path: Path) -> None
     assert to_rows(ledger.history()) == before
     with pytest.raises(InvalidArgument, match="because of vacuum"):
         ledger.at(1)
+
+
+def test_a_ledger_tells_what_was_believed_at_a_moment(spark: SparkSession, tmp_path: Path) -> None:
+    """What was true on day 2 arrives on day 6, in a later batch: before, day 3 was thought to be as day 1."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply(prices(spark, price(1, 1, "a"), price(1, 4, "c")))
+    late = price(1, 2, "b")
+    late["arrival"]["timestamp"] = datetime(2024, 1, 6, tzinfo=UTC)
+    ledger.apply(prices(spark, late))
+    asked = [
+        (known, datetime(2024, 1, 3, tzinfo=UTC), datetime(2024, 1, known, tzinfo=UTC)) for known in (5, 6)
+    ]
+    facts = spark.createDataFrame(asked, "id int, at timestamp, known timestamp").selectExpr("*", "1 AS h")
+    joined = as_of_join(facts, Lookup(ledger.beliefs(), on="h", into="found"), time="at", known="known")
+    assert joined.orderBy("id").select("found.a").collect() == [("a",), ("b",)]

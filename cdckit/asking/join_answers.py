@@ -1,0 +1,111 @@
+"""Which version a fact gets by the options of its lookup, and why it gets none (NumPy)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from cdckit.asking.lookups import Lookup
+from cdckit.asking.points import NEVER, Overlap, Points, Shelves, Versions
+from cdckit.parts.running import NOWHERE, Bools, Ints
+
+REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
+NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))
+
+
+@dataclass(frozen=True)
+class How:
+    """How a lookup is asked: what workers need of a `Lookup`; *tolerance* is in microseconds."""
+
+    into: str
+    direction: str
+    strictly: bool
+    tolerance: int
+    reason: bool
+
+    @staticmethod
+    def of(lookup: Lookup) -> How:
+        """The same without its table."""
+        most = lookup.tolerance
+        tolerance = NEVER if most is None else most // timedelta(microseconds=1)
+        return How(lookup.into, lookup.direction, lookup.strictly, tolerance, lookup.reason is not None)
+
+
+class Answers(NamedTuple):
+    """For each point its version, by position, or `NOWHERE`; and if so why, by its place in `REASONS`."""
+
+    version: Ints
+    reason: Ints
+
+
+def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools, how: How) -> Answers:
+    """
+    What the points find; raises `Overlap` where that could be two versions.
+
+    Args:
+        versions: Those of all keys, deleted ones too if the reason is asked for.
+        deleted: Which of them are.
+        points: Of the facts; nothing is found where not *has_time*.
+        has_time: Whether a fact has the times at which it asks.
+        how: The options of the lookup.
+    """
+    alive = np.flatnonzero(~deleted)
+    # Points that look into the same lists come together: of a key with many beliefs, three times as fast.
+    order = np.lexsort((points.known, points.key))
+    points, has_time = Points(*(column[order] for column in points)), has_time[order]
+    try:
+        found, distance = _nearest(versions.at(alive), points, how)
+    except Overlap as overlap:
+        raise Overlap(int(alive[overlap.version])) from None
+    version = np.append(alive, NOWHERE)[found]
+    reason = np.full(len(version), NO_VERSION)
+    if how.reason:
+        reason = _reasons(versions, deleted, points, how)
+    far = (version != NOWHERE) & (np.abs(distance) > how.tolerance)
+    reason[far] = np.where(distance[far] > 0, TOO_OLD, TOO_FAR)
+    reason[~has_time] = NO_TIME
+    version[far | ~has_time] = NOWHERE
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return Answers(version[back], reason[back])
+
+
+def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Ints]:
+    """For each point a version or `NOWHERE`, and how long before the point it began: less than 0 if after."""
+    shelves = Shelves(alive)
+    # Where nothing is found, NOWHERE takes the last one of these.
+    begins = np.append(alive.begins, 0)
+    found = np.full(len(points.key), NOWHERE)
+    distance = np.zeros(len(points.key), dtype=np.int64)
+    if how.direction != "forward":
+        found = shelves.in_force(_before(points, how))
+        distance = points.at - begins[found]
+    if how.direction != "backward":
+        later = shelves.next_to_begin(points._replace(at=points.at + how.strictly))
+        ahead = begins[later] - points.at
+        nearer = (later != NOWHERE) & ((found == NOWHERE) | (ahead < distance))
+        found, distance = np.where(nearer, later, found), np.where(nearer, -ahead, distance)
+    return found, distance
+
+
+def _before(points: Points, how: How) -> Points:
+    """In force just before an instant is what is in force a microsecond before it: there are none between."""
+    return points._replace(at=points.at - how.strictly)
+
+
+def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> Ints:
+    """Why there is nothing at each point, if there is nothing."""
+    first = np.full(1 + max(versions.key.max(initial=0), points.key.max(initial=0)), NEVER)
+    np.minimum.at(first, versions.key, versions.known)
+    first_known = first[points.key]
+    not_yet = (first_known != NEVER) & (first_known > points.known)
+    reason = np.where(not_yet, NOT_YET, NO_VERSION)
+    gone = Shelves(versions.at(deleted), apart=False)
+    if how.direction == "backward":
+        reason[gone.any_in_force(_before(points, how))] = DELETED
+    else:
+        reason[gone.any_in_force(points, or_later=True)] = DELETED
+    return reason

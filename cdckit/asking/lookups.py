@@ -1,0 +1,175 @@
+"""Lookups: which table facts are looked up in, by what, and which of its versions they get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import (
+    FIELD_PROVENANCE,
+    HISTORY_SCHEMA,
+    SOURCE_MESSAGE,
+    SYSTEM_FROM,
+    SYSTEM_INTERVAL,
+    SYSTEM_TO,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    require_history,
+)
+from cdckit.parts.arguments import require_fields, require_flag, require_name
+from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
+
+FUNCTION = "as_of_join"
+
+DIRECTIONS = ("backward", "forward", "nearest")
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """
+    A history that facts are looked up in, by what, and which of its versions a fact gets.
+
+    Args:
+        history: One row per version; for `as_of_join(…, known=…)` what `bitemporal` returned.
+        on: What a fact and its versions have in common: the name of a field, a list of names (the
+            same in both), or a mapping of fact column to field.  A field is a business field of the
+            history or its `guid`.
+        into: The name of the struct column that takes the version.
+        fields: The business fields that the struct gets; all of them by default, none with `[]`.
+        provenance: Whether the struct gets `field_provenance`, too.  It is often wider than all
+            else together, and everything that the struct holds is shuffled and sorted.
+        direction: Which version: with "backward" the one in force at the fact's time; with "forward" the
+            first that begins then or later; with "nearest" that of the two that begins nearer to it, and of
+            two as near the one in force.
+        strictly: Whether a version that begins at the very instant of the fact does not count: backward
+            finds what was in force just before, forward what begins after.
+        tolerance: How far from the fact's time a version may begin, at most; a version that has been in
+            force for longer is not found.  None for any length.
+        reason: The name of a text column that says why nothing was found, null where something was:
+
+            - "no version": no version of the key was there;
+            - "deleted": only a deleted one (forward: in force then, or later);
+            - "too old", "too far ahead": the version began beyond the tolerance, before or after;
+            - "not yet known": nothing of the key was known at the moment of knowledge, but later was;
+            - "no time": the fact has none, or no moment of knowledge.
+
+            "not yet known" looks beyond the moment of knowledge on purpose: it is for a reader to
+            judge what is missing, and no feature to learn from.
+
+    >>> Lookup(history, on={"product": "number"}, into="sold", fields=["name"]).fields
+    ['name']
+    """
+
+    history: DataFrame
+    on: str | Sequence[str] | Mapping[str, str]
+    into: str
+    fields: Sequence[str] | None = None
+    provenance: bool = False
+    direction: str = "backward"
+    strictly: bool = False
+    tolerance: timedelta | None = None
+    reason: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for nothing but the version in force."""
+        asks = self.strictly or self.tolerance is not None or self.reason is not None
+        return self.direction == "backward" and not asks
+
+    @property
+    def made(self) -> dict[str, str]:
+        """The names of the columns that it adds to the facts, by the argument that says them."""
+        reason = {} if self.reason is None else {"reason": self.reason}
+        return {"into": self.into, **reason}
+
+
+def require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
+    """Raise `InvalidArgument` for lookups of no meaning, or whose columns the facts have already."""
+    if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
+        raise InvalidArgument(FUNCTION, "lookups", "one or more Lookup", lookups)
+    for lookup in lookups:
+        _require_options(lookup)
+    taken: dict[str, str] = {}
+    for name in facts.columns:
+        if name.lower() in taken:
+            needed = "of columns that differ in more than case"
+            raise InvalidArgument(FUNCTION, "facts", needed, [taken[name.lower()], name])
+        taken[name.lower()] = name
+    for argument, name in [each for lookup in lookups for each in lookup.made.items()]:
+        if name.lower() in taken:
+            needed = f"a name other than {', '.join(taken.values())}"
+            raise InvalidArgument(FUNCTION, argument, needed, name)
+        taken[name.lower()] = name
+
+
+def _require_options(lookup: Lookup) -> None:
+    require_name(lookup.into, "into", function=FUNCTION)
+    require_flag(lookup.provenance, "provenance", function=FUNCTION)
+    require_flag(lookup.strictly, "strictly", function=FUNCTION)
+    if lookup.reason is not None:
+        require_name(lookup.reason, "reason", function=FUNCTION)
+    if lookup.direction not in DIRECTIONS:
+        raise InvalidArgument(FUNCTION, "direction", f"one of {', '.join(DIRECTIONS)}", lookup.direction)
+    tolerance = lookup.tolerance
+    if tolerance is not None and (not isinstance(tolerance, timedelta) or tolerance < timedelta(0)):
+        raise InvalidArgument(FUNCTION, "tolerance", "a timedelta of no time or more, or None", tolerance)
+
+
+def checked_key(facts: DataFrame, lookup: Lookup, *, beliefs: bool) -> dict[str, str]:
+    """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
+    history, on = lookup.history, lookup.on
+    if beliefs:
+        _require_beliefs(lookup)
+    else:
+        require_history(history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
+    key = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
+    known = ["guid", *fields_of(history)]
+    require_fields(_names(on.values() if isinstance(on, Mapping) else on), known, "on", function=FUNCTION)
+    require_columns(facts, key, function=FUNCTION)
+    for column, field in key.items():
+        needed = history.schema[field].dataType.simpleString()
+        found = facts.schema[column].dataType.simpleString()
+        if needed != found:
+            raise WrongColumnType(FUNCTION, column, f"{needed}, like {field} in {lookup.into}", found)
+    return key
+
+
+def _require_beliefs(lookup: Lookup) -> None:
+    if not {SYSTEM_FROM, SYSTEM_TO} <= set(lookup.history.columns):
+        needed = (
+            "a bitemporal table, since known is given: bitemporal(changes, …) makes one. (What has one time "
+            "only, ask again without known; it may then tell what nobody knew.)"
+        )
+        raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, lookup.history.columns)
+    require_types(lookup.history, HISTORY_SCHEMA, function=FUNCTION)
+    require_types(lookup.history, SYSTEM_INTERVAL, function=FUNCTION)
+
+
+def fields_of(history: DataFrame) -> list[str]:
+    """The business fields of a history or a bitemporal table."""
+    return [name for name in business_fields(history).fieldNames() if name not in (SYSTEM_FROM, SYSTEM_TO)]
+
+
+def _names(names: str | Iterable[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def version_of(lookup: Lookup, *, beliefs: bool) -> Column:
+    """The struct that a fact gets."""
+    known = fields_of(lookup.history)
+    fields = known if lookup.fields is None else _names(lookup.fields)
+    if fields:
+        require_fields(fields, known, "fields", function=FUNCTION)
+    # Not `system_to_timestamp`: when a belief ended is known only afterwards.
+    system = [SYSTEM_FROM] if beliefs else []
+    columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
+    if lookup.provenance:
+        require_struct(lookup.history, FIELD_PROVENANCE, function=FUNCTION)
+        columns.append(FIELD_PROVENANCE)
+    return F.struct(*(F.col(quoted(name)) for name in columns))

@@ -1,0 +1,176 @@
+"""
+Which versions hold at points of two times: one of the world, one of knowledge (NumPy).
+
+A version is a rectangle: it holds from `begins` until `ends` in the world, and is believed from `known` until
+`forgotten`.  The moments of knowledge of all keys are the leaves of a tree.  A version stands in the lists of
+the nodes that make up the time for which it is believed, at most two of each level; a point looks into one
+list of each level, by binary search.  So the work is that of sorting, times the levels that a key needs,
+however many versions it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from cdckit.parts.running import NOWHERE, Bools, Ints
+
+NEVER = np.iinfo(np.int64).max
+"""The end of what has none."""
+
+
+class Versions(NamedTuple):
+    """Versions by number of their key and by their two intervals, closed at the start and open at the end."""
+
+    key: Ints
+    begins: Ints
+    ends: Ints
+    known: Ints
+    forgotten: Ints
+
+    def at(self, which: Ints | Bools) -> Versions:
+        """Some of them."""
+        return Versions(*(column[which] for column in self))
+
+
+class Points(NamedTuple):
+    """What is asked about: a key, an instant of the world, a moment of knowledge."""
+
+    key: Ints
+    at: Ints
+    known: Ints
+
+
+class Overlap(Exception):
+    """Two versions of one key are in force at once; *version* is one of them, by its position."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        super().__init__(version)
+
+
+class _Shelf(NamedTuple):
+    """The lists of all nodes of one level, one behind the other; in each, versions by their begin."""
+
+    level: int
+    place: Ints
+    """Of each entry: its node and the rank of its begin, as one number."""
+    version: Ints
+
+
+class Shelves:
+    """
+    Versions, so arranged that points find them.
+
+    Args:
+        versions: Each with a begin before its end, and known before it is forgotten.
+        apart: Whether no two of one key are in force at once; raises `Overlap` if two in a list are.
+            Of two in different lists a point finds out.
+    """
+
+    def __init__(self, versions: Versions, *, apart: bool = True) -> None:
+        self._versions = versions
+        self._times = np.unique(np.concatenate([versions.begins, versions.ends]))
+        self._moments = np.unique(np.concatenate([versions.known, versions.forgotten]))
+        low, high = (self._moment(versions.key, each) for each in (versions.known, versions.forgotten))
+        self._leaves = np.unique(np.concatenate([low, high]))
+        low, high = (np.searchsorted(self._leaves, each) for each in (low, high))
+        begins = np.searchsorted(self._times, versions.begins)
+        self._shelves: list[_Shelf] = []
+        for level, node, version in _nodes(low, high):
+            place = node * len(self._times) + begins[version]
+            order = np.argsort(place, kind="stable")
+            self._shelves.append(_Shelf(level, place[order], version[order]))
+        if apart:
+            self._require_apart()
+
+    def in_force(self, points: Points) -> Ints:
+        """For each point the version that is in force there, or `NOWHERE`; raises `Overlap` for two."""
+        found = np.full(len(points.key), NOWHERE)
+        last = np.searchsorted(self._times, points.at, side="right") - 1
+        for shelf, node in self._lists_of(points):
+            stands = np.searchsorted(shelf.place, node + last, side="right") - 1
+            version, here = self._standing(shelf, node, stands)
+            here &= self._versions.ends[version] > points.at
+            _require_one(here & (found != NOWHERE), version)
+            found[here] = version[here]
+        return found
+
+    def next_to_begin(self, points: Points) -> Ints:
+        """For each point the first version that begins there or later, or `NOWHERE`; `Overlap` for two."""
+        found = np.full(len(points.key), NOWHERE)
+        begins = np.full(len(points.key), NEVER)
+        first = np.searchsorted(self._times, points.at)
+        for shelf, node in self._lists_of(points):
+            stands = np.searchsorted(shelf.place, node + first)
+            version, here = self._standing(shelf, node, stands)
+            starts = self._versions.begins[version]
+            _require_one(here & (found != NOWHERE) & (starts == begins), version)
+            here &= starts < begins
+            found[here], begins[here] = version[here], starts[here]
+        return found
+
+    def any_in_force(self, points: Points, *, or_later: bool = False) -> Bools:
+        """Whether any version is in force at each point, or will be; they may overlap."""
+        found = np.zeros(len(points.key), dtype=bool)
+        many = len(self._times)
+        last = many - 1 if or_later else np.searchsorted(self._times, points.at, side="right") - 1
+        ends = np.searchsorted(self._times, self._versions.ends)
+        for shelf, node in self._lists_of(points):
+            # The greatest end so far in each list: nodes grow, so that none is carried to the next.
+            latest = np.maximum.accumulate(shelf.place // many * many + ends[shelf.version])
+            stands = np.searchsorted(shelf.place, node + last, side="right") - 1
+            _, here = self._standing(shelf, node, stands)
+            end = self._times[latest[np.maximum(stands, 0)] % many]
+            found |= here & (end > points.at)
+        return found
+
+    def _moment(self, key: Ints, moment: Ints) -> Ints:
+        """A key and the last moment in which its beliefs may change, as one number."""
+        return key * len(self._moments) + np.searchsorted(self._moments, moment, side="right") - 1
+
+    def _lists_of(self, points: Points) -> Iterator[tuple[_Shelf, Ints]]:
+        """Each level, and where the list of each point begins in it, as the places are numbered."""
+        leaf = np.searchsorted(self._leaves, self._moment(points.key, points.known), side="right") - 1
+        for shelf in self._shelves:
+            yield shelf, (leaf >> shelf.level) * len(self._times)
+
+    def _standing(self, shelf: _Shelf, node: Ints, stands: Ints) -> tuple[Ints, Bools]:
+        """The versions at these places of a level, and whether they are in the list that was asked."""
+        inside = np.clip(stands, 0, len(shelf.place) - 1)
+        offset = shelf.place[inside] - node
+        return shelf.version[inside], (stands == inside) & (offset >= 0) & (offset < len(self._times))
+
+    def _require_apart(self) -> None:
+        for shelf in self._shelves:
+            node = shelf.place // len(self._times)
+            begins, ends = (each[shelf.version] for each in (self._versions.begins, self._versions.ends))
+            _require_one((node[1:] == node[:-1]) & (begins[1:] < ends[:-1]), shelf.version[1:])
+
+
+def _require_one(two: Bools, version: Ints) -> None:
+    if two.any():
+        raise Overlap(int(version[np.argmax(two)]))
+
+
+def _nodes(low: Ints, high: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+    """
+    The nodes of a binary tree that make up spans of its leaves: level, node, and which span each is of.
+
+    From the leaves upwards: a span that begins at a right child, or ends behind a left one, takes that node;
+    what is left of it are whole parents.
+    """
+    which, level = np.arange(len(low)), 0
+    while len(which):
+        left, right = (low & 1).astype(bool), (high & 1).astype(bool)
+        if left.any() or right.any():
+            yield (
+                level,
+                np.concatenate([low[left], high[right] - 1]),
+                np.concatenate([which[left], which[right]]),
+            )
+        low, high = (low + 1) >> 1, high >> 1
+        some = low < high
+        low, high, which, level = low[some], high[some], which[some], level + 1

@@ -1,0 +1,417 @@
+"""`Lookup`: which version a fact gets, how far away it may begin, and why there is none."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from random_versions import Row, history_of, hour, random_versions
+from searching import searched
+
+from cdckit import InvalidArgument, Lookup, as_of_join
+from tools.tiers import seeds
+
+HOUR = timedelta(hours=1)
+FACTS = "id int, guid string, at timestamp"
+
+
+def version(guid: str, begins: float, ends: float | None, gate: str | None, deleted: bool = False) -> Row:
+    return {
+        "guid": guid,
+        "valid_from_timestamp": hour(begins),
+        "valid_to_timestamp": None if ends is None else hour(ends),
+        "deleted_indicator": deleted,
+        "gate": gate,
+        "seats": None,
+        "source_message": f"m{begins}",
+    }
+
+
+@pytest.fixture(scope="module")
+def gates(spark: SparkSession) -> DataFrame:
+    """A flight at gate A from 9, at B from 10, deleted from 12 to 14, then at C; another ends at 11."""
+    return history_of(
+        spark,
+        [
+            version("f", 9, 10, "A"),
+            version("f", 10, 12, "B"),
+            version("f", 12, 14, None, deleted=True),
+            version("f", 14, None, "C"),
+            version("g", 9, 11, "Z"),
+        ],
+    )
+
+
+def found(
+    gates: DataFrame, *at: float, guid: str = "f", **options: Any
+) -> list[tuple[str | None, str | None]]:
+    """The gate and the reason of facts at these hours."""
+    rows = [(place, guid, hour(each)) for place, each in enumerate(at)]
+    facts = gates.sparkSession.createDataFrame(rows, FACTS)
+    lookup = Lookup(gates, on="guid", into="found", fields=["gate"], reason="why", **options)
+    joined = as_of_join(facts, lookup, time="at").orderBy("id").select("found.gate", "why")
+    return [(row["gate"], row["why"]) for row in joined.collect()]
+
+
+# What is found -------------------------------------------------------------------------------------------
+
+
+def test_backward_finds_what_is_in_force_and_says_why_not(gates: DataFrame) -> None:
+    assert found(gates, 8, 9, 11, 12, 13, 14) == [
+        (None, "no version"),
+        ("A", None),
+        ("B", None),
+        (None, "deleted"),
+        (None, "deleted"),
+        ("C", None),
+    ]
+    assert found(gates, 10, 11, guid="g") == [("Z", None), (None, "no version")]
+    assert found(gates, 10, guid="unknown") == [(None, "no version")]
+
+
+def test_strictly_finds_what_was_in_force_just_before(gates: DataFrame) -> None:
+    """At the instant of a change the version before it, also where the change is a delete."""
+    assert found(gates, 9, 10, 11, 12, 12.5, 14, 15, strictly=True) == [
+        (None, "no version"),
+        ("A", None),
+        ("B", None),
+        ("B", None),
+        (None, "deleted"),
+        (None, "deleted"),
+        ("C", None),
+    ]
+
+
+def test_a_version_that_has_been_in_force_for_longer_than_the_tolerance_is_too_old(gates: DataFrame) -> None:
+    """One that began exactly so long ago is not; and tolerance never reaches over a delete."""
+    assert found(gates, 11, 11.5, 13, 15, 16, tolerance=HOUR) == [
+        ("B", None),
+        (None, "too old"),
+        (None, "deleted"),
+        ("C", None),
+        (None, "too old"),
+    ]
+    assert found(gates, 10, 10.5, tolerance=timedelta(0)) == [("B", None), (None, "too old")]
+
+
+def test_forward_finds_the_first_version_that_begins_then_or_later(gates: DataFrame) -> None:
+    """A deleted version is no answer: the next one that is there is."""
+    assert found(gates, 8, 9, 9.5, 10.5, 13, 14, 15, direction="forward") == [
+        ("A", None),
+        ("A", None),
+        ("B", None),
+        ("C", None),
+        ("C", None),
+        ("C", None),
+        (None, "no version"),
+    ]
+    assert found(gates, 9, 10, direction="forward", strictly=True) == [("B", None), ("C", None)]
+    near = {"direction": "forward", "tolerance": HOUR}
+    assert found(gates, 9.5, 10.5, **near) == [("B", None), (None, "too far ahead")]
+
+
+def test_nearest_finds_what_begins_nearer_and_of_two_as_near_the_one_in_force(gates: DataFrame) -> None:
+    """A version that has ended or is deleted is not there, however near it began."""
+    assert found(gates, 8, 9.4, 9.5, 9.6, 11, 12, 13, direction="nearest") == [
+        ("A", None),
+        ("A", None),
+        ("A", None),
+        ("B", None),
+        ("B", None),
+        ("C", None),
+        ("C", None),
+    ]
+    assert found(gates, 10, direction="nearest", strictly=True) == [("A", None)]
+    near = {"direction": "nearest", "tolerance": HOUR}
+    assert found(gates, 7, 11.5, 13.5, 16, **near) == [
+        (None, "too far ahead"),
+        (None, "too old"),
+        ("C", None),
+        (None, "too old"),
+    ]
+
+
+def test_a_deleted_entity_does_not_hide_another_one_of_the_same_key(spark: SparkSession) -> None:
+    """Flight f is deleted and keeps its gate's number; flight g has that number since."""
+    rows = [version("f", 9, 12, "A"), version("f", 12, None, "A", True), version("g", 13, None, "A")]
+    facts = spark.createDataFrame(
+        [(at, "A", hour(at)) for at in (11, 12, 14)], "id int, gate string, at timestamp"
+    )
+    lookup = Lookup(history_of(spark, rows), on="gate", into="found", reason="why")
+    joined = as_of_join(facts, lookup, time="at").orderBy("id").select("found.guid", "why")
+    assert joined.collect() == [("f", None), (None, "deleted"), ("g", None)]
+
+
+def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates: DataFrame) -> None:
+    nameless = gates.withColumn("guid", F.nullif("guid", F.lit("g")))
+    rows = [(1, "f", None), (2, None, hour(10)), (3, None, None)]
+    lookup = Lookup(nameless, on="guid", into="found", reason="why")
+    joined = as_of_join(spark.createDataFrame(rows, FACTS), lookup, time="at").orderBy("id")
+    assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no time")]
+
+
+def test_the_columns_of_all_lookups_come_in_their_order(spark: SparkSession, gates: DataFrame) -> None:
+    """Those that ask by one key in one pass, others in another."""
+    facts = spark.createDataFrame([(1, "f", hour(10), "Z")], f"{FACTS}, gate string")
+    joined = as_of_join(
+        facts,
+        Lookup(gates, on="guid", into="now", reason="why_now"),
+        Lookup(gates, on="gate", into="other", reason="why_other"),
+        Lookup(gates, on="guid", into="next", direction="forward", strictly=True),
+        time="at",
+    )
+    added = ["now", "why_now", "other", "why_other", "next"]
+    assert joined.columns == [*facts.columns, *added]
+    assert joined.select("now.gate", "other.guid", "next.gate").collect() == [("B", "g", "C")]
+
+
+def test_columns_of_all_types_go_through_workers(spark: SparkSession, gates: DataFrame) -> None:
+    facts = spark.range(1).select(
+        F.lit("f").alias("guid"),
+        F.timestamp_micros(F.lit(int(hour(10).timestamp() * 1_000_000))).alias("at"),
+        F.create_map(F.lit("a"), F.array(F.lit(1), F.lit(None))).alias("a map"),
+        F.struct(F.lit(b"\x00").alias("the.bytes"), F.lit(None).alias("nothing")).alias("fact"),
+        F.lit(None).alias("lookup"),
+    )
+    joined = as_of_join(facts, Lookup(gates, on="guid", into="known", reason="at 2"), time="at")
+    assert joined.dtypes[:-2] == facts.dtypes
+    assert joined.drop("known", "at 2").collect() == facts.collect()
+
+
+def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> None:
+    rows = [version("f", 9, 12, "A"), version("f", 11, None, "B")]
+    facts = spark.createDataFrame([(1, "f", hour(20))], FACTS)
+    lookup = Lookup(history_of(spark, rows), on="guid", into="found", direction="forward")
+    said = (
+        r"as_of_join\(\) needs one version at a time per key in the lookup 'found'; of the key \[\"f\"\] two "
+        r"overlap at 2024-03-10 11:00:00: the history is not sound"
+    )
+    with pytest.raises(PySparkException, match=said):
+        as_of_join(facts, lookup, time="at").select("id").collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"direction": "sideways"}, "needs direction to be one of backward, forward, nearest"),
+        ({"strictly": "yes"}, "needs strictly to be True or False"),
+        ({"tolerance": -HOUR}, "needs tolerance to be a timedelta of no time or more, or None"),
+        ({"tolerance": 3600}, "needs tolerance to be a timedelta"),
+        ({"reason": ""}, "needs reason to be a name"),
+        ({"reason": "AT"}, "needs reason to be a name other than id, guid, at, found; it is 'AT'"),
+        ({"reason": "found"}, "needs reason to be a name other than id, guid, at, found"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_mean_anything_is_refused(
+    gates: DataFrame, options: dict[str, Any], said: str
+) -> None:
+    facts = gates.sparkSession.createDataFrame([], FACTS)
+    with pytest.raises(InvalidArgument, match=said):
+        as_of_join(facts, Lookup(gates, on="guid", into="found", **options), time="at")
+
+
+# Peers ---------------------------------------------------------------------------------------------------
+
+READINGS = [(key, at, f"{key}{at}") for key in "abc" for at in random.Random(5).sample(range(0, 40), 9)]
+QUESTIONS = [(place, "abcd"[place % 4], place // 4 / 2) for place in range(160)]
+
+
+@pytest.fixture(scope="module")
+def readings(spark: SparkSession) -> DataFrame:
+    """Readings of three sensors, each in force until the next one: no gaps, no deletes."""
+    rows = []
+    for key in "abc":
+        times = sorted(at for each, at, _ in READINGS if each == key)
+        rows += [
+            version(key, at, ends, f"{key}{at}") for at, ends in zip(times, [*times[1:], None], strict=True)
+        ]
+    return history_of(spark, rows)
+
+
+def test_without_gaps_and_deletes_all_options_find_what_merge_asof_of_pandas_finds(
+    spark: SparkSession, readings: DataFrame
+) -> None:
+    crossed = [
+        (direction, strictly, tolerance)
+        for direction in ("backward", "forward", "nearest")
+        for strictly in (False, True)
+        for tolerance in (None, timedelta(0), 2 * HOUR)
+        # A tolerance of nothing with no exact matches is an error of pandas; here it finds nothing.
+        if not (strictly and tolerance == timedelta(0))
+    ]
+    lookups = [
+        Lookup(readings, on="guid", into=f"found_{place}", direction=way, strictly=strictly, tolerance=most)
+        for place, (way, strictly, most) in enumerate(crossed)
+    ]
+    facts = spark.createDataFrame([(place, key, hour(at)) for place, key, at in QUESTIONS], FACTS)
+    gates_found = [F.col(f"{lookup.into}.gate").alias(lookup.into) for lookup in lookups]
+    ours = as_of_join(facts, *lookups, time="at").select("id", *gates_found).orderBy("id").toPandas()
+    left = pd.DataFrame(
+        [(place, key, hour(at)) for place, key, at in QUESTIONS], columns=["id", "guid", "at"]
+    )
+    right = pd.DataFrame(
+        [(key, hour(at), gate) for key, at, gate in READINGS], columns=["guid", "at", "gate"]
+    )
+    for lookup, (way, strictly, most) in zip(lookups, crossed, strict=True):
+        theirs = pd.merge_asof(
+            left.sort_values("at"),
+            right.sort_values("at"),
+            on="at",
+            by="guid",
+            direction=way,
+            allow_exact_matches=not strictly,
+            tolerance=None if most is None else pd.Timedelta(most),
+        ).sort_values("id")
+        expected = [None if pd.isna(gate) else gate for gate in theirs["gate"]]
+        assert ours[lookup.into].tolist() == expected, (way, strictly, most)
+        assert 0 < sum(gate is not None for gate in expected) < len(QUESTIONS)
+
+
+def test_where_versions_end_peers_find_what_is_over_and_this_does_not(
+    spark: SparkSession, gates: DataFrame
+) -> None:
+    """At 13 the flight is deleted: by its start alone, the deleted version or the one before is the last."""
+    facts = spark.createDataFrame([(1, "f", hour(13)), (2, "g", hour(13))], FACTS)
+    joined = as_of_join(facts, Lookup(gates, on="guid", into="found", reason="why"), time="at").orderBy("id")
+    assert joined.select("found", "why").collect() == [(None, "deleted"), (None, "no version")]
+    left = joined.select("id", "guid", "at").toPandas()
+    alive = (
+        gates.where("NOT deleted_indicator")
+        .selectExpr("guid", "valid_from_timestamp AS at", "gate")
+        .toPandas()
+    )
+    by_pandas = pd.merge_asof(left, alive.sort_values("at"), on="at", by="guid").sort_values("id")
+    assert by_pandas["gate"].tolist() == ["B", "Z"]
+    query = "SELECT gate FROM left_ ASOF LEFT JOIN alive USING (guid, at) ORDER BY id"
+    with duckdb.connect() as connection:
+        connection.register("left_", left)
+        connection.register("alive", alive)
+        assert connection.execute(query).fetchall() == [("B",), ("Z",)]
+
+
+def test_without_gaps_and_deletes_this_finds_what_the_asof_join_of_duckdb_finds(
+    spark: SparkSession, readings: DataFrame
+) -> None:
+    """Backward with >=, and strictly with >: its two conditions; forward with <= and <."""
+    ways = {
+        ">=": ("backward", False),
+        ">": ("backward", True),
+        "<=": ("forward", False),
+        "<": ("forward", True),
+    }
+    lookups = [
+        Lookup(readings, on="guid", into=f"found_{place}", direction=way, strictly=strictly)
+        for place, (way, strictly) in enumerate(ways.values())
+    ]
+    facts = spark.createDataFrame([(place, key, hour(at)) for place, key, at in QUESTIONS], FACTS)
+    found = [F.col(f"{lookup.into}.gate").alias(lookup.into) for lookup in lookups]
+    ours = as_of_join(facts, *lookups, time="at").select("id", *found).orderBy("id").toPandas()
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE reading (guid VARCHAR, at DOUBLE, gate VARCHAR)")
+        connection.executemany("INSERT INTO reading VALUES (?, ?, ?)", READINGS)
+        connection.execute("CREATE TABLE fact (id INTEGER, guid VARCHAR, at DOUBLE)")
+        connection.executemany("INSERT INTO fact VALUES (?, ?, ?)", QUESTIONS)
+        for lookup, sign in zip(lookups, ways, strict=True):
+            query = f"""
+                SELECT gate FROM fact ASOF LEFT JOIN reading
+                ON fact.guid = reading.guid AND fact.at {sign} reading.at ORDER BY id
+            """
+            theirs = [row[0] for row in connection.execute(query).fetchall()]
+            assert ours[lookup.into].tolist() == theirs, sign
+
+
+def test_situations_that_tempo_tries(spark: SparkSession) -> None:
+    """
+    A trade before the first quote, between two, at one exactly, long after the last; of two symbols; a null.
+
+    tempo's `asofJoin` takes a null quote's value from an earlier quote unless `skipNulls=False`; here a
+    null is what the version says.  Of two quotes at one instant it takes the one with the greater sequence
+    number; in a history one instant has one version, whose message `merge` chose by the same number.
+    """
+    quotes = [
+        version("S1", 1, 5, "10"),
+        version("S1", 5, 9, None),
+        version("S1", 9, None, "12"),
+        version("S2", 2, None, "20"),
+    ]
+    trades = [
+        (1, "S1", 0.5),
+        (2, "S1", 3),
+        (3, "S1", 5),
+        (4, "S1", 9),
+        (5, "S1", 300),
+        (6, "S2", 1),
+        (7, "S2", 3),
+    ]
+    facts = spark.createDataFrame([(place, key, hour(at)) for place, key, at in trades], FACTS)
+    history = history_of(spark, quotes)
+    joined = as_of_join(
+        facts,
+        Lookup(history, on="guid", into="quote"),
+        Lookup(history, on="guid", into="recent", tolerance=3 * HOUR, reason="why"),
+        time="at",
+    )
+    rows = joined.orderBy("id").select("quote.source_message", "quote.gate", "recent.gate", "why").collect()
+    assert rows == [
+        (None, None, None, "no version"),
+        ("m1", "10", "10", None),
+        ("m5", None, None, None),
+        ("m9", "12", "12", None),
+        ("m9", "12", None, "too old"),
+        (None, None, None, "no version"),
+        ("m2", "20", "20", None),
+    ]
+
+
+# The law -------------------------------------------------------------------------------------------------
+
+CROSSED: list[dict[str, Any]] = [
+    {"direction": direction, "strictly": strictly, "tolerance": tolerance}
+    for direction in ("backward", "forward", "nearest")
+    for strictly in (False, True)
+    for tolerance in (None, timedelta(0), 2 * HOUR)
+]
+
+
+@seeds(1, soak=6)
+def test_every_fact_finds_what_a_search_through_all_versions_finds(spark: SparkSession, seed: int) -> None:
+    """2,000 random histories, all options crossed, in one plan."""
+    entities = 2_000
+    versions = random_versions(seed, entities)
+    chance = random.Random(seed)
+    facts: list[tuple[int, str, datetime | None]] = [
+        (place, f"g{chance.randrange(entities + 20)}", hour(chance.randrange(-16, 80) / 2))
+        for place in range(4_000)
+    ]
+    history = history_of(spark, versions)
+    lookups = [
+        Lookup(history, on="guid", into=f"found_{place}", fields=[], reason=f"why_{place}", **options)
+        for place, options in enumerate(CROSSED)
+    ]
+    plain = Lookup(history, on={"again": "guid"}, into="plain", fields=[])
+    frame = spark.createDataFrame(facts, FACTS).withColumn("again", F.col("guid"))
+    joined = as_of_join(frame, *lookups, plain, time="at").toArrow().to_pylist()
+    rows = {row["id"]: row for row in joined}
+    assert len(rows) == len(joined) == len(facts)
+    of_key: dict[str, list[Row]] = {}
+    for each in versions:
+        of_key.setdefault(each["guid"], []).append(each)
+    for number, guid, at in facts:
+        for place, options in enumerate(CROSSED):
+            expected, why = searched(of_key.get(guid, []), at, **options)
+            row = rows[number]
+            assert message(row[f"found_{place}"]) == message(expected), (number, options)
+            assert row[f"why_{place}"] == why, (number, options)
+        assert rows[number]["plain"] == rows[number]["found_0"]
+
+
+def message(found: Row | None) -> Any:
+    return found and (found["guid"], found["source_message"])
