@@ -18,20 +18,26 @@ NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))
 
 @dataclass(frozen=True)
 class How:
-    """How a lookup is asked: what workers need of a `Lookup`; *tolerance* is in microseconds."""
+    """
+    How a lookup is asked: what workers need of a `Lookup`.
+
+    *source* is the place of its versions among those of all lookups, *tolerance* is in microseconds.
+    """
 
     into: str
+    source: int
     direction: str
     strictly: bool
     tolerance: int
     reason: bool
 
     @staticmethod
-    def of(lookup: Lookup) -> How:
+    def of(lookup: Lookup, source: int) -> How:
         """The same without its table."""
         most = lookup.tolerance
         tolerance = NEVER if most is None else most // timedelta(microseconds=1)
-        return How(lookup.into, lookup.direction, lookup.strictly, tolerance, lookup.reason is not None)
+        gives_reason = lookup.reason is not None
+        return How(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
 
 
 class Answers(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -14,11 +14,27 @@ from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
-LOOKUP, AT, UNTIL, KNOWN, FORGOTTEN, IS_DELETED, FACT = (
-    *("lookup", "at", "until", "known", "forgotten", "deleted", "fact"),
+SOURCE, AT, UNTIL, KNOWN, FORGOTTEN, IS_DELETED, FACT = (
+    *("source", "at", "until", "known", "forgotten", "deleted", "fact"),
 )
-"""The columns, beside the key and the versions: which lookup a version is of, null for a fact; when it begins
+"""The columns, beside the key and the versions: of which source a version is, null for a fact; when it begins
 and ends in the world and in what was believed, of a fact the two times at which it asks."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    Versions that one or more lookups look into.
+
+    Args:
+        history: Their table.
+        key: Its fields, in the order of the facts' columns.
+        columns: What the struct of a version holds.
+    """
+
+    history: DataFrame
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -27,42 +43,64 @@ class Asked:
     Lookups that have one key of the facts in common.
 
     Args:
+        columns: That key: columns of the facts.
         lookups: What is asked.
-        keys: For each lookup its fields, in the order of the facts' columns.
-        columns: Those columns of the facts.
-        versions: For each lookup the struct that a fact gets.
+        sources: What they look into; what several share is there once.
+        source_of: For each lookup the place of its source.
     """
 
-    lookups: list[Lookup]
-    keys: list[list[str]]
-    columns: list[str]
-    versions: list[Column]
+    columns: tuple[str, ...]
+    lookups: list[Lookup] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    source_of: list[int] = field(default_factory=list)
 
     @property
     def key(self) -> list[str]:
         """The names of the key's columns in the table of rows."""
         return [key_column(index) for index in range(len(self.columns))]
 
+    def add(self, lookup: Lookup, source: Source) -> None:
+        """One lookup more."""
+        if source not in self.sources:
+            self.sources.append(source)
+        self.lookups.append(lookup)
+        self.source_of.append(self.sources.index(source))
+
+    def gives_reasons(self, place: int) -> bool:
+        """Whether a lookup into a source asks why there is nothing."""
+        pairs = zip(self.lookups, self.source_of, strict=True)
+        return any(lookup.reason is not None for lookup, of in pairs if of == place)
+
+
+def asked_by_key(
+    lookups: Sequence[Lookup], keys: Sequence[Mapping[str, str]], columns: Sequence[Sequence[str]]
+) -> list[Asked]:
+    """The lookups, each with its key and the columns of its struct, together by the facts' columns."""
+    found: dict[tuple[str, ...], Asked] = {}
+    for lookup, key, held in zip(lookups, keys, columns, strict=True):
+        names = tuple(sorted(key))
+        source = Source(lookup.history, tuple(key[name] for name in names), tuple(held))
+        found.setdefault(names, Asked(names)).add(lookup, source)
+    return list(found.values())
+
 
 def rows(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
-    """A row for each fact and for each version of each lookup; *known* is the facts' moment of knowledge."""
+    """A row for each fact and for each version of each source; *known* is the facts' moment of knowledge."""
     fact = F.struct(*(F.col(quoted(name)) for name in facts.columns))
     questions = facts.select(
         *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), fact.alias(FACT)
     )
     answers = [
-        lookup.history.where(_lasts(lookup, beliefs=known is not None)).select(
-            *_key(lookup.history, key),
-            F.lit(place).alias(LOOKUP),
+        source.history.where(_counts(beliefs=known is not None, deleted=asked.gives_reasons(place))).select(
+            *_key(source.history, source.key),
+            F.lit(place).alias(SOURCE),
             F.col(VALID_FROM).alias(AT),
             F.col(VALID_TO).alias(UNTIL),
             F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
             *(_beliefs() if known is not None else []),
-            version.alias(version_column(place)),
+            F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(version_column(place)),
         )
-        for place, (lookup, key, version) in enumerate(
-            zip(asked.lookups, asked.keys, asked.versions, strict=True)
-        )
+        for place, source in enumerate(asked.sources)
     ]
     return reduce(_with, [*answers, questions])
 
@@ -86,13 +124,13 @@ def _beliefs() -> list[Column]:
     return [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
 
 
-def _lasts(lookup: Lookup, *, beliefs: bool) -> Column:
-    """Which versions are in force at some instant, and believed at some: the others answer nothing."""
+def _counts(*, beliefs: bool, deleted: bool) -> Column:
+    """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
     lasts = _longer_than_nothing(VALID_FROM, VALID_TO)
     if beliefs:
         lasts = lasts & _longer_than_nothing(SYSTEM_FROM, SYSTEM_TO)
-    # A deleted version is no answer; it is told from none at all where somebody asks for the reason.
-    return lasts if lookup.reason is not None else lasts & ~F.col(DELETED)
+    # A deleted version is no answer; where somebody asks for the reason, it is one.
+    return lasts if deleted else lasts & ~F.col(DELETED)
 
 
 def _longer_than_nothing(start: str, end: str) -> Column:
@@ -105,19 +143,5 @@ def key_column(index: int) -> str:
 
 
 def version_column(place: int) -> str:
-    """The name of the column that holds the versions of a lookup."""
+    """The name of the column that holds the versions of a source."""
     return f"version_{place}"
-
-
-def asked_by_key(
-    lookups: Sequence[Lookup], keys: Sequence[Mapping[str, str]], versions: Sequence[Column]
-) -> list[Asked]:
-    """The lookups, together where they ask by the same columns of the facts."""
-    found: dict[tuple[str, ...], Asked] = {}
-    for lookup, key, version in zip(lookups, keys, versions, strict=True):
-        columns = sorted(key)
-        asked = found.setdefault(tuple(columns), Asked([], [], columns, []))
-        asked.lookups.append(lookup)
-        asked.keys.append([key[name] for name in columns])
-        asked.versions.append(version)
-    return list(found.values())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.asking.join_answers import NO_VERSION, REASONS, Answers, How, answered
-from cdckit.asking.join_rows import AT, FACT, FORGOTTEN, IS_DELETED, KNOWN, LOOKUP, UNTIL, version_column
+from cdckit.asking.join_rows import AT, FACT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL, version_column
 from cdckit.asking.points import NEVER, Overlap, Points, Versions
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
@@ -48,25 +48,25 @@ def joined(
     """The facts among the rows, which lie together by key, with an answer to each of *hows*."""
     for table in whole_entities(batches, key):
         number = np.cumsum(first_of_entity(table, key)) - 1
-        lookup = ints(table.column(LOOKUP).fill_null(NOWHERE))
-        facts = np.flatnonzero(lookup == NOWHERE)
+        source = ints(table.column(SOURCE).fill_null(NOWHERE))
+        facts = np.flatnonzero(source == NOWHERE)
         found = []
-        for place, how in enumerate(hows):
-            rows = np.flatnonzero(lookup == place)
+        for how in hows:
+            rows = np.flatnonzero(source == how.source)
             answers = _answers(table, key, number, facts, rows, how)
             # Where nothing is found, NOWHERE takes the last one of these.
             found.append(answers._replace(version=np.append(rows, NOWHERE)[answers.version]))
         for start in range(0, len(facts), ROWS_AT_ONCE):
             some = slice(start, start + ROWS_AT_ONCE)
             columns = table.column(FACT).take(pa.array(facts[some])).flatten()
-            for place, (how, answers) in enumerate(zip(hows, found, strict=True)):
-                columns += _columns(table, place, how, Answers(*(each[some] for each in answers)))
+            for how, answers in zip(hows, found, strict=True):
+                columns += _columns(table, how, Answers(*(each[some] for each in answers)))
             yield batch_of(dict(zip(schema.names, columns, strict=True)), schema)
 
 
-def _columns(table: pa.RecordBatch, place: int, how: How, answers: Answers) -> list[pa.Array]:
+def _columns(table: pa.RecordBatch, how: How, answers: Answers) -> list[pa.Array]:
     """The columns that a lookup adds."""
-    version = table.column(version_column(place)).take(positions(answers.version))
+    version = table.column(version_column(how.source)).take(positions(answers.version))
     if not how.reason:
         return [version]
     why = pa.array(np.where(answers.version == NOWHERE, answers.reason, NO_VERSION))

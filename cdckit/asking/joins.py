@@ -14,7 +14,7 @@ from cdckit.asking import join_rows as rows
 from cdckit.asking.join_answers import How
 from cdckit.asking.join_rows import Asked, asked_by_key, version_column
 from cdckit.asking.join_workers import joined, overlap_text
-from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_of
+from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_columns
 from cdckit.history import VALID_TO
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
@@ -80,13 +80,13 @@ def as_of_join(
             either the history is not sound, or `on` does not tell one entity from the next.  With *known* an
             overlap that no fact meets may pass.
 
-    Cost: lookups that ask by the same columns of *facts* go together; for each such group one shuffle of
-    facts and versions together by key and one sort; no join, so the work does not grow with facts times
-    versions of a key.  For the version in force alone, the JVM sorts the rows of a key and spills to disk: a
-    hot key costs time on a cluster, not memory.  With *known*, or any option of `Lookup`, workers hold the
-    facts and versions of one key in memory; they search in time that grows as sorting does, times the
-    logarithm of how many beliefs the key has.  A filter of the result saves nothing, since an overlap must
-    be found whoever looks: filter the facts before.
+    Cost: lookups that ask by the same columns of *facts* go together, and those into the same table for the
+    same fields read it once.  Each such group is one shuffle of facts and versions by key, and one sort; no
+    join, so the work does not grow with facts times versions of a key.  For the version in force alone, the
+    JVM sorts the rows of a key and spills to disk: a hot key costs time on a cluster, not memory.  With
+    *known*, or any option of `Lookup`, workers hold the facts and versions of one key in memory; they search
+    in time that grows as sorting does, times the logarithm of how many beliefs the key has.  A filter of the
+    result saves nothing, since an overlap must be found whoever looks: filter the facts before.
 
     Source:
         SQL:2011, `FOR SYSTEM_TIME AS OF` with a point in application time; Feast, point-in-time joins.
@@ -129,10 +129,10 @@ def as_of_join(
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None
     keys = [checked_key(facts, lookup, beliefs=beliefs) for lookup in lookups]
-    versions = [version_of(lookup, beliefs=beliefs) for lookup in lookups]
+    columns = [version_columns(lookup, beliefs=beliefs) for lookup in lookups]
     names = [*facts.columns, *(name for lookup in lookups for name in lookup.made.values())]
     found = facts
-    for asked in asked_by_key(lookups, keys, versions):
+    for asked in asked_by_key(lookups, keys, columns):
         plain = not beliefs and all(lookup.is_plain for lookup in asked.lookups)
         found = _in_force(found, asked, time) if plain else _looked_up(found, asked, time, moment)
     return found.select(*map(quoted, names))
@@ -160,12 +160,12 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     together = rows.rows(facts, asked, time, known).repartition(*asked.key)
     of = together.sortWithinPartitions(*asked.key)
     made = [T.StructField(each.name, each.dataType) for each in facts.schema]
-    for place, lookup in enumerate(asked.lookups):
+    for place, lookup in zip(asked.source_of, asked.lookups, strict=True):
         made.append(T.StructField(lookup.into, of.schema[version_column(place)].dataType))
         if lookup.reason is not None:
             made.append(T.StructField(lookup.reason, T.StringType()))
     columns = T.StructType(made)
-    hows = [How.of(lookup) for lookup in asked.lookups]
+    hows = list(map(How.of, asked.lookups, asked.source_of))
     by = partial(joined, key=asked.key, hows=hows, schema=arrow_schema(columns, large=True))
     return Made(of, by, columns, large=True).rows()
 
@@ -179,21 +179,22 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
     line = rows.rows(facts, asked, time, None)
-    is_fact = F.col(rows.LOOKUP).isNull()
+    is_fact = F.col(rows.SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*asked.key).orderBy(
-        F.col(rows.AT).asc_nulls_first(), F.col(rows.LOOKUP).asc_nulls_last()
+        F.col(rows.AT).asc_nulls_first(), F.col(rows.SOURCE).asc_nulls_last()
     )
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
-    held = [version_column(place) for place in range(len(asked.lookups))]
+    held = [version_column(place) for place in range(len(asked.sources))]
     line = line.withColumns(
         {_last(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
     )
     kinds = {name: line.schema[name].dataType for name in asked.key}
     wanted = F.when(is_fact, True)
-    for place, lookup in enumerate(asked.lookups):
-        error = F.raise_error(_overlap(lookup.into, kinds))
-        wanted = wanted.when((F.col(rows.LOOKUP) == place) & _lasts(place), error)
+    for place in range(len(asked.sources)):
+        into = asked.lookups[asked.source_of.index(place)].into
+        error = F.raise_error(_overlap(into, kinds))
+        wanted = wanted.when((F.col(rows.SOURCE) == place) & _lasts(place), error)
     # Spark puts no filter of the caller's before one that may give another answer each time; it would ask
     # the caller's first, and never find the overlap of rows that are not wanted.
     looked_at = F.monotonically_increasing_id() >= 0
@@ -201,18 +202,18 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
         *(F.col(rows.FACT).getField(name).alias(name) for name in facts.columns),
         *(
             F.when(_lasts(place), F.col(_last(place))).alias(lookup.into)
-            for place, lookup in enumerate(asked.lookups)
+            for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
         ),
     )
 
 
 def _last(place: int) -> str:
-    """The name of the column with the last version of a lookup."""
+    """The name of the column with the last version of a source."""
     return f"last_{place}"
 
 
 def _lasts(place: int) -> Column:
-    """Whether the last version of a lookup is still in force."""
+    """Whether the last version of a source is still in force."""
     end = F.col(_last(place)).getField(VALID_TO)
     return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
 

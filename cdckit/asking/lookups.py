@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -23,7 +22,7 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.parts.arguments import require_fields, require_flag, require_name
-from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
+from cdckit.parts.schemas import require_columns, require_struct, require_types
 
 FUNCTION = "as_of_join"
 
@@ -160,8 +159,8 @@ def _names(names: str | Iterable[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def version_of(lookup: Lookup, *, beliefs: bool) -> Column:
-    """The struct that a fact gets."""
+def version_columns(lookup: Lookup, *, beliefs: bool) -> list[str]:
+    """The columns of a version that a fact gets, in a struct."""
     known = fields_of(lookup.history)
     fields = known if lookup.fields is None else _names(lookup.fields)
     if fields:
@@ -172,4 +171,4 @@ def version_of(lookup: Lookup, *, beliefs: bool) -> Column:
     if lookup.provenance:
         require_struct(lookup.history, FIELD_PROVENANCE, function=FUNCTION)
         columns.append(FIELD_PROVENANCE)
-    return F.struct(*(F.col(quoted(name)) for name in columns))
+    return columns

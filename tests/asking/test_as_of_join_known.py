@@ -193,7 +193,7 @@ def drawn_facts(seed: int, count: int, histories: int) -> list[Row]:
             "h": chance.randrange(histories + 5),
             "k": chance.choice("xy"),
             "departs": at(chance.randrange(-1, 21) / 2),
-            "decided": at(chance.choice(MOMENTS) - chance.choice((0, 0, 0.5))),
+            "decided": at(chance.choice(MOMENTS)),
         }
         for number in range(count)
     ]
@@ -201,10 +201,10 @@ def drawn_facts(seed: int, count: int, histories: int) -> list[Row]:
 
 @seeds(1, soak=6)
 def test_every_fact_finds_what_the_messages_that_had_arrived_say(spark: SparkSession, seed: int) -> None:
-    """800 random histories, merged one change at a time as of each moment; all options, in one plan."""
-    histories = 800
+    """600 random histories, merged one change at a time as of each moment; all options, in one plan."""
+    histories = 600
     changes = delayed_changes(seed, histories)
-    facts = drawn_facts(seed, 3_000, histories)
+    facts = drawn_facts(seed, 2_000, histories)
     table = bitemporal(to_dataframe(spark, changes, FIELDS), entity="thing", keys=KEYS)
     lookups = [
         Lookup(table, on=KEYS, into=f"found_{place}", fields=["a"], reason=f"why_{place}", **options)
@@ -230,7 +230,7 @@ def test_every_fact_finds_what_the_messages_that_had_arrived_say(spark: SparkSes
                 assert told(row[f"found_{place}"]) == told(expected), (fact, options)
                 assert row[f"why_{place}"] == why, (fact, options)
                 compared += expected is not None
-    assert compared > 8_000
+    assert compared > 4_000
 
 
 def by_key(history: list[Row]) -> dict[tuple[int, str], list[Row]]:

@@ -282,15 +282,15 @@ def test_where_versions_end_peers_find_what_is_over_and_this_does_not(
     facts = spark.createDataFrame([(1, "f", hour(13)), (2, "g", hour(13))], FACTS)
     joined = as_of_join(facts, Lookup(gates, on="guid", into="found", reason="why"), time="at").orderBy("id")
     assert joined.select("found", "why").collect() == [(None, "deleted"), (None, "no version")]
-    left = joined.select("id", "guid", "at").toPandas()
+    left = joined.selectExpr("id", "guid", "at AS time").toPandas()
     alive = (
         gates.where("NOT deleted_indicator")
-        .selectExpr("guid", "valid_from_timestamp AS at", "gate")
+        .selectExpr("guid", "valid_from_timestamp AS time", "gate")
         .toPandas()
     )
-    by_pandas = pd.merge_asof(left, alive.sort_values("at"), on="at", by="guid").sort_values("id")
+    by_pandas = pd.merge_asof(left, alive.sort_values("time"), on="time", by="guid").sort_values("id")
     assert by_pandas["gate"].tolist() == ["B", "Z"]
-    query = "SELECT gate FROM left_ ASOF LEFT JOIN alive USING (guid, at) ORDER BY id"
+    query = "SELECT gate FROM left_ ASOF LEFT JOIN alive USING (guid, time) ORDER BY id"
     with duckdb.connect() as connection:
         connection.register("left_", left)
         connection.register("alive", alive)
@@ -315,14 +315,14 @@ def test_without_gaps_and_deletes_this_finds_what_the_asof_join_of_duckdb_finds(
     found = [F.col(f"{lookup.into}.gate").alias(lookup.into) for lookup in lookups]
     ours = as_of_join(facts, *lookups, time="at").select("id", *found).orderBy("id").toPandas()
     with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE reading (guid VARCHAR, at DOUBLE, gate VARCHAR)")
+        connection.execute("CREATE TABLE reading (guid VARCHAR, time DOUBLE, gate VARCHAR)")
         connection.executemany("INSERT INTO reading VALUES (?, ?, ?)", READINGS)
-        connection.execute("CREATE TABLE fact (id INTEGER, guid VARCHAR, at DOUBLE)")
+        connection.execute("CREATE TABLE fact (id INTEGER, guid VARCHAR, time DOUBLE)")
         connection.executemany("INSERT INTO fact VALUES (?, ?, ?)", QUESTIONS)
         for lookup, sign in zip(lookups, ways, strict=True):
             query = f"""
                 SELECT gate FROM fact ASOF LEFT JOIN reading
-                ON fact.guid = reading.guid AND fact.at {sign} reading.at ORDER BY id
+                ON fact.guid = reading.guid AND fact.time {sign} reading.time ORDER BY id
             """
             theirs = [row[0] for row in connection.execute(query).fetchall()]
             assert ours[lookup.into].tolist() == theirs, sign

@@ -93,7 +93,7 @@ def test_every_point_finds_what_a_search_through_all_versions_finds(seed: int) -
         for strictly in (False, True):
             for tolerance in (None, 0, 2):
                 limit = NEVER if tolerance is None else tolerance
-                how = How("found", direction, strictly, limit, reason=True)
+                how = How("found", 0, direction, strictly, limit, reason=True)
                 found = answered(versions, deleted, points_at(*drawn), has_time, how)
                 for place, (key, at, known) in enumerate(drawn):
                     ever = of_key.get(key, [])
