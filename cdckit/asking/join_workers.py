@@ -109,7 +109,8 @@ def _micros(table: pa.RecordBatch, name: str, rows: Ints, instead: int) -> Ints:
 
 def _key_text(table: pa.RecordBatch, key: Sequence[str], row: int) -> str:
     values = (table.column(name)[row].as_py() for name in key)
-    return json.dumps([None if value is None else str(value) for value in values], separators=(",", ":"))
+    texts = [None if value is None else str(value) for value in values]
+    return json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
 
 
 def _clock(table: pa.RecordBatch, row: int) -> str:
