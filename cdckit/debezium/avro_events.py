@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.debezium.avro_references import whole_schema
 from cdckit.debezium.avro_schemas import column_types, plain_schema
 from cdckit.debezium.avro_wire import Registry, read_batches, worker_schema
 from cdckit.debezium.event_faults import EventFault
@@ -28,7 +29,11 @@ _REFUSED = (
 )
 
 
-def decode_avro(records: DataFrame, schemas: Mapping[int, str], *, ids: str = "confluent") -> DataFrame:
+Schemas = Mapping[int, str | Sequence[str]]
+"""By its id in the registry a schema's text; where it refers to others, its own text and then theirs."""
+
+
+def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent") -> DataFrame:
     """
     What every record of Debezium's topics says, where values and keys are in Avro; see `decode`.
 
@@ -38,7 +43,9 @@ def decode_avro(records: DataFrame, schemas: Mapping[int, str], *, ids: str = "c
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`): of one topic or of many.
         schemas: By id the text of the schema, of values and of keys alike: what the registry returns for
-            `/schemas/ids/…`.  Those of a topic may differ from record to record.
+            `/schemas/ids/…`.  Those of a topic may differ from record to record.  Of a schema with
+            `references`, a list: its own text first, then those of the subjects and versions that it refers
+            to, and that these refer to, in any order.
         ids: How an id is written: `confluent`, in four bytes; or `apicurio`, in eight, as Apicurio's own
             converter does unless told to be compatible.
 
@@ -47,8 +54,8 @@ def decode_avro(records: DataFrame, schemas: Mapping[int, str], *, ids: str = "c
         `before` and `after` are as JSON would have them: bytes in Base64, dates as days.  It never
         fails on data.  In error are a value that names no schema (`NOT_FRAMED`), one that *schemas* lacks
         (`UNKNOWN_SCHEMA`: add it, and decode again) or that cannot be used, such as one that contains
-        itself or refers to another (`SCHEMA_UNUSABLE`), and a datum that is not of its schema to
-        its last byte (`DATUM_UNREADABLE`); the same for keys.
+        itself or refers to a type that is not given (`SCHEMA_UNUSABLE`, which names it), and a datum that
+        is not of its schema to its last byte (`DATUM_UNREADABLE`); the same for keys.
 
     Raises:
         MissingColumns, WrongColumnType: *records* are not records.
@@ -75,25 +82,35 @@ def decode_avro(records: DataFrame, schemas: Mapping[int, str], *, ids: str = "c
     require_records(records, function="decode_avro")
     if ids not in _BY_FORM:
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
-    if not isinstance(schemas, Mapping) or not all(
-        isinstance(each, int) and isinstance(text, str) for each, text in schemas.items()
-    ):
-        needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
-        raise InvalidArgument("decode_avro", "schemas", needed, schemas)
+    texts = _texts(schemas)
     envelope = T.StructType(ENVELOPE)
-    registry = Registry(dict(schemas), _BY_FORM[ids])
+    registry = Registry(texts, _BY_FORM[ids])
     by = partial(read_batches, registry=registry, envelope=envelope)
     read = Made(for_workers(records), by, worker_schema(envelope)).rows()
     told = read.withColumn("headers", headers_from_workers())
     producer = Producer(
         form="avro",
-        types=_types(schemas),
+        types=_types(texts),
         row_key=F.coalesce("avro_key", json_key()),
         refused=[
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],
     )
     return envelopes(told, lambda name: F.col(FOUND)[name], producer)
+
+
+def _texts(schemas: Schemas) -> dict[int, str]:
+    """By id one text that defines all that it names."""
+    if isinstance(schemas, Mapping):
+        given = {each: [said] if isinstance(said, str) else said for each, said in schemas.items()}
+        if all(isinstance(each, int) and _are_texts(said) for each, said in given.items()):
+            return {each: whole_schema(said) for each, said in given.items()}
+    needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
+    raise InvalidArgument("decode_avro", "schemas", needed, schemas)
+
+
+def _are_texts(said: object) -> bool:
+    return isinstance(said, Sequence) and len(said) > 0 and all(isinstance(text, str) for text in said)
 
 
 def _types(schemas: Mapping[int, str]) -> Column:

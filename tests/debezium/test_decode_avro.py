@@ -218,6 +218,55 @@ def test_what_cannot_be_read_is_a_reject_and_costs_no_other_record(spark: SparkS
     assert "in the key: 99" in refused[7]["error_description"]
 
 
+def test_a_schema_that_refers_to_others_is_made_whole(spark: SparkSession) -> None:
+    """Row, source and a column's type are subjects of their own, the row in two versions."""
+    point = POINT | {"name": "Point"}
+    row = {
+        "type": "record",
+        "name": "Row",
+        "namespace": "shop",
+        "fields": [ID, {"name": "at", "type": "io.debezium.data.geometry.Point"}],
+    }
+    block = SCHEMAS[FIRST]["fields"][2]["type"]
+    refers = {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "shop",
+        "fields": [
+            {"name": "before", "type": ["null", "Row"], "default": None},
+            {"name": "after", "type": ["null", "shop.Row"], "default": None},
+            {"name": "source", "type": "io.debezium.connector.postgresql.Source"},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    wider = row | {"fields": [WIDER, *row["fields"][1:]]}
+    # As the registry's own client would: all definitions in one list.
+    datum = event("c", 2, after={"id": 1, "at": {"x": 0.5, "wkb": b"p"}})
+    sent = []
+    for number, first in ((20, row), (21, wider)):
+        named: dict[str, Any] = {}
+        for each in (point, block, first):
+            fastavro.parse_schema(each, named)
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(refers, named), datum)
+        sent.append((None, b"\0" + number.to_bytes(4, "big") + stream.getvalue()))
+    texts = {name: json.dumps(kind) for name, kind in (("point", point), ("block", block), ("row", row))}
+    given = {
+        20: [json.dumps(refers), *texts.values()],
+        21: [json.dumps(refers), json.dumps(wider), texts["block"], texts["point"]],
+    }
+    decoded = debezium.decode_avro(records(spark, *sent), given)
+    assert debezium.columns(decoded, "products") == {
+        "id": ("int32", "int64"),
+        "at": ("io.debezium.data.geometry.Point",),
+    }
+    told = debezium.changes(decoded, "products", keys=["id"]).collect()
+    assert [tuple(change["data"]) for change in told] == [(1, '{"x":0.5,"wkb":"cA=="}')] * 2
+    [lacking] = debezium.decode_avro(records(spark, sent[0]), {20: given[20][:-1]}).collect()
+    assert lacking["error_code"] == "SCHEMA_UNUSABLE"
+    assert "the type 'Row' is not defined" in lacking["error_description"]
+
+
 def test_ids_of_eight_bytes(spark: SparkSession) -> None:
     sent = (written(KEY, {"id": 1}, id_bytes=8), written(FIRST, event("r", 2, after=KETTLE), id_bytes=8))
     row = debezium.decode_avro(records(spark, sent), REGISTRY, ids="apicurio").collect()[0]
@@ -230,3 +279,5 @@ def test_a_call_that_cannot_be_meant_is_refused(spark: SparkSession) -> None:
         debezium.decode_avro(records(spark), REGISTRY, ids="glue")
     with pytest.raises(InvalidArgument, match="by their ids"):
         debezium.decode_avro(records(spark), {"7": "x"})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="by their ids"):
+        debezium.decode_avro(records(spark), {7: []})
