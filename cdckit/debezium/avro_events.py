@@ -90,6 +90,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     told = read.withColumn("headers", headers_from_workers())
     producer = Producer(
         form="avro",
+        text=F.col("text"),
         types=_types(texts),
         row_key=F.coalesce("avro_key", json_key()),
         refused=[

@@ -175,6 +175,8 @@ def _field(values: pa.Array, field: T.StructField) -> pa.Array:
     found = pc.struct_field(values, field.name)
     if isinstance(field.dataType, T.StructType):
         return _envelope(found, field.dataType)
+    if isinstance(field.dataType, T.LongType):
+        return pc.cast(found, kind) if pa.types.is_integer(found.type) else pa.nulls(len(values), kind)
     return as_maps(found) if isinstance(field.dataType, T.MapType) else texts(found)
 
 

@@ -86,13 +86,14 @@ def changes(
     <BLANKLINE>
     """
     rows = table_rows(decoded, table, keys=keys, columns=columns, placeholder=placeholder)
-    good = rows.where(F.col(ERROR_CODE).isNull())
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
-    spread = good.withColumn("record_number", F.explode(parts))
+    # A filter that asks for errors would have Spark work out all values anew for it.
+    good = F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts))
+    spread = rows.withColumn("record_number", good).where(F.col("record_number").isNotNull())
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
     is_deleted = is_leaving | (apart(F.col("operation")) == DELETE)
-    names, named = good.schema["data"].dataType.fieldNames(), good.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
-    kinds = {field.name: field.dataType for field in good.schema["data"].dataType}  # type: ignore[attr-defined]
+    names, named = rows.schema["data"].dataType.fieldNames(), rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
+    kinds = {field.name: field.dataType for field in rows.schema["data"].dataType}  # type: ignore[attr-defined]
     leaving = F.struct(
         *(
             (F.col("old")[name] if name in named else F.lit(None).cast(kinds[name])).alias(name)

@@ -104,4 +104,5 @@ def is_of(table: str, *, function: str) -> Column:
     """Whether an event is of the table: its name, with the schema and the database before it if wanted."""
     require_name(table, "table", function=function)
     full = F.concat_ws(".", "db", "schema", "table")
-    return (full == table) | F.endswith(full, F.lit(f".{table}"))
+    # Nearly always the table's own name says so: what follows is then not looked at.
+    return F.col("table").eqNullSafe(table) | (full == table) | F.endswith(full, F.lit(f".{table}"))

@@ -18,13 +18,13 @@ from cdckit.debezium.encodings import Encoding, encoding
 from cdckit.debezium.event_columns import Columns, is_of, keys_of
 from cdckit.debezium.event_columns import columns as columns_of
 from cdckit.debezium.event_faults import EventFault
-from cdckit.debezium.events import DELETE, UPDATE, Kind, apart, error_columns, once, require_events
+from cdckit.debezium.events import DELETE, UPDATE, Kind, apart, error_columns, require_events
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.records import RECORD_COLUMNS
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.rejected import ERROR_CODE
 
 PLACEHOLDER = "__debezium_unavailable_value"
 """What Debezium writes, unless told otherwise, for a large value that did not change."""
@@ -94,15 +94,7 @@ def table_rows(
     texts = sent.withColumns(
         _texts(list(said), named, varied, absent) | {"operation": apart(F.col("operation"))}
     )
-    made = once(texts, "made", _made(said, named))
-    return made.select(
-        *RECORD_COLUMNS,
-        *KEPT,
-        *(
-            F.col("made")[part].alias(part)
-            for part in ("data", "carried", "old", "moved", ERROR_CODE, ERROR_DESCRIPTION)
-        ),
-    )
+    return texts.select(*RECORD_COLUMNS, *KEPT, *_made(said, named))
 
 
 def _texts(
@@ -117,17 +109,17 @@ def _texts(
     }
 
 
-def _made(said: Mapping[str, Sequence[str]], keys: Sequence[str]) -> Column:
+def _made(said: Mapping[str, Sequence[str]], keys: Sequence[str]) -> list[Column]:
     """The row of the table, and what is wrong with it."""
     values = {name: _typed("text of", name, types) for name, types in said.items()}
     changed = (~_of("old text of", name).eqNullSafe(_of("text of", name)) for name in keys)
-    return F.struct(
+    return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
         F.struct(*(_of("carried", name).alias(name) for name in said)).alias("carried"),
         F.struct(*(_typed("old text of", name, said[name]).alias(name) for name in keys)).alias("old"),
         ((apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
         *_errors(values, keys),
-    )
+    ]
 
 
 def _of(what: str, name: str) -> Column:

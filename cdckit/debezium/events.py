@@ -94,10 +94,9 @@ def time_columns(candidates: list[tuple[str, Column]]) -> dict[str, Column]:
 
     An instant outside the years 1 to 9999 is none: Python could not show it.
     """
-    shown = [
-        (name, F.when(at.between(F.lit(_FIRST).cast("timestamp"), F.lit(_LAST).cast("timestamp")), at))
-        for name, at in candidates
-    ]
+    # Not `between`: Spark makes a projection of its own for what stands between.
+    first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
+    shown = [(name, F.when((at >= first) & (at <= last), at)) for name, at in candidates]
     return {
         "event_timestamp": F.coalesce(*(at for _, at in shown)),
         "time_taken_from": F.coalesce(*(F.when(at.isNotNull(), F.lit(name)) for name, at in shown)),
@@ -127,17 +126,6 @@ def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, C
     ]
     errors = [faults[field.name].cast("string").alias(field.name) for field in ERROR_FIELDS]
     return read.select(*RECORD_COLUMNS, *made, *errors)
-
-
-def once(rows: DataFrame, name: str, value: Column) -> DataFrame:
-    """
-    The rows with a further column, worked out once for each of them, whatever reads it.
-
-    Spark puts what a column is made of wherever a filter reads it, and would work it out there anew.  It
-    does not for what is exploded.  The value is a column of its own before: what its parts have in common
-    is worked out once there, and not in what explodes it.
-    """
-    return rows.withColumn(name, value).withColumn(name, F.explode_outer(F.array(name)))
 
 
 def apart(value: Column) -> Column:

@@ -25,26 +25,31 @@ from cdckit.debezium.events import (
 from cdckit.debezium.positions import SOURCE_FIELDS, position
 from cdckit.parts.schemas import flat_columns
 
+_NUMBERS = ("ts_ms", "ts_us", "ts_ns", "lsn", "pos", "row", "ord")
+"""What every connector writes as a number: Spark's reader is slow to make a text of one."""
+
+
+def _told(*names: str) -> list[T.StructField]:
+    return [T.StructField(name, T.LongType() if name in _NUMBERS else T.StringType()) for name in names]
+
+
 SOURCE = T.StructType(
-    [
-        T.StructField(name, T.StringType())
-        for name in (
-            *("connector", "name", "snapshot", "db", "schema", "table", "collection", "txId", "gtid"),
-            *("ts_us", "ts_ns", *SOURCE_FIELDS),
-        )
-    ]
+    _told(
+        *("connector", "name", "snapshot", "db", "schema", "table", "collection", "txId", "gtid"),
+        *("ts_us", "ts_ns", *SOURCE_FIELDS),
+    )
 )
 ENVELOPE = [
-    *(T.StructField(name, T.StringType()) for name in ("op", "ts_ms", "ts_us", "ts_ns")),
+    *_told("op", "ts_ms", "ts_us", "ts_ns"),
     *(T.StructField(name, TEXTS) for name in ("before", "after")),
     T.StructField("source", SOURCE),
     T.StructField("transaction", T.StructType([T.StructField("id", T.StringType())])),
     # Of what is not about a row: transactions, changes of a schema.
-    *(T.StructField(name, T.StringType()) for name in ("status", "id", "databaseName", "schemaName", "ddl")),
+    *_told("status", "id", "databaseName", "schemaName", "ddl"),
 ]
 """What is read of an event's envelope."""
 
-TEXT, FOUND = "text", "found"
+FOUND = "found"
 Told = Callable[[str], Column]
 """A field of the envelope, by its name."""
 
@@ -66,34 +71,46 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
     read = one_object(records, _VALUE)
-    found, text = F.col(FOUND), F.col(TEXT)
-    unread = found.isNull() & ~_is_nothing()
-    producer = Producer("json", json_types(), json_key(), [(EventFault.NOT_JSON, unread, text)])
+    found, text = F.col(FOUND), text_of_value()
+    unread = found.isNull() & ~_is_nothing(text)
+    producer = Producer("json", text, json_types(), json_key(), [(EventFault.NOT_JSON, unread, text)])
     # Beside a schema the envelope is the payload.
     return envelopes(read, lambda name: F.coalesce(found["payload"][name], found[name]), producer)
 
 
 def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
     """
-    The records, with `text`, their value, and `found`: the one JSON object that it is, null for all else.
+    The records, with `found`: the one JSON object that their value is, null for all else.
 
     Spark's reader ends with the first value of a text; as an element of a list, it must end where the text
-    does.  Nesting deeper than a thousand is refused by the reader itself.  A text is read once, whatever
-    reads `found`: see `once`.
+    does.  Nesting deeper than a thousand is refused by the reader itself.
+
+    Spark puts what a column is made of wherever a filter reads it, and would read the text there anew.  It
+    does not for what is exploded.  That stands in a function so that the text is read once in there, too,
+    and so that what was read is written into a row once.
     """
-    text = F.try_validate_utf8(F.col("value").cast("string"))
-    listed = F.from_json(F.concat(F.lit("["), F.col(TEXT), F.lit("]")), T.ArrayType(kind), _STRICT)
-    read = records.withColumn(TEXT, text).withColumn("listed", listed)
-    return read.withColumn(FOUND, F.explode_outer(F.when(F.size("listed") == 1, F.col("listed"))))
+    listed = F.from_json(F.concat(F.lit("["), text_of_value(), F.lit("]")), T.ArrayType(kind), _STRICT)
+    only = F.transform(F.array(listed), lambda found: F.when(F.size(found) == 1, F.get(found, 0)))
+    return records.withColumn(FOUND, F.explode_outer(only))
+
+
+def text_of_value() -> Column:
+    """The value as text; null where it is none."""
+    return F.try_validate_utf8(F.col("value").cast("string"))
 
 
 _STRICT = {"allowSingleQuotes": "false"}
 
 
 class Producer(NamedTuple):
-    """What differs by the form of events: its name, the columns' types, the key's columns, what is wrong."""
+    """
+    What differs by the form of events.
+
+    Its name, the value as text, the columns' types, the key's columns, what is wrong.
+    """
 
     form: str
+    text: Column
     types: Column
     row_key: Column
     refused: Sequence[tuple[EventFault, Column, Column]]
@@ -102,7 +119,8 @@ class Producer(NamedTuple):
 def envelopes(read: DataFrame, told: Told, producer: Producer) -> DataFrame:
     """The events of records, given what is *told* in their envelopes; `found` is null where there is none."""
     source = told("source")
-    kind, operation, text = _kind(told), told("op"), F.col(TEXT)
+    operation, text = told("op"), producer.text
+    kind = _kind(told, text)
     is_row = kind == Kind.ROW
     columns = {
         "form": F.when(F.col(FOUND).isNotNull(), producer.form),
@@ -111,7 +129,7 @@ def envelopes(read: DataFrame, told: Told, producer: Producer) -> DataFrame:
         "source": source["name"],
         "db": F.coalesce(source["db"], told("databaseName")),
         "schema": F.coalesce(source["schema"], told("schemaName")),
-        "table": F.nullif(F.coalesce(source["table"], source["collection"]), F.lit("")),
+        "table": _not_empty(F.coalesce(source["table"], source["collection"])),
         "operation": operation,
         "snapshot": source["snapshot"],
         **time_columns(
@@ -146,14 +164,18 @@ def envelopes(read: DataFrame, told: Told, producer: Producer) -> DataFrame:
     return with_events(read, columns, faults)
 
 
-def _kind(told: Told) -> Column:
+def _not_empty(text: Column) -> Column:
+    return F.when(text != "", text)
+
+
+def _kind(told: Told, text: Column) -> Column:
     operation = told("op")
     return (
         # First what is most: the others are looked at where it is none.
         F.when(operation.isin(*OF_ROWS), Kind.ROW)
         .when(operation == TRUNCATE, Kind.TRUNCATE)
         .when(operation == MESSAGE, Kind.MESSAGE)
-        .when(_is_nothing(), Kind.TOMBSTONE)
+        .when(_is_nothing(text), Kind.TOMBSTONE)
         .when(operation.isNotNull(), F.lit(None).cast("string"))
         .when(told("status").isNotNull() & told("id").isNotNull(), Kind.TRANSACTION)
         .when(F.coalesce(told("databaseName"), told("ddl")).isNotNull(), Kind.SCHEMA_CHANGE)
@@ -161,8 +183,8 @@ def _kind(told: Told) -> Column:
     )
 
 
-def _is_nothing() -> Column:
-    return F.col("value").isNull() | F.coalesce(F.col(TEXT).rlike(_NOTHING), F.lit(False))
+def _is_nothing(text: Column) -> Column:
+    return F.col("value").isNull() | F.coalesce(text.rlike(_NOTHING), F.lit(False))
 
 
 def _instant(told: Told) -> Column:
@@ -173,7 +195,7 @@ def _instant(told: Told) -> Column:
         F.floor(told("ts_ns").try_cast("decimal(38,0)") / 1000).try_cast("long"),
         (told("ts_ms").try_cast("decimal(20,0)") * 1000).try_cast("long"),
     )
-    return F.timestamp_micros(F.nullif(micros, F.lit(0)))
+    return F.when(micros != 0, F.timestamp_micros(micros))
 
 
 def json_key() -> Column:

@@ -18,7 +18,7 @@ from cdckit.debezium.events import (
     time_columns,
     with_events,
 )
-from cdckit.debezium.json_events import FOUND, TEXT, one_object
+from cdckit.debezium.json_events import FOUND, one_object, text_of_value
 from cdckit.debezium.positions import binlog_position
 from cdckit.parts.schemas import flat_columns
 from cdckit.records import require_records
@@ -110,14 +110,14 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         "transaction_id": said["xid"],
         "before": F.when(is_delete, said["data"]).otherwise(said["old"]),
         "after": F.when(~is_delete, said["data"]),
-        "said": F.when(~is_row, F.col(TEXT)),
+        "said": F.when(~is_row, text_of_value()),
     }
     found["position"] = F.when(binlog_position(said["position"]).isNotNull(), found["position"])
     faults = error_columns(
         [
-            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), F.col(TEXT)),
+            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), text_of_value()),
             (EventFault.UNKNOWN_OPERATION, kind.isNull() & said["type"].isNotNull(), said["type"]),
-            (EventFault.NOT_AN_EVENT, kind.isNull(), F.col(TEXT)),
+            (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
             (EventFault.NO_TABLE, is_row & said["table"].isNull(), None),
             (EventFault.NO_ROW, is_row & said["data"].isNull(), None),
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),

@@ -37,7 +37,9 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     )
     by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
     oracle = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
-    there = F.coalesce(*(source(name) for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord")))
+    there = F.coalesce(
+        *(source(name).cast("string") for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord"))
+    )
     made = (
         F.when(connector == "postgresql", postgres)
         .when(connector.isin("mysql", "mariadb"), binlog)
@@ -65,7 +67,7 @@ def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
     # Each text is looked for once: a null test beside it would have Spark look twice.
     before = F.when(F.startswith(sequence, F.lit('["')), F.split_part(sequence, F.lit('"'), F.lit(2)))
     own = F.when(F.endswith(sequence, F.lit('"]')), F.split_part(sequence, F.lit('"'), F.lit(-2)))
-    return before, F.coalesce(own, lsn)
+    return before, F.coalesce(own, lsn.cast("string"))
 
 
 def _known(lsn: Column) -> Column:
@@ -73,7 +75,7 @@ def _known(lsn: Column) -> Column:
 
 
 def _digits(number: Column) -> Column:
-    return F.lpad(F.coalesce(number, F.lit("")), _DIGITS, "0")
+    return F.lpad(F.coalesce(number.cast("string"), F.lit("")), _DIGITS, "0")
 
 
 def _joined(*numbers: Column) -> Column:

@@ -18,7 +18,7 @@ from cdckit.debezium.events import (
     time_columns,
     with_events,
 )
-from cdckit.debezium.json_events import FOUND, TEXT, one_object, texts_of
+from cdckit.debezium.json_events import FOUND, one_object, text_of_value, texts_of
 from cdckit.debezium.positions import lsn_position
 from cdckit.parts.schemas import flat_columns
 from cdckit.records import require_records
@@ -104,14 +104,14 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
         "before": before,
         "after": after,
         "types": F.when(is_row, _texts(F.coalesce(columns, identity), "type")),
-        "said": F.when(~is_row, F.col(TEXT)),
+        "said": F.when(~is_row, text_of_value()),
     }
     has_row = F.when(operation == DELETE, before.isNotNull()).otherwise(after.isNotNull())
     faults = error_columns(
         [
-            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), F.col(TEXT)),
+            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), text_of_value()),
             (EventFault.UNKNOWN_OPERATION, kind.isNull() & action.isNotNull(), action),
-            (EventFault.NOT_AN_EVENT, kind.isNull(), F.col(TEXT)),
+            (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
             (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & said["table"].isNull(), None),
             (EventFault.NO_ROW, is_row & ~has_row, None),
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
