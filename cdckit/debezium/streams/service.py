@@ -158,7 +158,7 @@ class Service(Answers):
             settings = self._settings.within(tables)
             intake = Intake(tables, settings)
             written = intake.keep(given, named)
-            intake.take(written)
+            intake.take(written, named)
             settings.note(tables)
             return Received(intake.number, written.rows)
 

@@ -48,7 +48,6 @@ from cdckit.debezium.streams.service_tables import (
     CAME,
     CAME_SCHEMA,
     ENTITIES,
-    ENTITIES_SCHEMA,
     LEARNED,
     MADE,
     PARTS,
@@ -96,6 +95,7 @@ class Intake:
         self._tables, self._settings = transaction, settings
         self.number = taken(transaction) + 1
         self._taken = F.lit(self.number).cast("long")
+        self._touched: list[int] = []
 
     def keep(self, records: DataFrame, stream: str | None) -> Written:
         """Write the records as they came, with the stream that they are of: by their topics without one."""
@@ -104,10 +104,10 @@ class Intake:
         note_taken(self._tables, self.number)
         return self._tables.append(RECORDS, kept.select(*RECORDS_SCHEMA.fieldNames()), compact_at=MANY_FILES)
 
-    def take(self, written: Written) -> None:
-        """Bring the other tables up to records that were kept."""
+    def take(self, written: Written, stream: str | None) -> None:
+        """Bring the other tables up to records that were kept, as of this stream."""
         if written.files:
-            self._take(self._tables.read(RECORDS, files=written.files))
+            self._take(self._tables.read(RECORDS, files=written.files), stream)
 
     def rebuild(self) -> None:
         """Make everything anew from the records as they came, by the settings as they are now."""
@@ -122,9 +122,9 @@ class Intake:
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _take(self, came: DataFrame) -> None:
+    def _take(self, came: DataFrame, stream: str | None = None) -> None:
         # As many rows as there are streams.
-        there = {row[0] for row in came.select(STREAM).distinct().collect()}
+        there = {stream} if stream else {row[0] for row in came.select(STREAM).distinct().collect()}
         decoded = {
             name: self._tables.scratch(decode(came.where(F.col(STREAM) == name), STREAMS[name]))
             for name in sorted(there & TAKES)
@@ -151,24 +151,31 @@ class Intake:
             return None
         rows = [each.select(*PATCH_SCHEMA.fieldNames()) for each in found]
         patches = self._tables.scratch(rows[0] if len(rows) == 1 else rows[0].unionByName(rows[1]))
-        known = self._near(patches).join(patches.select(*ENTITY).distinct(), list(ENTITY), "left_semi")
         return self._tables.scratch(
             apply_patches(
                 patches,
-                entities=known.select(*ENTITY_SCHEMA.fieldNames()),
+                entities=self._known(patches),
                 documents=True,
                 most_characters=self._settings.most_characters,
                 remember=self._settings.remember,
             )
         )
 
-    def _near(self, patches: DataFrame) -> DataFrame:
-        """What is known of the entities in the buckets of these."""
+    def _buckets_of(self, patches: DataFrame) -> list[int]:
+        """The buckets of the entities that these name; none while no entity is kept."""
         if not self._tables.has(ENTITIES):
-            return rows_of(self._tables, ENTITIES, ENTITIES_SCHEMA)
+            return []
+        named = patches.where(F.forall(F.array(*ENTITY), lambda part: part.isNotNull()))
         # As many rows as there are buckets, at most.
-        touched = [row[0] for row in patches.select(self._settings.bucket()).distinct().collect()]
-        return self._tables.read(ENTITIES, {BUCKET: touched})
+        return [row[0] for row in named.select(self._settings.bucket()).distinct().collect()]
+
+    def _known(self, patches: DataFrame) -> DataFrame | None:
+        """What is known of the entities that these name; None where nothing can be."""
+        self._touched = self._buckets_of(patches)
+        if not self._touched:
+            return None
+        near = self._tables.read(ENTITIES, {BUCKET: self._touched})
+        return near.join(patches, list(ENTITY), "left_semi").select(*ENTITY_SCHEMA.fieldNames())
 
     def _schemas(self, sound: dict[str, DataFrame]) -> DataFrame | None:
         """The answers to the patches of schemas, computed once; None if there are no such patches."""
@@ -211,12 +218,10 @@ class Intake:
 
     def _keep_entities(self, answers: DataFrame) -> None:
         found = entities(answers).withColumn(BUCKET, self._settings.bucket())
-        # As many rows as there are buckets, at most.
-        touched = [row[0] for row in found.select(BUCKET).distinct().collect()]
         if not self._tables.has(ENTITIES):
             self._tables.append(ENTITIES, found.repartition(BUCKET), partition_by=[BUCKET])
-        elif touched:
-            where = {BUCKET: touched}
+        elif self._touched:
+            where = {BUCKET: self._touched}
             others = self._tables.read(ENTITIES, where).join(found.select(*ENTITY), list(ENTITY), "left_anti")
             rows = found.unionByName(others.select(*found.columns))
             self._tables.swap(ENTITIES, self._tables.files(ENTITIES, where), rows.repartition(BUCKET))
@@ -242,7 +247,7 @@ class Intake:
     def _respond(self, answers: list[DataFrame]) -> None:
         tables = self._tables
         fresh = partial_responses(*answers)
-        asked = fresh.select(*REQUEST).distinct()
+        asked = fresh.select(*REQUEST)
         before = rows_of(tables, PARTS, PARTS_SCHEMA)
         again = before.join(asked, list(REQUEST), "left_semi").select(*RESPONSE_SCHEMA.fieldNames())
         over = rows_of(tables, RESPONSES, RESPONSES_SCHEMA).select(*REQUEST)
