@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.running import Bools
 from cdckit.parts.schemas import quoted
+from cdckit.parts.task_costs import without_collection
 from cdckit.parts.workers import Made
 
 IS_LAST = T.StructField("is_last", T.BooleanType())
@@ -97,6 +98,12 @@ def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: S
 
 
 def _folded(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+    # Documents are no cycles: what is not referred to any more is gone at once.
+    with without_collection():
+        yield from _steps(batches, plan)
+
+
+def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     fold, types = plan.fold(), arrow_schema(plan.columns())
     for batch, first, last in _marked(batches, plan.identity):
         known = batch.column(_KNOWN).to_numpy(zero_copy_only=False)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from cdckit.parts.json_text import storable
 
@@ -25,7 +26,6 @@ class OutOfRange(ValueError):
     """A text is JSON; a number in it is beyond what decimals hold, or has more than 4,300 digits."""
 
 
-@dataclass(frozen=True)
 class FarNumber:
     """
     A number of JSON that is beyond what decimals hold, or has more than 4,300 digits, as it came.
@@ -34,7 +34,14 @@ class FarNumber:
     'a number out of range'
     """
 
-    text: str
+    # No dataclass: the quick writer would write one as an object.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"FarNumber(text={self.text!r})"
 
     def __str__(self) -> str:
         return "a number out of range"
@@ -124,6 +131,11 @@ def written_all(value: Any) -> str:
 
 def _written(value: Any, *, far: bool) -> str:
     try:
+        # The same text as the others', in a fifth of the time.
+        return _QUICK(value).decode()
+    except (TypeError, ValueError):
+        pass  # a far number, half a character, or a number of too many digits
+    try:
         return _PLAIN(value)
     except TypeError:
         return _exactly(value, far=far)
@@ -147,6 +159,7 @@ def _exactly(value: Any, *, far: bool) -> str:
     return re.sub(f'"{mark}([^"]*)"', r"\1", encoder.encode(value))
 
 
+_QUICK = msgspec.json.Encoder(decimal_format="number").encode
 # No document of ours holds itself: what is changed is copied.
 _PLAIN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
