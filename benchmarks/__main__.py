@@ -57,6 +57,7 @@ PARTS = [
     "databus",
     "streams",
     "events",
+    "avro",
 ]
 
 
@@ -79,6 +80,7 @@ def main(arguments: list[str]) -> int:
         "rdss": lambda: rdss.results(_session(), given.work),
         "databus": lambda: databus.results(_session(), given.work),
         "events": lambda: debezium.results(_session(), given.work),
+        "avro": lambda: debezium.avro_results(_session(), given.work),
         "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,

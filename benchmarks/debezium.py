@@ -1,9 +1,16 @@
-"""Change events of a database to changes, beside Spark's own reader of the same JSON text."""
+"""Change events of a database to changes, beside Spark's own reader of the same JSON text; and in Avro."""
 
 from __future__ import annotations
 
+import base64
+import io
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fastavro
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -12,6 +19,7 @@ from cdckit import debezium
 from cdckit.records import RECORD_SCHEMA
 
 EVENTS = 1_000_000
+AVRO_EVENTS = 200_000
 ROWS = 100_000
 FIRST = 1_709_294_400_000
 
@@ -56,8 +64,77 @@ def results(spark: SparkSession, work: Path, events: int = EVENTS) -> list[Resul
     return [Result("event_changes_over_from_json", ratio, 2.0, "lower", seconds, ours.peak_memory_mb, digest)]
 
 
+def avro_results(spark: SparkSession, work: Path, events: int = AVRO_EVENTS) -> list[Result]:
+    """The same events in Avro to changes, over their JSON to changes: printed for honesty alone."""
+    texts = _records(spark, work / f"events_{events}", events)
+    binary = _avro_records(texts, work / f"events_avro_{events}")
+    decoded = {
+        "events in JSON to changes": debezium.decode(texts),
+        "events in Avro to changes": debezium.decode_avro(binary, {1: json.dumps(_ENVELOPE)}),
+    }
+    told = {
+        name: debezium.changes(each, "flights", keys=["id"], columns=_COLUMNS)
+        for name, each in decoded.items()
+    }
+    theirs, ours = side_by_side(
+        {name: lambda each=each: _drain(each) for name, each in told.items()}  # type: ignore[misc]
+    ).values()
+    same = [content_hash(each.select("operation", "sequence", "data")) for each in told.values()]
+    if same[0] != same[1]:
+        raise RuntimeError("the same events should have given the same changes")
+    ratio, seconds = round(ours.seconds / theirs.seconds, 2), round(ours.seconds, 2)
+    return [Result("avro_changes_over_json", ratio, None, "lower", seconds, ours.peak_memory_mb, same[1])]
+
+
 def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
+
+
+def _optional(*kinds: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "type": ["null", kind], "default": None} for name, kind in kinds]
+
+
+_AVRO = {"bigint": "long", "int": "int", "string": "string", "double": "double", "boolean": "boolean"}
+
+
+def _avro_columns(ddl: str) -> list[dict[str, Any]]:
+    named = (each.replace("`", "").split() for each in ddl.split(","))
+    return _optional(*((name, "bytes" if name == "fare" else _AVRO[kind]) for name, kind in named))
+
+
+_ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        *_optional(("before", {"type": "record", "name": "Value", "fields": _avro_columns(_ROW)})),
+        *_optional(("after", "Value")),
+        *_optional(("source", {"type": "record", "name": "Source", "fields": _avro_columns(_SOURCE)})),
+        *_optional(("op", "string"), ("ts_ms", "long"), ("ts_us", "long"), ("ts_ns", "long")),
+    ],
+}
+
+
+def _avro_records(texts: DataFrame, folder: Path) -> DataFrame:
+    """The same records with their values in Avro, made once and then kept."""
+    if not (folder / "_SUCCESS").exists():
+        made = texts.drop("headers").mapInArrow(_in_avro, texts.drop("headers").schema)
+        none = F.lit(None).cast(RECORD_SCHEMA["headers"].dataType)
+        made.withColumn("headers", none).write.mode("overwrite").parquet(str(folder))
+    return texts.sparkSession.read.parquet(str(folder))
+
+
+def _in_avro(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = fastavro.parse_schema(_ENVELOPE)
+    for batch in batches:
+        values = []
+        for text in batch.column("value").to_pylist():
+            event = json.loads(text)
+            event["after"]["fare"] = base64.b64decode(event["after"]["fare"])
+            stream = io.BytesIO()
+            fastavro.schemaless_writer(stream, schema, event)
+            values.append(b"\0\0\0\0\1" + stream.getvalue())
+        place = batch.schema.get_field_index("value")
+        yield batch.set_column(place, "value", pa.array(values, batch.schema.field(place).type))
 
 
 def _records(spark: SparkSession, folder: Path, events: int) -> DataFrame:

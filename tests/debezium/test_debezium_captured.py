@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -13,9 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from cdckit import debezium, merge, samples
+from cdckit import Ledger, debezium, merge, samples
 from tools import debezium_samples
+from tools.tiers import seeds
 
 SAMPLE = Path(samples("debezium"))
 KEYS = {table: list(keys) for table, keys in debezium_samples.TABLES.items()}
@@ -50,13 +53,18 @@ def values(row: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("table", ["flights", "remarks"])
 def test_the_history_is_what_the_database_held_at_every_check(spark: SparkSession, table: str) -> None:
     """Concurrent sessions, rolled back transactions, large values left alone, moved keys, a truncate."""
-    records = spark.read.parquet(str(samples("debezium/wal2json.parquet")))
+    require_what_was_held(spark, table, SAMPLE)
+
+
+def require_what_was_held(spark: SparkSession, table: str, folder: Path) -> None:
+    """The history of a captured stream is, at each of six checks, what the database wrote down."""
+    records = spark.read.parquet(str(folder / "wal2json.parquet"))
     decoded = debezium.decode_wal2json(records).localCheckpoint()
     told = debezium.changes(decoded, table, keys=KEYS[table])
     whole = debezium.with_truncates(told, decoded, table, keys=KEYS[table])
     fields = told.schema["data"].dataType.fieldNames()
     history = merge(whole, entity=table, keys=KEYS[table]).collect()
-    checks = list(held(table))
+    checks = list(held(table, folder))
     assert len(checks) == 6
     for at, rows in checks:
         naive = at.replace(tzinfo=None)
@@ -91,7 +99,7 @@ def debezium_lsn(text: str) -> int:
 
 
 @pytest.mark.soak
-def test_a_stream_captured_now_is_like_the_committed_one(tmp_path: Path) -> None:
+def test_a_stream_captured_now_is_like_the_committed_one(spark: SparkSession, tmp_path: Path) -> None:
     """A server of its own; skipped where there is none."""
     try:
         debezium_samples.write(tmp_path)
@@ -101,3 +109,24 @@ def test_a_stream_captured_now_is_like_the_committed_one(tmp_path: Path) -> None
     committed = json.loads(Path(samples("debezium/manifest.json")).read_text())
     assert manifest["records"].keys() == committed["records"].keys()
     assert [len(rows) > 0 for _, rows in held("flights", tmp_path)] == [True] * 6
+    for table in KEYS:
+        require_what_was_held(spark, table, tmp_path)
+
+
+@pytest.mark.soak
+@seeds(1, soak=2)
+def test_any_batches_give_the_history_of_one(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Records fall into batches at random, some into two, and batches come in any order."""
+    chance, keys = random.Random(seed), KEYS["flights"]
+    records = spark.read.parquet(str(samples("debezium/wal2json.parquet")))
+    decoded = debezium.decode_wal2json(records).localCheckpoint()
+    told = debezium.changes(decoded, "flights", keys=keys).localCheckpoint()
+    ledger = Ledger(spark, tmp_path / "flights", entity="flight", keys=keys, buckets=2)
+    batch = F.pmod(F.xxhash64("arrival", F.lit(seed)), F.lit(4))
+    for number in chance.sample(range(4), 4):
+        came = told.where((batch == number) | (F.pmod(F.col("arrival.offset"), F.lit(7)) == number))
+        ledger.apply(came, f"batch {number}")
+    whole = merge(told, entity="flight", keys=keys)
+    kept = ledger.history().select(*whole.columns)
+    assert kept.count() == whole.count() > 500
+    assert kept.exceptAll(whole).isEmpty()
