@@ -134,12 +134,12 @@ def duckdb_asof(work: Path, name: str) -> None:
 
 
 def duckdb_known(work: Path) -> None:
-    """The same answer by a join on the key and both ranges: where keys are few versions long."""
+    """The same answer by a join on the key and both ranges, for keys of few versions."""
     facts, versions = (_input(work, kind, "uniform") / "*.parquet" for kind in ("facts", "beliefs"))
     struct = ", ".join(f"{column} := version.{column}" for column in BELIEF)
     query = f"""
         SELECT fact.*, CASE WHEN version.guid IS NOT NULL THEN struct_pack({struct}) END AS product
-        FROM (SELECT *, at - INTERVAL 30 DAY AS decided FROM read_parquet('{facts}')) AS fact
+        FROM (SELECT *, "at" - INTERVAL 30 DAY AS decided FROM read_parquet('{facts}')) AS fact
         LEFT JOIN (FROM read_parquet('{versions}') WHERE NOT {DELETED}) AS version
         ON fact.number = version.number
         AND fact.at >= version.{VALID_FROM} AND fact.at < coalesce(version.{VALID_TO}, 'infinity')
@@ -159,7 +159,7 @@ def beliefs_of(versions: DataFrame) -> DataFrame:
     """
     As many beliefs: each of a key's first versions until the next was said, and then with its end.
 
-    What begins at an instant was said ten days before or after it, in the order of the instants.
+    What begins at an instant was said up to ten days before or after it, in the order of the instants.
     """
     of = Window.partitionBy("number").orderBy(VALID_FROM)
     placed = versions.withColumns(

@@ -35,7 +35,7 @@ class How:
     def of(lookup: Lookup, source: int) -> How:
         """The same without its table."""
         most = lookup.tolerance
-        tolerance = NEVER if most is None else most // timedelta(microseconds=1)
+        tolerance = NEVER if most is None else min(NEVER, most // timedelta(microseconds=1))
         gives_reason = lookup.reason is not None
         return How(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
 
