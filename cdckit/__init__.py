@@ -14,6 +14,7 @@ answers:
     how long, how many     durations, weighted_means, episodes, counts_over_time
     what was believed      as_known, bitemporal, known_at, beliefs_about, belief_changes, as_shown,
                            error_durations
+    several sources        union_changes, with_fields, with_priorities
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities (and require_sources), revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
@@ -75,6 +76,7 @@ from cdckit.quality.periods import (
 from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
 from cdckit.sources import UnknownSource, require_sources
+from cdckit.wording import with_fields
 
 __version__ = own_version()
 
@@ -159,6 +161,7 @@ __all__ = [
     "union_changes",
     "weighted_means",
     "why",
+    "with_fields",
     "with_messages",
     "with_operation",
     "with_priorities",

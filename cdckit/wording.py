@@ -1,0 +1,97 @@
+"""Fields of changes under other names and in other forms, where two sources call one thing differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from inspect import Parameter, signature
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.changes import require_changes
+from cdckit.errors import InvalidArgument
+from cdckit.parts.schemas import require_struct
+
+Wording = str | Callable[..., Column]
+"""The name of a field, or a function of the fields after which its parameters are called."""
+
+
+def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
+    """
+    The same changes in the words of another source: each field is made of the fields that there are.
+
+    Give what two sources call differently one name and one form before `union_changes`, the fields of the
+    key above all.
+
+    Args:
+        changes: One row per change.
+        fields: By the name that a field shall have: the name that it has; or a function of columns, whose
+            parameters are called as the fields that it is made of, such as
+            `lambda carrier, number: F.concat_ws(" ", carrier, number)`.
+
+    Returns:
+        The same rows.  `data` has these fields, in this order, and no others.  One that is made of several
+        is carried where all of them are, and has the lowest of their priorities (`field_priorities`, null
+        where none of them has one).  `guid` is dropped: the fields of the key may be others now.
+
+    Raises:
+        InvalidArgument: *fields* is no mapping of names to such names and functions, or names a field that
+            `data` does not have.
+        MissingColumns, WrongColumnType: *changes* is not a table of changes.
+
+    Cost: a projection, no shuffle.
+
+    >>> told = with_fields(changes, {"id": lambda number: F.concat(F.lit("P"), number), "called": "name"})
+    >>> told.where("message_id = 'm2'").select("source", "data", "carried").show()
+    +------+------------+------------+
+    |source|        data|     carried|
+    +------+------------+------------+
+    |  shop|{P1, teapot}|{true, true}|
+    +------+------------+------------+
+    <BLANKLINE>
+    """
+    require_changes(changes, function="with_fields")
+    known = require_struct(changes, "data", function="with_fields").fieldNames()
+    if not isinstance(fields, Mapping) or not fields:
+        needed = "a mapping of names to fields, or to functions of fields"
+        raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
+    made_of = {name: _made_of(name, wording, known) for name, wording in fields.items()}
+    data = [_said(wording, made_of[name]).alias(name) for name, wording in fields.items()]
+    carried = [_all_carried(names).alias(name) for name, names in made_of.items()]
+    replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
+    if "field_priorities" in changes.columns:
+        own = [_lowest(names).alias(name) for name, names in made_of.items()]
+        replaced["field_priorities"] = F.struct(*own)
+    return changes.withColumns(replaced).drop("guid")
+
+
+def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
+    """The fields that one is made of."""
+    if callable(wording):
+        parameters = signature(wording).parameters.values()
+        names = [each.name for each in parameters if each.default is Parameter.empty]
+    else:
+        names = [wording]
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(known)}", unknown)
+    return names
+
+
+def _said(wording: Wording, names: list[str]) -> Column:
+    columns = [F.col("data").getField(each) for each in names]
+    return wording(*columns) if callable(wording) else columns[0]
+
+
+def _all_carried(names: list[str]) -> Column:
+    return reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True))
+
+
+def _lowest(names: list[str]) -> Column:
+    """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
+    own = [F.col("field_priorities").getField(each) for each in names]
+    if len(own) < 2:
+        return own[0] if own else F.lit(None).cast("int")
+    return F.when(F.coalesce(*own).isNotNull(), F.least(*(F.coalesce(each, "priority") for each in own)))
