@@ -41,6 +41,8 @@ from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, entity_text, one_line, source_name, with_number
 
 _SUBTITLE = "each value in the colour of its source"
+_MOST_NAMED = 2
+"""As many sources as a title has room for."""
 
 
 def provenance_map(
@@ -204,6 +206,8 @@ def _finding(rows: list[Mapping[str, Any]], sources: list[str], after: str) -> s
     final = [row for row in rows if row[VALID_FROM] == rows[-1][VALID_FROM] and row["value"] is not None]
     counted = Counter(source_name(row) for row in final)
     parts = [f"{with_number(counted[name], 'value')} from {name}" for name in sources if name in counted]
+    if len(parts) > _MOST_NAMED:
+        parts = [f"{with_number(counted.total(), 'value')} from {with_number(len(parts), 'source')}"]
     if rows[-1][DELETED]:
         return ", ".join([f"deleted {after}", *parts])
     return f"{after} {' and '.join(parts)}" if parts else "no field was set"

@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, options, pictures, scd_type_2
+from cdckit.pictures.provenance import _finding
+from cdckit.pictures.words import MESSAGE_SOURCE
 
 FIELDS = {"number": "int", "name": "string"}
 COLOUR = {name: look.colour for name, look in pictures.PALETTE.items()}
@@ -332,3 +334,15 @@ def test_a_naive_instant_in_a_key_is_refused(history: DataFrame, changes: DataFr
 def test_a_missing_column_is_named(history: DataFrame) -> None:
     with pytest.raises(MissingColumns, match=r"bitemporal_plane\(\) needs the columns system_from_timestamp"):
         pictures.bitemporal_plane(history, {"number": 1}, "name")
+
+
+def test_more_sources_than_a_title_has_room_for_are_counted() -> None:
+    """Two are named, with how much comes from each; of three only how many they are."""
+
+    def title(*sources: str) -> str:
+        shared = {"valid_from_timestamp": 1, "deleted_indicator": False, "value": "x"}
+        rows: list[Any] = [{**shared, MESSAGE_SOURCE: source} for source in sources]
+        return _finding(rows, sorted(set(sources)), "in the end")
+
+    assert title("depot", "shop", "shop") == "in the end 1 value from depot and 2 values from shop"
+    assert title("depot", "shop", "shop", "web") == "in the end 4 values from 3 sources"
