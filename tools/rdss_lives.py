@@ -48,7 +48,7 @@ class Exchange:
         stop = {
             "machineId": f"adaptor-{tenant}",
             "machineAddress": f"m{tenant}.example.org",
-            "timestamp": _text(at),
+            "timestamp": text_of(at),
         }
         header = {
             "messageId": self.uuid(),
@@ -56,8 +56,8 @@ class Exchange:
             "messageType": kind,
             "returnAddress": f"tenant-{tenant}",
             "messageTimings": {
-                "publishedTimestamp": _text(at),
-                "expirationTimestamp": _text(at + timedelta(days=7)),
+                "publishedTimestamp": text_of(at),
+                "expirationTimestamp": text_of(at + timedelta(days=7)),
             },
             "messageSequence": {"sequence": self.uuid(), "position": 1, "total": 1},
             "messageHistory": [stop],
@@ -96,7 +96,7 @@ class Exchange:
                 "access": [{"accessType": self.draw.choice(["open", "open", "restricted"])}],
             },
             "objectDate": [
-                {"dateType": "awarded" if kind[0] == "t" else "published", "dateValue": _text(at)}
+                {"dateType": "awarded" if kind[0] == "t" else "published", "dateValue": text_of(at)}
             ],
             "objectKeyword": [topic],
             "objectResourceType": kind,
@@ -133,7 +133,7 @@ class Exchange:
             "fileSize": self.draw.randrange(1, 10**7),
             "fileChecksum": [{"checksumUUID": self.uuid(), "checksumType": kind, "checksumValue": digest}],
             "fileCompositionLevel": "0",
-            "fileDateModified": [_text(at)],
+            "fileDateModified": [text_of(at)],
             "fileUse": "originalFile",
             "fileUploadStatus": "uploadComplete",
             "fileStorageStatus": "online",
@@ -198,5 +198,5 @@ class Exchange:
         yield at, self.message("MetadataRead", "Command", 23, at, asked), "read of an unknown object"
 
 
-def _text(at: datetime) -> str:
+def text_of(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
