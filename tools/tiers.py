@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -115,8 +116,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if tier == "quick":
         items.sort(key=needs_jvm)
     else:
-        # Two workers end together only if no file of minutes is left for the end: a hub's run takes seconds.
-        items.sort(key=lambda item: "hub" not in item.path.name)
+        items[:] = longest_first(items)
+
+
+def longest_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """
+    The same tests, files that take minutes first: else one of two workers is left with one in the end.
+
+    A run of a hub takes seconds, and a notebook about as long as it has cells.
+    """
+    cells = Counter(item.path for item in items if item.path.suffix == ".ipynb")
+    return sorted(items, key=lambda item: ("hub" not in item.path.name, -cells[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)

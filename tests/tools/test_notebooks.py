@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tools.notebooks import METADATA, ROOT, check, committed, find_problems, main, tidied
+from tools.notebooks import METADATA, ROOT, check, committed, find_problems, main, run, tidied
 
 
 @pytest.mark.parametrize("path", committed(), ids=lambda path: path.name)
@@ -114,6 +114,27 @@ def test_tidying_drops_standard_error_and_timings_and_joins_streams() -> None:
     tidy = tidied(notebook(cell)).cells[-1]
     assert [output.text for output in tidy.outputs] == ["42\n"]
     assert tidy.metadata == {"tags": ["keep"]}
+
+
+@pytest.mark.slow
+def test_cells_are_executed_from_top_to_bottom_in_a_fresh_kernel(tmp_path: Path) -> None:
+    """What stood there before is forgotten, and standard error is dropped."""
+    path = tmp_path / "old.ipynb"
+    told = "import sys\nprint(answer)\nprint('so', file=sys.stderr)"
+    nbformat.write(notebook(printed("7\n", told, count=9)), path)
+    assert run(path) == []
+    _, first, second = nbformat.read(path, as_version=4).cells
+    assert [first.execution_count, second.execution_count] == [1, 2]
+    assert [(output.name, output.text) for output in second.outputs] == [("stdout", "42\n")]
+
+
+@pytest.mark.slow
+def test_a_notebook_that_fails_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "failing.ipynb"
+    nbformat.write(notebook(printed("42\n", "answer / 0")), path)
+    before = path.read_bytes()
+    assert any("it raised ZeroDivisionError" in problem for problem in run(path))
+    assert path.read_bytes() == before
 
 
 def test_the_program_fails_when_a_notebook_is_wrong(

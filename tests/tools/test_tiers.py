@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -150,6 +152,14 @@ def test_every_test_is_in_a_tier(request: pytest.FixtureRequest) -> None:
     found = request.config.stash[tiers.COLLECTED]
     assert found
     assert {name for name, its in found.items() if not its or not its <= set(tiers.TIERS)} == set()
+
+
+def test_notebooks_come_first_by_their_cells_and_hubs_before_them() -> None:
+    """Where nothing says how long a file takes, the order stays."""
+    names = ["test_b.py", "1.ipynb", "test_a.py", "2.ipynb", "2.ipynb", "test_hub.py"]
+    items: list[Any] = [SimpleNamespace(path=Path(name)) for name in names]
+    ordered = [item.path.name for item in tiers.longest_first(items)]
+    assert ordered == ["test_hub.py", "2.ipynb", "2.ipynb", "1.ipynb", "test_b.py", "test_a.py"]
 
 
 def test_each_door_has_a_smoke_test() -> None:
