@@ -27,6 +27,8 @@ export JUPYTER_CONFIG_DIR := $(CURDIR)/$(VENV)/jupyter/config
 export JUPYTER_DATA_DIR := $(CURDIR)/$(VENV)/jupyter/data
 export JUPYTER_RUNTIME_DIR := $(CURDIR)/$(VENV)/jupyter/runtime
 export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
+# JupyterLab shows a page of text as it is meant, and not its source: the index of the notebooks is one.
+export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
 .PHONY: help demo quick test soak compat lab bench notebooks docs samples lint pins clean
@@ -55,15 +57,16 @@ lint: $(READY) ## Style and types only
 compat: $(READY) ## A plain install of the wheel, with the oldest and with the newest versions allowed
 	$(BIN)/python -m tools.compat
 
-lab: $(READY) $(CLASSES) ## Open JupyterLab on the notebooks, at the tour
+lab: $(READY) $(CLASSES) ## Open JupyterLab on the notebooks, at their index
 	$(ARCHIVED) $(BIN)/jupyter lab --ip=$(IP) --notebook-dir=notebooks \
-	  --LabApp.default_url=/lab/tree/00_tour.ipynb $(AS_ROOT) $(LAB)
+	  --LabApp.default_url=/lab/tree/README.md $(AS_ROOT) $(LAB)
 
 bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json (about half an hour)
 	$(BIN)/python -m benchmarks
 
-notebooks: $(READY) ## Execute every notebook and write its outputs back
+notebooks: $(READY) ## Execute every notebook and write its outputs back, and their index
 	$(BIN)/python -m tools.notebooks
+	$(BIN)/python -m tools.notebook_index
 
 docs: $(DOCS) ## Build the site, its links checked, to be opened from build/docs/html/index.html
 	$(BIN)/python -m tools.site
@@ -75,6 +78,7 @@ samples: $(READY) ## Make data/samples anew
 	$(BIN)/python -m tools.rdss_samples --out data/samples/rdss
 	$(BIN)/python -m tools.databus_samples --out data/samples/databus
 	$(BIN)/python -m tools.stream_samples --out data/samples/debezium_streams
+	$(BIN)/python -m tools.feed_samples --out data/samples/five_feeds
 
 pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -34,6 +34,8 @@ def lab(tmp_path: Path) -> Iterator[str]:
     """JupyterLab on copies of the notebooks, on loopback: its address."""
     for notebook in ("00_tour", "02_your_own_data"):
         shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", tmp_path)
+    shutil.copy(ROOT / "notebooks" / "README.md", tmp_path)
+    shutil.copytree(ROOT / "notebooks" / "pictures", tmp_path / "pictures")
     port = free_port()
     command = [
         *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
@@ -46,6 +48,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
     ]
     folders = {f"JUPYTER_{name}_DIR": str(tmp_path / "jupyter") for name in ("CONFIG", "DATA", "RUNTIME")}
     environ = {**environment(), **folders, "IPYTHONDIR": str(tmp_path / "ipython")}
+    environ["JUPYTER_CONFIG_PATH"] = str(ROOT / "tools" / "jupyter")  # as the Makefile has it
     # What tests tell their JVM is not what a user's is told.
     environ.pop("SPARK_SUBMIT_OPTS", None)
     with (tmp_path / "lab.log").open("wb") as log:
@@ -108,6 +111,19 @@ def find_red(sent: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
         for each in outputs
         if each["output_type"] == "error" or each.get("name") == "stderr"
     ]
+
+
+def test_the_index_is_a_page_with_pictures_and_leads_to_the_tour(lab: str, page: Any) -> None:
+    """Where `make lab` begins: the page as it is meant, not its source."""
+    page.goto(f"{lab}/tree/README.md")
+    index = page.locator(".jp-MarkdownViewer")
+    index.get_by_role("heading", name="The notebooks").wait_for()
+    drawn = "image => image.complete && image.naturalWidth > 0"
+    page.wait_for_function(f"[...document.querySelectorAll('.jp-MarkdownViewer img')].every({drawn})")
+    assert index.locator("img").count() == len(list((ROOT / "notebooks" / "pictures").iterdir()))
+    see(page, "index")
+    index.get_by_role("link", name="00_tour").first.click()
+    page.get_by_role("heading", name="The board as it stood").first.wait_for()
 
 
 def test_the_tour_runs_and_its_slider_moves(lab: str, page: Any) -> None:
