@@ -51,10 +51,10 @@ class Plan:
 
     Args:
         identity: The columns that tell entities apart; texts.
-        reads: The columns of a message that a step is given.
+        reads: The columns of a message that a step is given; of those with lists, an empty one for null.
         keeps: The columns of a message that the result has, unchanged.
         made: What a step makes.
-        state: What is known of an entity, before and after.
+        state: What is known of an entity, before and after; a list that is null is loaded as an empty one.
         fold: Makes the `Fold` of a task.
     """
 
@@ -91,7 +91,13 @@ def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: S
     if known is not None:
         before = known.select(*map(quoted, plan.identity), *plan.state.fieldNames())
         given = given.unionByName(before.withColumn(_KNOWN, F.lit(True)), allowMissingColumns=True)
-    together = given.repartition(*map(quoted, plan.identity))
+    # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
+    lists = {
+        field.name: F.coalesce(quoted(field.name), F.array().cast(field.dataType))
+        for field in given.schema
+        if isinstance(field.dataType, T.ArrayType) and field.name not in plan.keeps.fieldNames()
+    }
+    together = given.withColumns(lists).repartition(*map(quoted, plan.identity))
     ranked = [F.col(_KNOWN).desc(), *(F.col(quoted(name)) for name in order)]
     ordered = together.sortWithinPartitions(*map(quoted, plan.identity), *ranked)
     return Made(ordered, partial(_folded, plan=plan), plan.columns()).rows()
