@@ -106,22 +106,25 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
 
     Null if it has more digits than *precision*, or more than 16 bytes.
     """
-    digits = F.hex(raw)
+    # What is needed twice in any case, Spark works out once: so the bytes are asked twice, and their digits.
+    has_digits = (F.octet_length(raw) >= 1) & (F.octet_length(raw) <= 16)
+    digits = F.when(has_digits, F.hex(raw))
     fill = F.when(F.substring(digits, 1, 1) >= "8", F.lit("F")).otherwise(F.lit("0"))
     kind = f"decimal({precision},{scale})"
-    short = F.conv(F.lpad(digits, 16, fill), 16, -10).try_cast("decimal(20,0)")
     padded = F.lpad(digits, 32, fill)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
     long = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
     fits = _scaled(long.cast("string"), scale).try_cast(kind)
-    if scale <= _SCALE_OF_SHORT:
-        # Exact: as the product of a number of 20 digits it has at most 38.
-        one = F.lit(Decimal(1).scaleb(-scale))
-        fits = F.when(F.length(digits) <= 16, (short * one).try_cast(kind)).otherwise(fits)
-    # That it is there is asked beside its length so that Spark sees a part that is needed twice in any case,
-    # and works it out once.
-    return F.when(digits.isNotNull() & F.length(digits).between(2, 32), fits)
+    if scale > _SCALE_OF_SHORT:
+        return fits
+    # Exact: as the product of a number of 20 digits it has at most 38.
+    short = F.conv(F.lpad(digits, 16, fill), 16, -10).try_cast("decimal(20,0)")
+    one = F.lit(Decimal(1).scaleb(-scale))
+    # Two branches, neither of them a plain null: into such a one Spark moves the question whether it is null,
+    # and works out the value once more for the answer.
+    is_short = digits.isNotNull() & (F.length(digits) <= 16)
+    return F.when(is_short, (short * one).try_cast(kind)).otherwise(fits)
 
 
 _SCALE_OF_SHORT = 16

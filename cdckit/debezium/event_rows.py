@@ -176,7 +176,7 @@ def _text(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
     return (
         F.when(_says(now, absent) & ~_is_delete(), now)
         .when(_is_delete(), of_delete)
-        .when(~is_null & ~before.isin(*absent), before)
+        .when(~is_null & ~_is_any_of(before, absent), before)
     )
 
 
@@ -188,7 +188,7 @@ def _carried(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
         F.when(_says(now, absent) & ~_is_delete(), True)
         .when(_is_delete(), F.lit(name in keys))
         .when(is_null, True)
-        .otherwise(F.coalesce(~before.isin(*absent), F.lit(False)))
+        .otherwise(F.coalesce(~_is_any_of(before, absent), F.lit(False)))
     )
 
 
@@ -198,7 +198,13 @@ def _says(now: Column, absent: Sequence[str]) -> Column:
 
     Asked first, of `_text` and of `_carried`: what is needed twice in any case, Spark looks up once.
     """
-    return F.coalesce(~now.isin(*absent), F.lit(False))
+    return F.coalesce(~_is_any_of(now, absent), F.lit(False))
+
+
+def _is_any_of(text: Column, absent: Sequence[str]) -> Column:
+    """Whether a text is one of these; by its length nearly none is looked at."""
+    lengths = sorted({len(each.encode()) for each in absent})
+    return F.octet_length(text).isin(*lengths) & text.isin(*absent)
 
 
 def _old(name: str) -> Column:
