@@ -183,12 +183,8 @@ def _falls(scn: Ints, source: Ints, data: Ints, span: Ints, before: Open) -> lis
 
 
 def _of_source(rows: Rows, tail: slice, before: dict[int, int]) -> dict[int, int]:
-    """For each source the greatest SCN of the span that stays open."""
+    """For each source the last SCN of the span that stays open."""
     data = rows.kind[tail] == IS_DATA
     if not data.any():
         return before
-    sources, which = np.unique(rows.source[tail][data], return_inverse=True)
-    greatest = np.full(len(sources), LOWEST, dtype=np.int64)
-    np.maximum.at(greatest, which, rows.scn[tail][data])
-    found = dict(zip(sources.tolist(), greatest.tolist(), strict=True))
-    return {each: max(found.get(each, LOWEST), before.get(each, LOWEST)) for each in found | before}
+    return before | dict(zip(rows.source[tail][data].tolist(), rows.scn[tail][data].tolist(), strict=True))
