@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -93,6 +94,7 @@ def session(
         time.tzset()
     builder = SparkSession.Builder().appName(app_name).master("local[*]")
     chosen = {"spark.ui.enabled": "true"} if ui else {}
+    chosen |= _forking(config or {})
     for name, value in {**settings(memory or _default_memory(), small), **chosen, **(config or {})}.items():
         builder = builder.config(name, value)
     for name in _TALKATIVE:
@@ -142,6 +144,26 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
+
+
+def _forking(config: Mapping[str, str]) -> dict[str, str]:
+    """
+    Where that is sure to work, workers forked from a process that knows cdckit (`parts.worker_daemon`).
+
+    Workers on other machines may have another Python or none of cdckit, and so may an interpreter of one's
+    own; macOS does not let a process fork after it has used some of its libraries.
+    """
+    here = config.get("spark.master", "local").startswith("local")
+    if sys.platform != "linux" or not here or "spark.pyspark.python" in config or not _is_found():
+        return {}
+    return {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}
+
+
+def _is_found() -> bool:
+    """Whether a Python that is started here finds this very package: who knows what `sys.path` was told."""
+    code = "import importlib.util as u; print(u.find_spec('cdckit').origin)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return found.stdout.strip() == str(Path(__file__).with_name("__init__.py"))
 
 
 # Java's second compiler makes a program of seconds slower: it takes as long as all else together.  The first

@@ -116,7 +116,7 @@ class _Program:
             children = driver.children(recursive=True)
             if what == "driver":
                 return [driver, *children]
-            words = {"jvm": "java", "worker": "pyspark.daemon"}[what]
+            words = {"jvm": "java", "worker": "worker_daemon"}[what]
             return [each for each in children if words in _command(each)]
         except psutil.NoSuchProcess:
             return []

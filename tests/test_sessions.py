@@ -24,7 +24,7 @@ print(time.tzname[0], conf.get("spark.sql.session.timeZone"), conf.get("spark.sq
 print(conf.get("spark.driver.memory"), conf.get("spark.driver.host"), conf.get("spark.ui.enabled"))
 print(session(memory="7g") is spark)
 from cdckit_probe import batches
-print(spark.range(1).mapInArrow(batches, "exe string").first()[0] == sys.executable)
+print(*spark.range(1).mapInArrow(batches, "exe string, known boolean").first())
 spark.sparkContext.stop()
 print(session().range(3).count())
 # Windows has neither of the two.
@@ -37,7 +37,8 @@ import sys
 import pyarrow as pa
 def batches(it):
     for batch in it:
-        yield pa.RecordBatch.from_pydict({"exe": [sys.executable] * batch.num_rows})
+        known = "cdckit.kernel" in sys.modules
+        yield pa.RecordBatch.from_pydict({"exe": [sys.executable], "known": [known]})
 """
 
 
@@ -55,7 +56,8 @@ def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
 @pytest.mark.jvm
 def test_a_session_of_ones_own(tmp_path: Path) -> None:
     """
-    UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter.
+    UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter, and on Linux
+    they are forked from a process that knows this package.
 
     Who stopped the context gets another one, and so does Windows.  One JVM for all: each takes seconds.
     """
@@ -68,7 +70,12 @@ def test_a_session_of_ones_own(tmp_path: Path) -> None:
         check=True,
     )
     lines = done.stdout.splitlines()
-    assert lines[:4] == ["UTC UTC 3", "1g localhost false", "True", "True"]
+    assert lines[:4] == [
+        "UTC UTC 3",
+        "1g localhost false",
+        "True",
+        f"{sys.executable} {sys.platform == 'linux'}",
+    ]
     assert lines[4:] == ["3", "UTC UTC 4"]
     assert done.stderr == ""
 
@@ -81,6 +88,23 @@ def test_a_session_for_samples_compiles_once_and_makes_few_partitions() -> None:
     # By itself Java gives one compiler 48 MiB, and stops compiling when they are full.
     assert "-XX:ReservedCodeCacheSize=240m" in few[java]
     assert {name for name in few if few[name] != many[name]} <= {java, "spark.sql.shuffle.partitions"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are Spark's own in every case")
+def test_workers_are_forked_by_us_where_that_is_sure_to_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not on a cluster, with another interpreter, or where a new Python does not find this very package."""
+    ours = {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}
+    assert sessions._forking({"spark.sql.shuffle.partitions": "3"}) == ours
+    assert sessions._forking({"spark.master": "local[1]"}) == ours
+    assert sessions._forking({"spark.master": "spark://localhost:7077"}) == {}
+    assert sessions._forking({"spark.pyspark.python": "python3"}) == {}
+    (tmp_path / "cdckit").mkdir()
+    (tmp_path / "cdckit" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert sessions._forking({}) == {}
 
 
 def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:

@@ -16,7 +16,8 @@ _frozen_modules = 0
 
 def begin_task() -> None:
     """
-    Let this worker do less between this task and the next ones; to be called within a task.
+    Let this worker do less between this task and the next ones; to be called within a task, or before the
+    worker is forked.
 
     Seen with PySpark 4.1 on Python 3.11: 0.24 s of processor time per task without it, 0.002 s with it.
     """

@@ -1,0 +1,31 @@
+"""
+The process from which Spark forks its Python workers, begun with what each of them would import by itself.
+
+    python -m cdckit.parts.worker_daemon pyspark.worker        as Spark starts it, see `sessions.settings`
+
+Spark's own daemon knows PySpark alone, so that every worker imports pandas, Arrow and this package anew: a
+second of processor time for each.  Threads do not come along when a process forks; by now there are none
+but those of the memory allocators of Arrow and delta-rs, which are begun again after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from pyspark import daemon
+
+import cdckit  # noqa: F401  # which imports all that the workers of this package run
+from cdckit.parts.task_costs import begin_task
+
+
+def begin() -> None:
+    """Fork workers as Spark's daemon does, until Spark ends."""
+    # NumPy seeds its generator when it is imported, which would be the same seed for all workers.
+    os.register_at_fork(after_in_child=np.random.seed)
+    begin_task()
+    daemon.manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    begin()
