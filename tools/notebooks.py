@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import nbformat
@@ -31,6 +32,8 @@ FOLDER = ROOT / "notebooks"
 KERNEL = "python3"
 LARGEST = 300_000
 SECONDS_PER_CELL = 600
+MOST_LINES = 8
+"""Of half of the code cells: what takes more belongs into the library."""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": KERNEL},
@@ -120,6 +123,9 @@ def find_problems(notebook: Notebook) -> Iterator[str]:
     for number, cell in code:
         for problem in _cell_problems(cell):
             yield f"Cell {number}: {problem}"
+    lines = median([sum(map(bool, map(str.strip, cell.source.splitlines()))) for _, cell in code] or [0])
+    if lines > MOST_LINES:
+        yield f"Its code cells have a median of {lines:g} lines; at most {MOST_LINES} are wanted."
     size = len(_format.writes(notebook).encode())
     if size > LARGEST:
         yield f"It has {size:,} bytes; at most {LARGEST:,} are wanted."

@@ -95,6 +95,17 @@ def test_a_notebook_that_shows_nothing_is_refused() -> None:
     assert list(find_problems(notebook())) == ["No cell has an output, so nbval would compare nothing."]
 
 
+def test_long_cells_are_for_the_library() -> None:
+    """Half of the cells may have more than eight lines, not more than half; empty lines do not count."""
+    long = "\n\n".join(["answer += 1"] * 9)
+    two = [new_code_cell(long, execution_count=2), printed("51\n", count=3)]
+    assert list(find_problems(notebook(*two))) == []
+    three = [*two, new_code_cell(long, execution_count=4), new_code_cell(long, execution_count=5)]
+    assert list(find_problems(notebook(*three))) == [
+        "Its code cells have a median of 9 lines; at most 8 are wanted."
+    ]
+
+
 def test_versions_and_dates_are_no_addresses() -> None:
     """Four numbers between three points are an address; the specification's `2.0.0` and a time are not."""
     assert list(find_problems(notebook(printed("4.0.0, 2013.02.08, 05:00:21.856962\n")))) == []
