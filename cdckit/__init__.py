@@ -18,7 +18,8 @@ answers:
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities (and require_sources), revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
-                           find_empty_periods, coalesce
+                           find_empty_periods, coalesce; check, check_all, gate and record_fates, by the
+                           suites of `expectations`
     for others             scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6, periodic_snapshots,
                            create_view, to_pandas
 
@@ -65,7 +66,12 @@ from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
 from cdckit.outputs.views import create_view
 from cdckit.parts.installed import own_version
 from cdckit.parts.options import options
+from cdckit.quality.checked import BrokenPromises
+from cdckit.quality.checking import check
+from cdckit.quality.conservation import record_fates
 from cdckit.quality.contradictions import find_contradictions
+from cdckit.quality.data_docs import check_all
+from cdckit.quality.gates import gate
 from cdckit.quality.periods import (
     coalesce,
     find_empty_periods,
@@ -88,6 +94,7 @@ def load_ipython_extension(shell: object) -> None:
 
 __all__ = [
     "ALLEN_RELATIONS",
+    "BrokenPromises",
     "CdcError",
     "InvalidArgument",
     "Ledger",
@@ -116,6 +123,8 @@ __all__ = [
     "changes_between",
     "changes_from",
     "changes_from_snapshots",
+    "check",
+    "check_all",
     "coalesce",
     "counts_over_time",
     "create_view",
@@ -135,6 +144,7 @@ __all__ = [
     "find_overlaps",
     "find_several_current",
     "find_unused_priorities",
+    "gate",
     "join_periods",
     "known_at",
     "merge",
@@ -142,6 +152,7 @@ __all__ = [
     "overlay",
     "periodic_snapshots",
     "rdss",
+    "record_fates",
     "rejects",
     "replicate",
     "require_sources",

@@ -36,8 +36,8 @@ def expectations(name: str = "") -> str:
             messages of a hub and their statuses); without it their folder.
 
     Returns:
-        A path; *name* is not looked up.  cdckit itself only has the files: what reads them, Great
-        Expectations, comes with the extra `quality` (`pip install 'cdckit[quality]'`).
+        A path; *name* is not looked up.  `cdckit.check` takes a suite by its name.  Great Expectations,
+        which reads the same files, comes with the extra `quality` (`pip install 'cdckit[quality]'`).
 
     >>> expectations("history.json").endswith("expectations/history.json")
     True

@@ -11,11 +11,10 @@ import pytest
 from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from suites import suite
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs
-from cdckit import InvalidArgument, MissingColumns
+from cdckit import InvalidArgument, MissingColumns, check
 from cdckit.datahub import Hub, Retry, records, schema
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.statuses import Status
@@ -545,11 +544,9 @@ def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: 
         empty.receive(records(spark, [], at=AT).drop("headers"))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
-def test_the_tables_of_a_hub_meet_the_suites(played: Played, refreshed: Hub) -> None:
+def test_the_tables_of_a_hub_keep_the_suites(played: Played, refreshed: Hub) -> None:
     for hub, targets in ((played.hub, ["customer", "order"]), (refreshed, list(refreshed.schema.families))):
-        messages = hub.messages().toPandas()
-        assert len(messages)
-        assert suite("messages")(messages) == []
+        assert check(hub.messages(), "messages").require().rows
+        assert check(hub.rejects(), "rejects").ok
         for entity in targets:
-            assert suite("history")(hub.history(entity).drop("field_provenance").toPandas()) == []
+            check(hub.history(entity), "history").require()

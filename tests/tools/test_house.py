@@ -25,7 +25,10 @@ BELOW = {
     },
     "asking": {"asking", "kernel", "parts", "errors", "changes", "history", "merging"},
     "outputs": {"outputs", "asking", "kernel", "parts", "errors", "changes", "history", "merging"},
-    "quality": {"quality", "asking", "merging", "kernel", "parts", "errors", "changes", "history"},
+    "quality": {
+        *("quality", "display", "asking", "merging"),
+        *("kernel", "parts", "errors", "files", "changes", "history"),
+    },
 }
 """By package, what its modules may import of the others."""
 

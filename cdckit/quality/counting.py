@@ -1,0 +1,135 @@
+"""
+Sentences as conditions of SQL, so that the rows that break many of them are counted in one pass.
+
+Great Expectations runs on Spark a job or two for each query of rows, each with its own sort of the table.
+Here a query is taken apart where it has the form that the suites of cdckit have, `SELECT * FROM … WHERE …`:
+conditions on the same rows are counted together.  What it means is what Great Expectations says it means;
+the tests run both on the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cdckit.parts.schemas import text_literal
+from cdckit.quality.suites import Sentence
+
+BATCH = "{batch}"
+"""What stands for the table in a query, here as there."""
+
+# Rows of the table with more columns, and no words that make more rows or fewer: what is asked of the
+# table can be asked of them.
+_OTHER_ROWS = re.compile(
+    r"\b(WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b", re.I
+)
+_WIDER = re.compile(r"\(SELECT \*, .* FROM \{batch\}(?: WINDOW .*)?\)")
+_QUERY = "SELECT * FROM "
+
+
+class Counted(NamedTuple):
+    """A sentence as SQL: of which rows it speaks, and which of them break it."""
+
+    rows: str
+    breaks: str
+
+
+def counted(sentence: Sentence) -> Counted | None:
+    """A sentence as a condition; none for the sorts of expectations that Great Expectations has to run."""
+    kwargs = {name: value for name, value in sentence.kwargs.items() if value is not None}
+    if kwargs.get("mostly") == 1:
+        del kwargs["mostly"]  # all, which is what is meant where it does not stand
+    if sentence.type == "unexpected_rows_expectation":
+        return _of_query(kwargs["unexpected_rows_query"])
+    if sentence.type == "expect_column_values_to_be_unique" and kwargs.keys() == {"column"}:
+        return _unique([kwargs["column"]])
+    if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
+        return _unique(kwargs["column_list"])
+    made, known = _CONDITIONS.get(sentence.type, (None, frozenset[str]()))
+    if made is None or kwargs.keys() - known:
+        return None
+    return Counted(BATCH, made(kwargs))
+
+
+def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
+    """Of which rows the sentences speak, each with the places of those that do, so that few passes do."""
+    found: dict[str, list[int]] = {}
+    for place, each in enumerate(sentences):
+        found.setdefault(each.rows, []).append(place)
+    wider = next((rows for rows in found if rows != BATCH and are_the_tables(rows)), None)
+    if wider is not None and BATCH in found:
+        found[wider] += found.pop(BATCH)
+    return list(found.items())
+
+
+def are_the_tables(rows: str) -> bool:
+    """Whether these are the rows of the table itself, perhaps with more columns."""
+    return rows == BATCH or bool(_WIDER.fullmatch(rows) and not _OTHER_ROWS.search(rows))
+
+
+def _of_query(query: str) -> Counted:
+    text = " ".join(query.split())
+    rows, where, breaks = text.removeprefix(_QUERY).rpartition(" WHERE ")
+    simple = text.startswith(_QUERY) and where and rows.count("(") == rows.count(")")
+    return Counted(rows, breaks) if simple else Counted(f"({text})", "true")
+
+
+def _column(kwargs: Mapping[str, Any], name: str = "column") -> str:
+    return "`" + str(kwargs[name]).replace("`", "``") + "`"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, str):
+        # The text of a query is a format, so its braces are doubled.
+        return text_literal(value).replace("{", "{{").replace("}", "}}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _in_set(kwargs: Mapping[str, Any]) -> str:
+    return f"{_column(kwargs)} NOT IN ({', '.join(map(_literal, kwargs['value_set']))})"
+
+
+def _regex(kwargs: Mapping[str, Any]) -> str:
+    return f"NOT {_column(kwargs)} RLIKE {_literal(kwargs['regex'])}"
+
+
+def _between(kwargs: Mapping[str, Any]) -> str:
+    bounds = (("min_value", "<", "strict_min"), ("max_value", ">", "strict_max"))
+    outside = [
+        f"{_column(kwargs)} {sign}{'=' if kwargs.get(strict) else ''} {_literal(kwargs[bound])}"
+        for bound, sign, strict in bounds
+        if bound in kwargs
+    ]
+    return " OR ".join(outside)
+
+
+def _unique(columns: Sequence[str]) -> Counted:
+    """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
+    names = [_column({"column": name}) for name in columns]
+    alike = f"(SELECT *, count(*) OVER (PARTITION BY {', '.join(names)}) AS cdckit_alike FROM {BATCH})"
+    some = " OR ".join(f"{name} IS NOT NULL" for name in names)
+    return Counted(alike, f"cdckit_alike > 1 AND ({some})")
+
+
+def _greater(kwargs: Mapping[str, Any]) -> str:
+    sign = "<" if kwargs.get("or_equal") else "<="
+    return f"{_column(kwargs, 'column_A')} {sign} {_column(kwargs, 'column_B')}"
+
+
+_Condition = Callable[[Mapping[str, Any]], str]
+_CONDITIONS: Mapping[str, tuple[_Condition, frozenset[str]]] = {
+    "expect_column_values_to_not_be_null": (lambda of: f"{_column(of)} IS NULL", frozenset({"column"})),
+    "expect_column_values_to_be_null": (lambda of: f"{_column(of)} IS NOT NULL", frozenset({"column"})),
+    "expect_column_values_to_be_in_set": (_in_set, frozenset({"column", "value_set"})),
+    "expect_column_values_to_match_regex": (_regex, frozenset({"column", "regex"})),
+    "expect_column_values_to_be_between": (
+        _between,
+        frozenset({"column", "min_value", "max_value", "strict_min", "strict_max"}),
+    ),
+    "expect_column_pair_values_a_to_be_greater_than_b": (
+        _greater,
+        frozenset({"column_A", "column_B", "or_equal", "ignore_row_if"}),
+    ),
+}
+"""By the sort of an expectation: its condition, for which null is no break, and the arguments it knows."""

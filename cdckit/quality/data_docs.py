@@ -1,0 +1,141 @@
+"""Several tables checked at once, and what was found as the pages of Great Expectations, its Data Docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from cdckit.errors import InvalidArgument
+from cdckit.quality.checked import Checked, Told
+from cdckit.quality.checking import check
+from cdckit.quality.others import ephemeral_context
+from cdckit.quality.suites import Suite, suite_of
+
+_FUNCTION = "check_all"
+
+
+def check_all(
+    asked: Mapping[str, tuple[DataFrame, str]],
+    *,
+    tables: Mapping[str, DataFrame] | None = None,
+    rows: int = 3,
+    docs: str | Path | None = None,
+) -> dict[str, Checked]:
+    """
+    Check several tables, such as all that a store has, each by its suite: a checkpoint.
+
+    Args:
+        asked: By what each is to be called, the table and the name of its suite.
+        tables: Other tables that suites read, as for `check`.
+        rows: As for `check`.
+        docs: A folder for the pages of Great Expectations about what was found, its Data Docs; it is made
+            where it is not there, and `index.html` in it is where to begin.  Without it no file is written.
+
+    Returns:
+        By the same names, what `check` says of each.
+
+    Raises:
+        InvalidArgument, MissingColumns: As `check`.
+        MissingExtra: *docs* are wanted, and Great Expectations is not installed: it comes with the extra
+            `quality`.
+
+    Cost: as `check`, of one table after the other.
+
+    >>> found = check_all({"log": (changes, "changes"), "versions": (history, "history")})
+    >>> {name: each.ok for name, each in found.items()}
+    {'log': True, 'versions': True}
+    """
+    if not isinstance(asked, Mapping) or not all(isinstance(each, tuple) for each in asked.values()):
+        example = 'check_all({"flights": (history, "history")})'
+        raise InvalidArgument(_FUNCTION, "asked", "a mapping of name to (table, suite)", asked, example)
+    suites = {name: suite_of(suite, function=_FUNCTION) for name, (_, suite) in asked.items()}
+    context = None if docs is None else ephemeral_context("Data Docs")
+    found = {
+        name: check(frame, suites[name].stated, tables=tables, rows=rows)
+        for name, (frame, _) in asked.items()
+    }
+    if context is not None and docs is not None:
+        _write(context, found, suites, Path(docs))
+    return found
+
+
+def _write(context: Any, found: Mapping[str, Checked], suites: Mapping[str, Suite], folder: Path) -> None:
+    """What was found as results of Great Expectations, and its pages about them in a folder."""
+    from great_expectations.core import RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.absolute())}
+    index = {"class_name": "DefaultSiteIndexBuilder"}
+    site = {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+    context.variables.data_docs_sites = {}
+    context.add_data_docs_site("cdckit", site)
+    now = datetime.now(UTC)
+    run = RunIdentifier(run_name="cdckit", run_time=now)
+    for name, suite in suites.items():
+        written = _suite(suite)
+        if written.name not in {each.name for each in context.suites.all()}:
+            context.suites.add(written)
+        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, name)
+        context.validation_results_store.set(key, _results(found[name], suite, name, run))
+    context.build_data_docs(site_names=["cdckit"])
+
+
+def _suite(suite: Suite) -> Any:
+    """The suite, each expectation described by its sentence: that is what the pages show."""
+    import great_expectations as gx
+
+    described = [
+        {**stated, "description": told.says}
+        for stated, told in zip(suite.stated["expectations"], suite.sentences, strict=True)
+    ]
+    return gx.ExpectationSuite(**{**suite.stated, "expectations": described})
+
+
+def _results(checked: Checked, suite: Suite, name: str, run: Any) -> Any:
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+
+    configurations = [each.configuration for each in _suite(suite).expectations]
+    results = [
+        ExpectationValidationResult(
+            success=not told.broken,
+            expectation_config=configuration,
+            result=_result(told, checked.rows),
+            exception_info={
+                "raised_exception": False,
+                "exception_message": None,
+                "exception_traceback": None,
+            },
+        )
+        for told, configuration in zip(checked.told, configurations, strict=True)
+    ]
+    kept, of = len(checked.told) - len(checked.broken), len(checked.told)
+    statistics = {
+        "evaluated_expectations": of,
+        "successful_expectations": kept,
+        "unsuccessful_expectations": of - kept,
+        "success_percent": 100 * kept / of,
+    }
+    batch = {"datasource_name": "cdckit", "data_connector_name": "check", "data_asset_name": name}
+    meta = {"run_id": run, "active_batch_definition": {**batch, "batch_identifiers": {}}}
+    return ExpectationSuiteValidationResult(
+        success=checked.ok, results=results, suite_name=suite.name, statistics=statistics, meta=meta
+    )
+
+
+def _result(told: Told, rows: int) -> dict[str, Any]:
+    share = 100 * told.broken / rows if rows else 0.0
+    return {
+        "observed_value": told.broken,
+        "element_count": rows,
+        "unexpected_count": told.broken,
+        "unexpected_percent": share,
+        "unexpected_percent_total": share,
+        "partial_unexpected_list": [],
+    }

@@ -1,0 +1,233 @@
+"""`check`: what it says, what it costs, and that Great Expectations says the same of the same rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from test_suites import sentences, told, views
+
+from benchmarks.merging import random_changes
+from cdckit import (
+    BrokenPromises,
+    InvalidArgument,
+    Ledger,
+    MissingColumns,
+    MissingExtra,
+    Priority,
+    bitemporal,
+    check,
+    check_all,
+    gate,
+    merge,
+    with_priorities,
+)
+from cdckit.quality.checking import VIEW, count
+from cdckit.quality.others import ephemeral_context
+from cdckit.quality.suites import suite_names, suite_of
+
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+NAMED = {
+    "type": "expect_column_values_to_not_be_null",
+    "kwargs": {"column": "name"},
+    "notes": "It has a name.",
+}
+SUITE = {"name": "mine", "expectations": [{**NAMED, "severity": "warning"}]}
+
+
+@pytest.fixture(scope="module")
+def products(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, "kettle"), (2, None), (3, None)], "number int, name string").coalesce(1)
+
+
+@pytest.fixture(scope="module")
+def sound(spark: SparkSession) -> DataFrame:
+    """Changes of three sources whose words count differently, field by field."""
+    ranks = {
+        "schedule": Priority(0, {"tailnum": 2, "gate": 1}),
+        "airport": Priority(1, {"gate": 3, "delay": -1}),
+        "operations": Priority(2, {"expected": 0}),
+    }
+    return with_priorities(random_changes(spark, 4_000, 100), ranks).coalesce(2).cache()
+
+
+def test_it_says_how_many_rows_break_a_sentence_and_shows_the_first(products: DataFrame) -> None:
+    found = check(products, SUITE, rows=1)
+    assert (found.ok, found.rows, [each.broken for each in found.told]) == (False, 3, [2])
+    assert repr(found).splitlines() == [
+        "rows that break it  of what weight  sentence",
+        "2                   warning         It has a name.",
+        "(mine: 0 of 1 sentence kept by 3 rows)",
+        "",
+        "It has a name.",
+        "number  name",
+        "2       NULL",
+        "(first 1 row of more)",
+    ]
+    html = found._repr_html_()
+    assert html == check(products, SUITE, rows=1)._repr_html_()
+    assert html.count("<table") == 2
+
+
+def test_require_raises_what_matters_enough(products: DataFrame) -> None:
+    found = check(products, SUITE)
+    assert found.require("critical") is found
+    with pytest.raises(
+        BrokenPromises, match="A table of 3 rows breaks 1 sentence of the suite mine"
+    ) as error:
+        found.require()
+    assert (error.value.suite, error.value.rows, error.value.broken) == ("mine", 3, {"It has a name.": 2})
+    with pytest.raises(InvalidArgument, match="severity"):
+        found.require("much")
+
+
+def test_what_cannot_be_checked_is_told_before_a_job_runs(spark: SparkSession, products: DataFrame) -> None:
+    with pytest.raises(InvalidArgument, match="Probably 'history' was meant"):
+        check(products, "histroy")
+    with pytest.raises(InvalidArgument, match="a mapping, name and expectations"):
+        check(products, {"name": "empty"})
+    with pytest.raises(MissingColumns, match=r"check\(\) needs the columns guid"):
+        check(products, "history")
+    stream = spark.readStream.format("rate").load().selectExpr("value AS number", "'x' AS name")
+    with pytest.raises(InvalidArgument, match="foreachBatch"):
+        check(stream, SUITE)
+    tables = views(spark, "ledger", [told("ledger")["good"]])
+    with pytest.raises(InvalidArgument, match="a mapping with changes, which the suite ledger reads"):
+        check(tables["batch"], "ledger")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_other_sorts_of_expectations_are_run_by_great_expectations(
+    products: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {"type": "expect_table_row_count_to_be_between", "kwargs": {"max_value": 2}}
+    short = {
+        "type": "expect_column_value_lengths_to_be_between",
+        "kwargs": {"column": "name", "max_value": 3},
+    }
+    found = check(products, {"name": "others", "expectations": [few, NAMED, short]})
+    assert [each.broken for each in found.told] == [1, 2, 1]
+    monkeypatch.setitem(__import__("sys").modules, "great_expectations", None)
+    with pytest.raises(
+        MissingExtra, match=r"check needs great_expectations, which the extra `quality` brings"
+    ):
+        check(products, {"name": "others", "expectations": [few]})
+
+
+def test_the_table_is_read_once_and_released_even_if_that_fails(
+    spark: SparkSession, products: DataFrame
+) -> None:
+    held = products.where("number > 0")
+    check(held, SUITE, cache=True)
+    assert not held.is_cached
+    check(held.cache(), SUITE, cache=True)
+    assert held.is_cached
+    held.unpersist()
+    fails = products.withColumn(
+        "name", F.when(F.col("number") == 3, F.raise_error(F.lit("no"))).otherwise("x")
+    )
+    with pytest.raises(PySparkException):
+        check(fails, SUITE, cache=True)
+    assert not fails.is_cached
+
+
+def test_a_sound_history_is_one_query(spark: SparkSession, sound: DataFrame) -> None:
+    context = spark.sparkContext
+    history = merge(sound, entity="flight", keys=["number"]).cache()
+    history.count()
+    context.setJobGroup("checking", "")
+    try:
+        assert check(history, "history").ok
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+        history.unpersist()
+    # With adaptive execution a stage is a job; one query for each sentence would be 18 of them at least.
+    assert len(context.statusTracker().getJobIdsForGroup("checking")) <= 4
+
+
+def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:
+    history = merge(sound, entity="flight", keys=["number"])
+    ids = history.select("guid", F.struct("number").alias("key")).distinct()
+    log = sound.join(ids, F.col("data.number") == F.col("key.number")).drop("key")
+    found = check_all(
+        {
+            "changes": (sound, "changes"),
+            "history": (history, "history"),
+            "ledger": (history, "ledger"),
+            "bitemporal": (bitemporal(sound, entity="flight", keys=["number"]), "bitemporal"),
+        },
+        tables={"changes": log},
+    )
+    assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
+
+
+def test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else(
+    spark: SparkSession, sound: DataFrame, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=1)
+    take = gate(ledger.sink("operations"), "changes")
+    few = sound.where("data.number < 5")
+    assert take(few, 0).news == few.count()
+    before = ledger.store.snapshot().version
+    with pytest.raises(BrokenPromises, match="A change says who said so"):
+        take(few.withColumn("source", F.lit(None).cast("string")), 1)
+    assert ledger.store.snapshot().version == before
+    assert check(ledger.history(), "ledger", tables={"changes": ledger.changes()}).ok
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
+def test_data_docs_are_written_to_the_folder_that_is_named_and_nowhere_else(
+    products: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    refused = products.selectExpr(
+        "'t' AS topic", "1L AS offset", "name AS error_code", "name AS error_description"
+    )
+    found = check_all({"refused": (refused, "rejects")}, docs=tmp_path / "docs")
+    assert not found["refused"].ok
+    pages = list((tmp_path / "docs").rglob("refused.html"))
+    assert len(pages) == 1
+    assert "A record that cannot be used says why, by a code." in pages[0].read_text()
+    assert (tmp_path / "docs" / "index.html").exists()
+    assert list((tmp_path / "here").iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+
+
+# Great Expectations runs each sentence by itself: the two here have a sentence of nearly every sort.
+SOON = ("history", "records")
+LATER = [pytest.param(name, marks=pytest.mark.soak) for name in suite_names() if name not in SOON]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", [*SOON, *LATER])
+def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, name: str) -> None:
+    """It reads the files as they are: in plain Great Expectations they mean what they mean here."""
+    import great_expectations as gx
+
+    stated = told(name)
+    tables = views(spark, name, [stated["good"], *stated["breaks"].values()])
+    for view, table in tables.items():
+        if view.startswith(VIEW):
+            table.createOrReplaceTempView(view)
+    suite = suite_of(name, function="check")
+    context = ephemeral_context("a test")
+    asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(
+        {"dataframe": tables["batch"].cache()}
+    )
+    given = gx.ExpectationSuite(**json.loads(json.dumps(suite.stated)))
+    results = batch.validate(given, result_format="BASIC").results
+    tables["batch"].unpersist()
+    said = {each.expectation_config.notes: each for each in results}
+    _, numbers = count(sentences(suite), tables)
+    for sentence, number in zip(suite.sentences, numbers, strict=True):
+        result = said[sentence.says]
+        assert not result.exception_info.get("raised_exception"), result.exception_info
+        theirs = result.result.get("unexpected_count", result.result.get("observed_value"))
+        assert (sentence.says, theirs, result.success) == (sentence.says, number, False)

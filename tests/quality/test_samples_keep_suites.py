@@ -1,0 +1,110 @@
+"""What every door makes of its sample keeps the suites: the tables of a hub are asked in its own tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import (
+    changes_from,
+    check_all,
+    databus,
+    debezium,
+    merge,
+    rdss,
+    record_fates,
+    rejects,
+    replicate,
+    samples,
+)
+from cdckit.debezium import streams
+
+Asked = dict[str, tuple[DataFrame, str]]
+
+
+def of_any_table(spark: SparkSession) -> Asked:
+    rows = pd.read_csv(samples("tables/timetable.csv"), parse_dates=["changed_at"])
+    told = changes_from(rows, keys=["flight", "origin"], sequence_by="changed_at")
+    history = merge(told, entity="flight", keys=["flight", "origin"])
+    return {"changes": (told, "changes"), "history": (history, "history")}
+
+
+def of_replicate(spark: SparkSession) -> Asked:
+    records = spark.read.parquet(samples("replicate/{metadata,operations}.parquet"))
+    decoded = replicate.decode(records)
+    metadata = replicate.metadata(decoded)
+    told = replicate.table_changes(records, task="operations", table="FLIGHTS")
+    history = merge(told, entity="flight", keys=["flight_date", "carrier", "flight", "origin"])
+    zone = replicate.schema_zone(metadata)
+    refused = rejects(decoded)
+    fates = record_fates(
+        records,
+        changed=told,
+        metadata=metadata,
+        refused=refused,
+        unreadable=rejects(replicate.data(records, zone.where("task = 'operations'"))),
+        waiting=replicate.waiting(decoded, zone, now=datetime(2013, 2, 10, tzinfo=UTC)),
+    )
+    return {
+        "records": (records, "records"),
+        "rejects": (refused, "rejects"),
+        "zone": (zone, "schema_zone"),
+        "changes": (told, "changes"),
+        "history": (history, "history"),
+        "fates": (fates, "fates"),
+    }
+
+
+def of_databus(spark: SparkSession) -> Asked:
+    folder = Path(samples("databus"))
+    listed = json.loads((folder / "sources.json").read_text())
+    sources = [databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed]
+    events = databus.decode(spark.read.parquet(str(folder / "events.parquet")), sources)
+    return {"windows": (databus.windows(events), "databus_windows"), "rejects": (rejects(events), "rejects")}
+
+
+def of_rdss(spark: SparkSession) -> Asked:
+    decoded = rdss.decode(spark.read.parquet(samples("rdss/records.parquet"))).cache()
+    told = rdss.changes(decoded, rdss.ObjectType.RESEARCH_OBJECT)
+    history = merge(told, entity="object", keys=["objectUUID"])
+    versions = rdss.version_ancestry(rdss.version_links(history))
+    return {
+        "messages": (decoded, "rdss_messages"),
+        "queues": (rdss.queued(decoded), "rdss_queues"),
+        "rejects": (rejects(decoded), "rejects"),
+        "changes": (told, "changes"),
+        "versions": (versions, "rdss_versions"),
+    }
+
+
+def of_debezium(spark: SparkSession) -> Asked:
+    decoded = debezium.decode_wal2json(spark.read.parquet(samples("debezium/wal2json.parquet")))
+    told = debezium.changes(decoded, "remarks", keys=["id"])
+    whole = debezium.with_truncates(told, decoded, "remarks", keys=["id"])
+    history = merge(whole, entity="remark", keys=["id"])
+    return {"changes": (whole, "changes"), "history": (history, "history")}
+
+
+def of_streams(spark: SparkSession) -> Asked:
+    records = spark.read.parquet(samples("debezium_streams/entity-batches.parquet"))
+    decoded = streams.decode(records, streams.ENTITY_BATCHES)
+    answers = streams.apply_patches(streams.entity_patches(decoded)).cache()
+    return {"updates": (streams.entity_updates(answers), "debezium_updates"), "records": (records, "records")}
+
+
+DOORS: list[Callable[[SparkSession], Asked]] = [
+    of_any_table, of_replicate, of_databus, of_rdss, of_debezium, of_streams,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_samples_keep_their_suites(spark: SparkSession, door: Callable[[SparkSession], Asked]) -> None:
+    found = check_all(door(spark))
+    assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
+    assert any(each.rows for each in found.values())

@@ -1,0 +1,87 @@
+"""
+The suites under expectations/: tables that keep them, and for each sentence rows that break just it.
+
+The cases are in tests/cases/expectations, a file for each suite.  Each case is a table of its own, all of a
+suite are asked in one plan: `{case}` in a text is the number of the case, so that cases share no key.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.quality.checking import VIEW, sql
+from cdckit.quality.counting import Counted, by_rows, counted
+from cdckit.quality.suites import Suite, suite_names, suite_of
+
+CASES = Path(__file__).parents[1] / "cases" / "expectations"
+
+KNOWN_BY_NUMBER = ("history", "ledger")
+"""Here a column `case` would be a field without provenance: the field `number` is that of the case."""
+
+Cases = list[list[dict[str, Any]]]
+
+
+def told(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CASES / f"{name}.json").read_text())
+    return found
+
+
+def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
+    """The rows of all cases as the table of a suite and the tables beside it, each with its case's number."""
+    stated = told(name)
+    beside = stated.get("tables", {})
+    found: dict[str, list[str]] = {"batch": [], **{each: [] for each in beside}}
+    for number, rows in enumerate(cases):
+        for row in rows:
+            table = next((each for each in beside if each in row), "batch")
+            given, default = (row, stated["row"]) if table == "batch" else (row[table], beside[table]["row"])
+            whole = json.dumps({**default, **given, "case": number})
+            found[table].append(whole.replace("{case}", f"{number:012d}"))
+    schemas = {"batch": stated["schema"], **{each: beside[each]["schema"] for each in beside}}
+    return {
+        table if table == "batch" else VIEW + table: spark.createDataFrame(
+            [(row,) for row in rows], "row string"
+        )
+        .select(F.from_json("row", f"{schemas[table]}, case int").alias("row"))
+        .select("row.*")
+        .drop(*(["case"] if name in KNOWN_BY_NUMBER else []))
+        for table, rows in found.items()
+    }
+
+
+def sentences(suite: Suite) -> list[Counted]:
+    found = [counted(each) for each in suite.sentences]
+    assert None not in found  # or `check` needs Great Expectations
+    return [each for each in found if each is not None]
+
+
+def test_every_sentence_of_every_suite_has_rows_that_break_it() -> None:
+    for name in suite_names():
+        assert list(told(name)["breaks"]) == [
+            each.says for each in suite_of(name, function="check").sentences
+        ]
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) -> None:
+    """And a sound table, the last case, breaks none."""
+    stated = told(name)
+    cases = [*stated["breaks"].values(), stated["good"]]
+    tables = views(spark, name, cases)
+    made = sentences(suite_of(name, function="check"))
+    number = "int(number)" if name in KNOWN_BY_NUMBER else "`case`"
+    parts = []
+    for rows, places in by_rows(made):
+        breaks = ", ".join(f"IF(count_if({made[place].breaks}) > 0, {place}, NULL)" for place in places)
+        broken = f"array_compact(array({breaks})) AS broken"
+        parts.append(f"SELECT {number} AS place, {broken} FROM {rows} GROUP BY {number}")
+    found: dict[int, set[int]] = {place: set() for place in range(len(cases))}
+    for row in sql(" UNION ALL ".join(parts), tables).collect():
+        found[row["place"]].update(row["broken"])
+    assert found == {**{place: {place} for place in range(len(made))}, len(made): set()}
