@@ -33,6 +33,7 @@ from benchmarks import (
     ledger,
     merging,
     outputs,
+    quality,
     rdss,
 )
 from benchmarks.measure import PeakMemory, Result
@@ -51,6 +52,7 @@ PARTS = [
     "joins",
     "questions",
     "outputs",
+    "suites",
     "hub",
     "small",
     "rdss",
@@ -75,6 +77,7 @@ def main(arguments: list[str]) -> int:
         "joins": lambda: joining.results(_session(), given.work),
         "questions": lambda: asking.results(_session(), given.work),
         "outputs": lambda: outputs.results(_session(), given.work),
+        "suites": lambda: quality.results(_session(), given.work),
         "hub": lambda: hub.results(_session(), given.work),
         "small": lambda: hub.small_results(_session(), given.work),
         "rdss": lambda: rdss.results(_session(), given.work),
