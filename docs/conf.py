@@ -8,8 +8,7 @@ August 2024, and MkDocs 2 will know no plugins.
 Zensical, by the authors of Material, is at 0.1: ask again when it reads notebooks.
 """
 
-import inspect
-import re
+from tools.site.docstrings import as_rst
 
 project = "cdckit"
 author = "the authors of cdckit"
@@ -46,21 +45,12 @@ python_maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-napoleon_custom_sections = ["Source", "Config"]
-
-RETURNS = re.compile(r"^Returns:\n((?:(?: .*)?\n)*)", re.MULTILINE)
-
-
-def as_field(found: re.Match[str]) -> str:
-    """What a function returns, as a field; napoleon would take the words before a colon for a type."""
-    first, _, rest = inspect.cleandoc(found[1]).partition("\n")
-    return f":returns: {first}\n" + "".join(f"    {line}\n" for line in rest.split("\n")) + "\n"
+napoleon_custom_sections = ["Config"]
 
 
 def prepared(app, what, name, obj, options, lines):
     """A docstring before napoleon reads it."""
-    text = RETURNS.sub(as_field, "\n".join(lines) + "\n")
-    lines[:] = text.split("\n")
+    lines[:] = as_rst("\n".join(lines)).split("\n")
 
 
 def setup(app):

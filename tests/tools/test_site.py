@@ -11,6 +11,7 @@ import pytest
 
 import cdckit
 from tools.site import costs, reference, staging
+from tools.site.docstrings import as_rst
 from tools.site.pages import find_wrong
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,38 @@ def test_every_notebook_is_a_page_with_its_outputs(staged: Path) -> None:
 )
 def test_links_of_a_notebook_lead_to_what_the_site_has(written: str, shown: str) -> None:
     assert staging.within_site(f"See {written}.") == f"See {shown}."
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("what `as_of` says", "what {py:obj}`as_of <cdckit.as_of>` says"),
+        ("`replicate.decode`", "{py:obj}`replicate.decode <cdckit.replicate.decode>`"),
+        ("`cdckit.ledger.Ledger`", "{py:obj}`cdckit.ledger.Ledger <cdckit.Ledger>`"),
+        ("`price`, `as_of(history)`, ``as_of``", "`price`, `as_of(history)`, ``as_of``"),
+        ("[`as_of`](a.md)", "[`as_of`](a.md)"),
+        ("```python\n`as_of`\n```\n`as_of`", "```python\n`as_of`\n```\n{py:obj}`as_of <cdckit.as_of>`"),
+    ],
+)
+def test_a_name_of_ours_leads_to_where_it_is_described(written: str, shown: str) -> None:
+    assert staging.with_names(written) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("Keep it.\n\nReturns:\n    One row: `a`.\n    And b.\n\n>>> 1\n",
+         "Keep it.\n\n:returns: One row: `a`.\n    And b.\n\n>>> 1\n"),
+        ("Cost: one pass\n    of 2 KB.\n\nSource:\n    RDSS.\n",
+         ":cost: One pass\n    of 2 KB.\n\n:source: RDSS."),
+        ("| a | b |\n|---|---|\n| `x` | y |\n\nThen.\n",
+         ".. list-table::\n   :header-rows: 1\n\n   * - a\n     - b\n   * - `x`\n     - y\n\n\nThen.\n"),
+        (">>> show()\n+-+\n|a|\n+-+\n|b|\n+-+\n", ">>> show()\n+-+\n|a|\n+-+\n|b|\n+-+\n"),
+    ],
+)  # fmt: skip
+def test_a_docstring_is_read_with_its_sections_and_tables(written: str, read: str) -> None:
+    """How many empty lines there are in a row means nothing."""
+    assert re.sub(r"\n{2,}", "\n\n", as_rst(written)).strip() == re.sub(r"\n{2,}", "\n\n", read).strip()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ INSIDE = ("cdckit.parts", "cdckit.kernel")
 SUBJECTS = {
     "making": (
         "From records to a history",
-        "sessions files any_table changes sources merging ledger rejected",
+        "sessions files any_table changes sources wording merging ledger rejected",
     ),
     "asking": ("Questions to a history", "asking"),
     "quality": ("Is it sound?", "quality"),

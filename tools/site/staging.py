@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ from tools.site import costs, reference
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "notebooks"
+FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", flags=re.DOTALL | re.MULTILINE)
+NAME = re.compile(r"(?<![`\w}\[])`([A-Za-z_][\w.]*)`(?![`\]])")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 
 
 def stage(folder: Path) -> None:
     """Write everything that the site is made of into an empty *folder*."""
     shutil.copytree(DOCS, folder)
+    for path in folder.rglob("*.md"):
+        path.write_text(with_names(path.read_text()))
     shutil.copytree(ROOT / "images", folder / "images")
     _stage_notebooks(folder / "notebooks")
     (folder / "_parts").mkdir()
@@ -51,7 +56,7 @@ def _stage_notebooks(folder: Path) -> None:
         titles[path.stem] = question(notebook)
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
-                cell["source"] = within_site("".join(cell["source"]))
+                cell["source"] = with_names(within_site("".join(cell["source"])))
         (folder / path.name).write_text(json.dumps(notebook))
     (folder / "index.md").write_text(_notebook_index(titles))
 
@@ -66,6 +71,30 @@ def _notebook_index(titles: dict[str, str]) -> str:
         text += "\n".join(f"- [{name[:2]}: {title}]({name}.ipynb)" for name, title in titles.items())
     entries = "\n".join(f"{name[:2]}: {title} <{name}>" for name, title in titles.items())
     return f"{text}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+
+
+@cache
+def described() -> dict[str, str]:
+    """By what a text may call it, where an exported name is described: `as_of`, `cdckit.as_of`."""
+    return {
+        said: home
+        for name, home in reference.homes().items()
+        for said in (name, name.removeprefix("cdckit."))
+    }
+
+
+def with_names(text: str) -> str:
+    """Markdown in which a name of ours between backticks is a link to where it is described."""
+
+    def place(found: re.Match[str]) -> str:
+        home = described().get(found[1])
+        return found[0] if home is None else f"{{py:obj}}`{found[1]} <{home}>`"
+
+    pieces, end = [], 0
+    for fenced in FENCED.finditer(text):
+        pieces += [NAME.sub(place, text[end : fenced.start()]), fenced[0]]
+        end = fenced.end()
+    return "".join([*pieces, NAME.sub(place, text[end:])])
 
 
 def within_site(text: str) -> str:
