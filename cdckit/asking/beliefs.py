@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from cdckit.asking.allen import is_period
 from cdckit.asking.bitemporal import known_at
 from cdckit.asking.differences import diff
-from cdckit.asking.overlays import Side, folded, overlay
+from cdckit.asking.overlays import Side, overlay
+from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     SYSTEM_FROM,

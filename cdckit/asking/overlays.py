@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.asking.allen import is_period
-from cdckit.asking.period_joins import overlapping
+from cdckit.asking.shared_instants import overlapping
+from cdckit.asking.standing_still import folded, kept, side_column, standing_still
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -26,7 +26,7 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import require_fields, require_flag, require_name
 from cdckit.parts.schemas import quoted, require_struct
-from cdckit.parts.values import as_text, comparable
+from cdckit.parts.values import comparable
 
 _FUNCTION = "overlay"
 _WAYS = ("inner", "left", "full")
@@ -140,15 +140,15 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
             lines.append(_line_by_link(first, key, side, link, place))
     names = [_key_column(place) for place in range(len(key))]
     line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
-    rows = _kept(_standing_still(line, names, [side.into for side in sides]), len(sides), how)
+    rows = kept(standing_still(line, names, [side.into for side in sides]), len(sides), how)
     if fold:
-        said = (_said(side, place).alias(_side_column(place)) for place, side in enumerate(sides))
+        said = (_said(side, place).alias(side_column(place)) for place, side in enumerate(sides))
         rows = folded(rows, names, F.struct(*said))
     return rows.select(
         *(F.col(column).alias(name) for column, name in zip(names, key, strict=True)),
         VALID_FROM,
         VALID_TO,
-        *(F.col(_side_column(place)).alias(side.into) for place, side in enumerate(sides)),
+        *(F.col(side_column(place)).alias(side.into) for place, side in enumerate(sides)),
     )
 
 
@@ -233,7 +233,7 @@ def _line(side: Side, fields: Sequence[str], place: int) -> DataFrame:
     """The versions of a side, each where it begins."""
     state = F.struct(F.col(VALID_TO).alias("ends"), _version(side).alias("version"))
     return _alive(side).select(
-        *_key_columns(side, fields), F.col(VALID_FROM).alias("begins"), state.alias(_side_column(place))
+        *_key_columns(side, fields), F.col(VALID_FROM).alias("begins"), state.alias(side_column(place))
     )
 
 
@@ -255,96 +255,12 @@ def _line_by_link(
     return pairs.select(
         *(F.col("a.row").getField(_key_column(p)).alias(_key_column(p)) for p in range(len(key))),
         F.greatest("a.begins", "b.begins").alias("begins"),
-        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(_side_column(place)),
+        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(side_column(place)),
     )
-
-
-def _standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -> DataFrame:
-    """
-    For each period in which no side moves, the version of each side.
-
-    All sides stand in one line per key, by time.  Between two beginnings nothing begins, but versions may end
-    there of which none follows: such a stretch is cut at their ends.
-    """
-    sides = [_side_column(place) for place in range(len(into))]
-    in_time = Window.partitionBy(*names).orderBy("begins")
-    earlier = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    states = line.select(
-        *names,
-        "begins",
-        F.lead("begins").over(in_time).alias("next"),
-        *sides,
-        *(F.last(side, ignorenulls=True).over(earlier).alias(f"last_{side}") for side in sides),
-    )
-    before = {side: _in_force(F.col(f"last_{side}"), F.col("begins")) for side in sides}
-    fault = F.coalesce(
-        *(
-            F.when(F.col(side).isNotNull() & before[side].isNotNull(), F.lit(name))
-            for side, name in zip(sides, into, strict=True)
-        )
-    )
-    kinds = {name: line.schema[name].dataType for name in names}
-    # As in `as_of_join`: no filter of the caller's may come first, or an overlap would be passed over.
-    looked_at = F.monotonically_increasing_id() >= 0
-    last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
-    sound = F.when(fault.isNotNull(), F.raise_error(_overlap(fault, kinds))).otherwise(last_of_its_instant)
-    now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
-    stretches = states.where(looked_at & sound).select(*names, "begins", "next", *now)
-    return stretches.select(*names, *sides, F.inline(_periods(sides))).select(
-        *names,
-        VALID_FROM,
-        VALID_TO,
-        *(_in_force(F.col(side), F.col(VALID_FROM)).getField("version").alias(side) for side in sides),
-    )
-
-
-def _periods(sides: Sequence[str]) -> Column:
-    """From each beginning, or end of a version within the stretch, to the next."""
-    ends = F.array(*(F.col(side).getField("ends") for side in sides))
-    next_one = F.col("next")
-    inside = F.filter(ends, lambda end: end.isNotNull() & (next_one.isNull() | (end < next_one)))
-    cuts = F.array_sort(F.array_distinct(F.concat(F.array("begins"), inside)))
-    return F.transform(
-        cuts,
-        lambda cut, place: F.struct(
-            cut.alias(VALID_FROM), F.coalesce(F.get(cuts, place + 1), next_one).alias(VALID_TO)
-        ),
-    )
-
-
-def _in_force(state: Column, at: Column) -> Column:
-    ends = state.getField("ends")
-    return F.when(ends.isNull() | (ends > at), state)
-
-
-def _kept(rows: DataFrame, sides: int, how: str) -> DataFrame:
-    present = [F.col(_side_column(place)).isNotNull() for place in range(sides)]
-    if how == "left":
-        return rows.where(present[0])
-    both = Column.__and__ if how == "inner" else Column.__or__
-    return rows.where(reduce(both, present))
-
-
-def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
-    """Neighbouring periods of *names* that say the same as one: the first, to the end of the last."""
-    in_time = Window.partitionBy(*names).orderBy(VALID_FROM)
-    whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), said.alias("said"))).over(in_time)
-    continues = before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), said.alias("said")))
-    marked = rows.select(
-        "*",
-        before.getField("end").alias("ended_before"),
-        F.last(VALID_TO).over(whole).alias("final"),
-        continues.alias("continues"),
-    )
-    # Only the last period of all can be open: what begins later has one before it that ended.
-    end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
-    kept = marked.where(~F.col("continues")).withColumn(VALID_TO, end)
-    return kept.drop("ended_before", "final", "continues")
 
 
 def _said(side: Side, place: int) -> Column:
-    version, schema = F.col(_side_column(place)), side.history.schema
+    version, schema = F.col(side_column(place)), side.history.schema
     parts = [
         comparable(version.getField(name), schema[name].dataType).alias(f"part_{index}")
         for index, name in enumerate(["guid", *_fields(side)])
@@ -352,23 +268,5 @@ def _said(side: Side, place: int) -> Column:
     return F.when(version.isNotNull(), F.struct(*parts))
 
 
-def _overlap(into: Column, key: Mapping[str, T.DataType]) -> Column:
-    """What to say of a version that begins while another one of its side and key is in force."""
-    values = F.to_json(F.array(*(as_text(F.col(name), kind) for name, kind in key.items())))
-    return F.concat(
-        F.lit("overlay() needs one version at a time per key in the side "),
-        into,
-        F.lit("; of the key "),
-        values,
-        F.lit(" two overlap at "),
-        F.col("begins").cast("string"),
-        F.lit(": the history is not sound, or `on` does not tell one entity from the next."),
-    )
-
-
 def _key_column(place: int) -> str:
     return f"key_{place}"
-
-
-def _side_column(place: int) -> str:
-    return f"side_{place}"
