@@ -33,6 +33,7 @@ from benchmarks import (
     ledger,
     merging,
     outputs,
+    overlaying,
     quality,
     rdss,
 )
@@ -75,7 +76,10 @@ def main(arguments: list[str]) -> int:
         "merge": lambda: merging.results(_session(), given.work),
         "ledger": lambda: ledger.results(_session(), given.work),
         "joins": lambda: joining.results(_session(), given.work),
-        "questions": lambda: asking.results(_session(), given.work),
+        "questions": lambda: [
+            *asking.results(_session(), given.work),
+            *overlaying.results(_session(), given.work),
+        ],
         "outputs": lambda: outputs.results(_session(), given.work),
         "suites": lambda: quality.results(_session(), given.work),
         "hub": lambda: hub.results(_session(), given.work),
