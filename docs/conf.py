@@ -9,6 +9,7 @@ Zensical, by the authors of Material, is at 0.1: ask again when it reads noteboo
 """
 
 from tools.site.docstrings import as_rst
+from tools.site.reference import value_docstring
 
 project = "cdckit"
 author = "the authors of cdckit"
@@ -50,7 +51,8 @@ napoleon_custom_sections = ["Config"]
 
 def prepared(app, what, name, obj, options, lines):
     """A docstring before napoleon reads it."""
-    lines[:] = as_rst("\n".join(lines)).split("\n")
+    text = value_docstring(name) if what == "data" else "\n".join(lines)
+    lines[:] = as_rst(text).split("\n")
 
 
 def setup(app):

@@ -40,6 +40,14 @@ def test_every_exported_name_is_described_on_one_page(staged: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_value_is_described_by_the_text_below_its_name() -> None:
+    """Not by what its class says of itself, unless the class is ours and has no page."""
+    assert reference.value_docstring("cdckit.debezium.streams.CONNECTIONS") == "A `Stream`."
+    assert reference.value_docstring("cdckit.display.NULL") == ""
+    assert reference.value_docstring("cdckit.debezium.streams.KEYS").startswith("The key fields")
+    assert reference.value_docstring("cdckit.options").startswith("How tables, pictures, widgets and texts")
+
+
 def test_packages_are_found_by_what_they_hand_on() -> None:
     """Those for the inside are not: nobody imports names from `cdckit.parts`."""
     found = reference.packages()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -99,21 +101,43 @@ def pages() -> list[Page]:
 
 def _spine(names: list[str]) -> Iterator[Page]:
     """The pages of the names that `cdckit` itself hands on."""
-    places = {name: _subject(exported()[name]) for name in names}
+    places = {name: _subject(name, exported()[name]) for name in names}
     for name, title in [*((name, title) for name, (title, _) in SUBJECTS.items()), OTHERS]:
         members = tuple(each for each, place in places.items() if place == name)
         if members:
             yield Page(name, title, "", members)
 
 
-def _subject(what: Any) -> str:
-    component = (_module(what) or "").partition(".")[2].partition(".")[0]
+def _subject(name: str, what: Any) -> str:
+    component = _module(name, what).partition(".")[2].partition(".")[0]
     return next((name for name, (_, inside) in SUBJECTS.items() if component in inside.split()), OTHERS[0])
 
 
-def _module(what: Any) -> str | None:
-    """Where it is defined; of a value of ours, where its class is."""
-    return getattr(what, "__module__", None) or type(what).__module__
+def _module(name: str, what: Any) -> str:
+    """Where it is defined; of a value, from where its package has it."""
+    if inspect.isclass(what) or inspect.isfunction(what):
+        return what.__module__
+    package, _, own = name.rpartition(".")
+    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(package)))):
+        if isinstance(node, ast.ImportFrom) and node.module and own in [each.name for each in node.names]:
+            return node.module
+    return package
+
+
+def value_docstring(name: str) -> str:
+    """The text below the line that gives an exported value its name; else its class, if that is ours."""
+    what, own = exported()[name], name.rpartition(".")[2]
+    source = inspect.getsource(importlib.import_module(_module(name, what)))
+    for statement, below in pairwise(ast.parse(source).body):
+        targets = ast.unparse(statement).partition("=")[0].partition(":")[0].split()
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and targets == [own]:
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    return inspect.cleandoc(text)
+    kind = type(what)
+    if any(kind is each for each in exported().values()):
+        return f"A `{kind.__name__}`."
+    return _docstring(kind) if kind.__module__.startswith("cdckit") else ""
 
 
 def written(page: Page) -> str:
@@ -176,7 +200,9 @@ def index(listed: list[Page]) -> str:
             "|---|---|",
         ]
         for name in page.members:
-            lines.append(f"| {{py:obj}}`{name.removeprefix('cdckit.')} <{name}>` | {_summary(said[name])} |")
+            lines.append(
+                f"| {{py:obj}}`{name.removeprefix('cdckit.')} <{name}>` | {_summary(name, said[name])} |"
+            )
         lines.append("")
     entries = "\n".join(page.name for page in listed)
     return "\n".join(lines) + f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
@@ -186,10 +212,10 @@ def _lead(page: Page) -> str:
     return _first_paragraph(page.introduction) if page.introduction else ""
 
 
-def _summary(what: Any) -> str:
+def _summary(name: str, what: Any) -> str:
     """The first sentence of its docstring, fit for the cell of a table."""
     own = inspect.isclass(what) or inspect.isfunction(what)
-    text = _first_sentence(_docstring(what)) if own else "a value"
+    text = _first_sentence(_docstring(what) if own else value_docstring(name)) or "a value"
     return text.replace("|", "\\|")
 
 
