@@ -15,9 +15,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit.debezium.streams.codes import StreamFault
+from cdckit.parts.faults import Fault
 from cdckit.quality.checking import VIEW, sql
 from cdckit.quality.counting import Counted, by_rows, counted
 from cdckit.quality.suites import Suite, suite_names, suite_of
+from cdckit.rdss.codes import RdssFault
 
 CASES = Path(__file__).parents[1] / "cases" / "expectations"
 
@@ -85,3 +88,22 @@ def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) 
     for row in sql(" UNION ALL ".join(parts), tables).collect():
         found[row["place"]].update(row["broken"])
     assert found == {**{place: {place} for place in range(len(made))}, len(made): set()}
+
+
+def test_the_codes_of_suites_are_those_of_the_catalogues() -> None:
+    """A code that a door gets, or loses, is a change of the suite too."""
+    catalogues = {each for each in Fault.__subclasses__() if each.__module__.startswith("cdckit.")}
+    assert {RdssFault, StreamFault} < catalogues
+    known = {str(fault) for each in catalogues for fault in each}
+    assert set(values("rejects")) == known
+    assert set(values("rdss_messages")) == {str(fault) for fault in RdssFault}
+
+
+def values(name: str) -> list[str]:
+    """The codes that a suite allows."""
+    found: list[str] = next(
+        each.kwargs["value_set"]
+        for each in suite_of(name, function="check").sentences
+        if each.kwargs.get("column") == "error_code" and "value_set" in each.kwargs
+    )
+    return found
