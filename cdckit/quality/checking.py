@@ -60,8 +60,8 @@ def check(
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
-        one sort; and for each sentence that is broken one more, for its rows.  The suite `history` on 1,400,000
-        versions of 8 fields took about as much processor time as their merge, `changes` a fifth of that.
+        one sort; and for each sentence that is broken one more, for its rows.  The suite `history` on
+        1,400,000 versions of 8 fields took about as much processor time as their merge, `changes` a fifth.
 
     >>> check(history, "history").ok
     True
