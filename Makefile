@@ -75,6 +75,7 @@ samples: $(READY) ## Make data/samples anew
 	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
 	$(BIN)/python -m tools.hub_samples --out data/samples/datahub
 	$(BIN)/python -m tools.table_samples --out data/samples/tables
+	$(BIN)/python -m tools.brokerage_samples --out data/samples/brokerage
 	$(BIN)/python -m tools.rdss_samples --out data/samples/rdss
 	$(BIN)/python -m tools.databus_samples --out data/samples/databus
 	$(BIN)/python -m tools.stream_samples --out data/samples/debezium_streams
