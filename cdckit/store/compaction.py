@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,15 +27,41 @@ def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
     """
     The files smaller than *below* bytes of each partition that has at least *least* of them.
 
-    In groups that become files of about four times *below*.
+    In groups that become files of about four times *below*.  Where files follow one another in a partition,
+    as those of a stream do, a group has files that are neighbours, in their order.
     """
     found: dict[tuple[str | None, ...], list[File]] = {}
     for one in table.files.values():
-        if one.size < below:
-            values = one.partition_texts()
-            found.setdefault(tuple(values[name] for name in table.partition_by), []).append(one)
-    groups = [group for files in found.values() if len(files) >= least for group in _groups(files, 4 * below)]
+        values = one.partition_texts()
+        found.setdefault(tuple(values[name] for name in table.partition_by), []).append(one)
+    groups = [
+        group
+        for files in found.values()
+        if sum(one.size < below for one in files) >= least
+        for some in _neighbours(table, files, below)
+        for group in _groups(some, 4 * below)
+    ]
     return [group for group in groups if len(group) > 1]
+
+
+def _neighbours(table: Table, files: list[File], below: int) -> list[list[File]]:
+    """The small files of a partition: with no large one between them, if the files follow one another."""
+    in_order = _following(table, files)
+    if in_order is None:
+        return [[one for one in files if one.size < below]]
+    runs = groupby(in_order, lambda one: one.size < below)
+    return [list(some) for are_small, some in runs if are_small]
+
+
+def _following(table: Table, files: list[File]) -> list[File] | None:
+    """The files in their order by the first column that has one, if each is above the one before; or None."""
+    names = (one.name for one in table.stored if one.name not in table.partition_by)
+    name = next((one for one in names if all(one in file.low for file in files)), None)
+    if name is None:
+        return None
+    in_order = sorted(files, key=lambda one: one.low[name])
+    follow = all(one.high[name] < other.low[name] for one, other in pairwise(in_order))
+    return in_order if follow else None
 
 
 def _groups(files: list[File], most: int) -> list[list[File]]:
