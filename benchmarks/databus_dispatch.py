@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from cdckit import databus
 from cdckit.databus.bootstrapping import RelayStream
-from cdckit.databus.streaming import EVENTS
+from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.window_columns import STREAM
 from cdckit.store import Store
 

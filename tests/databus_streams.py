@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit import databus
-from cdckit.databus.window_columns import COVERED
+from cdckit.databus.window_columns import COVERED, IS_LATE, STREAM
 from cdckit.databus.window_rows import Mark, cut_batches
 
 COLUMNS = pa.schema(
@@ -209,41 +209,40 @@ class Interpreter:
 def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[dict[str, Any]]:
     """The same as `cut_rows`, of batches that go on from what the last one left."""
     marks: dict[Any, Mark] = {}
-    waiting: list[dict[str, Any]] = []
+    waiting: dict[Any, list[pa.RecordBatch]] = {}
     settled: list[dict[str, Any]] = []
     start = 0
     for size in [*sizes, len(events)]:
-        came = events[start : start + size]
-        start += size
         told: dict[Any, Mark] = {}
-
-        rows = [
-            row
-            for batch in cut_batches(
-                batches_of([*waiting, *came], []),
-                output="kept",
-                marks=marks,
-                covered=partial(_covered, settled),
-                tell=told.__setitem__,
-            )
-            for row in batch.to_pylist()
-        ]
+        cut = cut_batches(
+            batches_of(events[start : start + size], []),
+            output="kept",
+            marks=marks,
+            covered=partial(_covered, settled),
+            held=lambda key: waiting.pop(key, ()),
+            tell=told.__setitem__,
+        )
+        start += size
+        for batch in list(cut):
+            first = batch.slice(0, 1).to_pylist()[0]
+            if first["window_state"] == "open":
+                waiting.setdefault(tuple(first[name] for name in STREAM), []).append(batch)
+            else:
+                settled += batch.to_pylist()
         for key, mark in marks.items():
             if key not in told and (of := (*key[:2], None)) in told:
                 told[key] = mark._replace(lost=mark.lost + told[of].lost - marks.get(of, Mark()).lost)
         marks |= told
-        settled += [row for row in rows if row["window_state"] != "open"]
-        waiting = [
-            {
-                name: None if name.startswith("error") and row["error_code"] == "SCN_FELL" else row[name]
-                for name in COLUMNS.names
-            }
-            for row in rows
-            if row["window_state"] == "open"
-        ]
-        opened = [row for row in rows if row["window_state"] == "open"]
+    opened = [
+        # Where the window starts is known at its end alone.
+        {**row, "window_start_scn": marks[key].open.low if marks[key].open.events else None}
+        for key, batches in waiting.items()
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
     found = sorted([*settled, *opened], key=lambda row: (row["topic"], row["offset"]))
-    return [{name: value for name, value in row.items() if name not in COVERED.names} for row in found]
+    kept_apart = (*COVERED.names, IS_LATE)
+    return [{name: value for name, value in row.items() if name not in kept_apart} for row in found]
 
 
 def _covered(settled: list[dict[str, Any]], key: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,10 +11,10 @@ from cdckit.databus.checkpoints import CATCHUP, INIT, SNAPSHOT, Checkpoint
 from cdckit.databus.event_checks import UPSERT
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source
+from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.databus.relay_tables import STREAMS
-from cdckit.databus.streaming import COLUMNS, EVENTS, Window, windows_of
+from cdckit.databus.streaming import COLUMNS, Window, windows_of
 from cdckit.databus.subscribing import Subscription
-from cdckit.databus.window_columns import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store
 
@@ -54,9 +53,21 @@ class BootstrapStream(RelayStream):
     Checkpoints say how far that is (`consumption_mode`), so that a consumer which is killed goes on with the
     source, or the window, that it was at.
 
+    Args:
+        store: As for `RelayStream`.
+        subscription: As for `RelayStream`.
+        where: As for `RelayStream`.
+        place: Where a snapshot is put down while it is read.
+
     Source:
         Databus: bootstrap, and the modes of its checkpoint.
     """
+
+    def __init__(
+        self, store: Store, subscription: Subscription, where: Mapping[str, Any], place: Place
+    ) -> None:
+        super().__init__(store, subscription, where)
+        self._place = place
 
     def windows_from(self, checkpoint: Checkpoint) -> Iterator[Window]:
         """The windows for a consumer that is where a checkpoint says; each must be taken before the next."""
@@ -117,13 +128,9 @@ class BootstrapStream(RelayStream):
                 "window_end_scn": F.lit(start).cast("long"),
             }
         )
-        with tempfile.TemporaryDirectory() as folder:
-            store = Store(now.spark, folder)
-            with store.begin() as transaction:
-                transaction.append(EVENTS, alive, partition_by=STREAM)
-                transaction.commit()
-            filters = {name: one for name, one in self._subscription.filters.items() if name == source.name}
-            yield from windows_of(store.snapshot(), Subscription([source], filters), -1)
+        filters = {name: one for name, one in self._subscription.filters.items() if name == source.name}
+        with self._place.with_events(now.spark, alive, function="bootstrap") as found:
+            yield from windows_of(found, Subscription([source], filters), -1)
 
     def _passed(self) -> int:
         """The SCN at which the last window ended that passed."""

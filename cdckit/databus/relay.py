@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_answers import RELAY, Answers
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import GIVEN_UP, WAITING
-from cdckit.databus.streaming import EVENTS
+from cdckit.databus.window_columns import STREAM
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.documents import Document
 from cdckit.parts.receiving import as_records, sink_of
@@ -135,9 +136,9 @@ class Relay(Answers):
 
         Cost: one job, in which the records are decoded, shuffled by topic and partition, cut and written once
             (and one that reads them, with a batch id); then two jobs for each ledger of which a window
-            passed.  Of what came before, the events of windows that are open are read and written again, so a
-            window that goes over many batches costs that many times; and where the source sends again, two
-            columns of the events from that SCN on.
+            passed.  Of what came before, the events of windows that are open are read when these end, and
+            small files of a stream are written together now and then; and where the source sends again, two
+            columns of the events from that SCN on are read.
         """
         given = as_records(self._spark, records, at, shell="relay")
         key = require_batch_id(batch, function="receive")
@@ -187,7 +188,8 @@ class Relay(Answers):
             found = rows.where(overdue).count()
             if found:
                 given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
-                transaction.replace(WAITING, rows.withColumn(GIVEN_UP, given_up))
+                in_order = rows.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset")
+                transaction.replace(WAITING, in_order.withColumn(GIVEN_UP, given_up))
                 transaction.commit()
             return found
 

@@ -13,6 +13,7 @@ from cdckit.databus.bootstrapping import BootstrapStream, RelayStream
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.faults import DatabusFault
+from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.databus.relay_tables import (
     GIVEN_UP,
     KEPT_SCHEMA,
@@ -23,9 +24,9 @@ from cdckit.databus.relay_tables import (
     Settings,
     as_told,
     told_rows,
+    waiting_rows,
 )
 from cdckit.databus.row_changes import find_without_key
-from cdckit.databus.streaming import EVENTS
 from cdckit.databus.subscribing import Subscription
 from cdckit.databus.typed_rows import row_fields, rows
 from cdckit.databus.window_columns import STREAM
@@ -40,7 +41,7 @@ from cdckit.store import Snapshot, Store
 from cdckit.store.keeping import rows_of
 from cdckit.store.kinds import require_kind
 
-RELAY = "Databus relay (form 1)"
+RELAY = "Databus relay (form 2)"
 _BYTES = ("key", "value", "headers")
 
 
@@ -143,7 +144,7 @@ class Answers:
             `window_start_scn`, `waiting_since` (the time of its record) and `waiting_for`.  Those that are in
             error or were given up are not among them (`rejects`).
         """
-        found = rows_of(self._snapshot(), WAITING, WAITING_SCHEMA)
+        found = waiting_rows(self._snapshot())
         sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
         return sound.select(
             *RECORD_COLUMNS[:-1],
@@ -235,6 +236,8 @@ class Answers:
         topic: str | None = None,
         partition: int | None = None,
         physical_partition: int | None = None,
+        folder: str | Path | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> BootstrapStream:
         """
         The same for a consumer that begins with nothing: first a snapshot (see `BootstrapStream`).
@@ -244,12 +247,13 @@ class Answers:
             topic: As for `stream`.
             partition: As for `stream`.
             physical_partition: As for `stream`.
+            folder: Where a snapshot is put down while it is read, as for `EventStream`.
+            storage_options: As for `EventStream`.
 
         Cost: for the snapshot of each source, a job over all its events that passed.
         """
-        return BootstrapStream(
-            self.store, subscription, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
-        )
+        where = dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        return BootstrapStream(self.store, subscription, where, Place(folder, storage_options))
 
     def without_key(self, source: str) -> DataFrame:
         """

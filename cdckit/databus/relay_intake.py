@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from cdckit.databus.event_rows import DATA, decode
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.passing import Standing
+from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_tables import (
-    GIVEN_UP,
     KEPT_SCHEMA,
     STREAMS,
     TAKEN,
@@ -25,22 +25,21 @@ from cdckit.databus.relay_tables import (
     as_kept,
     as_rows,
     marks_of,
+    open_of,
     told_rows,
 )
-from cdckit.databus.relay_work import ASIDE, FOLD, TURN, Kept, Task, keep
+from cdckit.databus.relay_work import ASIDE, FOLD, Kept, Task, keep
 from cdckit.databus.row_changes import changes
-from cdckit.databus.streaming import EVENTS
 from cdckit.databus.typed_rows import rows
-from cdckit.databus.window_columns import EVENT_WINDOW, STREAM
+from cdckit.databus.window_columns import STREAM
 from cdckit.databus.window_rows import Key, Mark
 from cdckit.ledger.within import apply_within
 from cdckit.parts.threads import at_once
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_COLUMNS, headers_from_workers
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.rejected import ERROR_CODE
 from cdckit.store import File, Transaction
 from cdckit.store.files import Where
-from cdckit.store.keeping import read_some
 from cdckit.store.writing import reported
 
 _REPORT = T.StructType().add("report", T.StringType())
@@ -55,12 +54,7 @@ class Intake:
 
     def take(self, records: DataFrame) -> int:
         """Bring all tables up to records; how many of them are new."""
-        marks, last = marks_of(self._transaction)
-        fresh = self._decoded(records, turn=1)
-        waited = read_some(self._transaction, WAITING)
-        if waited is not None:
-            fresh = fresh.unionByName(_again(waited))
-        return self._keep(fresh, marks, last)
+        return self._keep(self._decoded(records, aside=False))
 
     def rebuild(self) -> None:
         """Make everything anew from the records, by the settings as they are now."""
@@ -76,39 +70,25 @@ class Intake:
             tables.drop(name)
         self._settings.forget(tables)
         first, others = (kept.where(each) for each in ("NOT is_second", "is_second"))
-        again = self._decoded(first, turn=0).unionByName(self._decoded(others, turn=ASIDE))
-        self._keep(again, {}, {})
+        self._keep(self._decoded(first, aside=False).unionByName(self._decoded(others, aside=True)))
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _decoded(self, records: DataFrame, *, turn: int) -> DataFrame:
-        """The records with their events, in the columns in which they are kept, and `TURN`."""
+    def _decoded(self, records: DataFrame, *, aside: bool) -> DataFrame:
+        """The records with their events, in the columns in which they are kept, and `ASIDE`."""
         told = self._settings
         decoded = decode(records, told.sources.values(), skip_sources=told.skipped)
-        given_up = F.lit(None).cast("timestamp")
-        return as_kept(decoded).withColumns({GIVEN_UP: given_up, TURN: F.lit(turn)})
+        return as_kept(decoded).withColumn(ASIDE, F.lit(aside))
 
-    def _keep(self, fresh: DataFrame, marks: dict[Key, Mark], last: Last) -> int:
+    def _keep(self, fresh: DataFrame) -> int:
         tables = self._transaction
         self._settings.within(tables)
-        task = Task(
-            batch=self._batch,
-            events=tables.target(EVENTS, KEPT_SCHEMA, STREAM),
-            waiting=tables.target(WAITING, WAITING_SCHEMA),
-            marks=marks,
-            last=last,
-            files=by_stream(tables.files(EVENTS)),
-            fold=FOLD,
-        )
+        task = task_of(tables, self._batch, FOLD)
         order = [F.asc_nulls_first(name) for name in STREAM]
-        in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", TURN)
+        in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", ASIDE)
         done = Made(in_order, partial(keep, task=task), _REPORT).rows().collect()
         reports = [json.loads(row["report"]) for row in done]
-        added = list(reported([one for each in reports for one in each["events"]], task.events).files)
-        waiting = list(reported([one for each in reports for one in each["waiting"]], task.waiting).files)
-        tables.adopt(EVENTS, added, [path for each in reports for path in each["gone"]])
-        tables.adopt(WAITING, waiting, [one.path for one in tables.files(WAITING)])
-        tables.replace(STREAMS, as_rows(*moved_on(marks, last, reports)))
+        added = adopted(tables, task, reports)
         self._apply(added, {number for each in reports for number in each["sources"]})
         return sum(each["rows"] for each in reports)
 
@@ -132,41 +112,55 @@ class Intake:
         at_once(tables.spark, apply, [name for name in names if name in told.keys])
 
 
-def _again(waiting: DataFrame) -> DataFrame:
-    """Events of open windows as they were before these were cut."""
-    fell = F.coalesce(F.col(ERROR_CODE) == DatabusFault.SCN_FELL.value, F.lit(False))
-    nothing = F.lit(None)
-    anew = {name: F.when(~fell, F.col(name)) for name in (ERROR_CODE, ERROR_DESCRIPTION)}
-    anew |= {field.name: nothing.cast(KEPT_SCHEMA[field.name].dataType) for field in EVENT_WINDOW}
-    return waiting.withColumns(anew).select(*KEPT_SCHEMA.fieldNames(), GIVEN_UP, F.lit(0).alias(TURN))
+def task_of(tables: Transaction, batch: int, fold: int) -> Task:
+    """What workers must know of what a relay has."""
+    marks, last = marks_of(tables)
+    return Task(
+        batch=batch,
+        events=tables.target(EVENTS, KEPT_SCHEMA, STREAM),
+        waiting=tables.target(WAITING, WAITING_SCHEMA, STREAM),
+        marks=marks,
+        last=last,
+        files=by_stream(tables.files(EVENTS)),
+        open_files=by_stream(tables.files(WAITING)),
+        fold=fold,
+    )
+
+
+def adopted(tables: Transaction, task: Task, reports: list[dict[str, Any]]) -> list[File]:
+    """Let the tables have what workers wrote; the files of settled events."""
+    added: dict[str, list[File]] = {}
+    for name, target in ((EVENTS, task.events), (WAITING, task.waiting)):
+        added[name] = list(reported([one for each in reports for one in each[name]], target).files)
+        tables.adopt(name, added[name], [path for each in reports for path in each["gone"][name]])
+    tables.replace(STREAMS, as_rows(*moved_on(task, reports)))
+    return added[EVENTS]
 
 
 def by_stream(files: list[File]) -> dict[Key, list[Kept]]:
-    """Of each stream the files of its events, in the order of their windows."""
-    found: dict[Key, list[tuple[int, Kept]]] = {}
+    """Of each stream the files of its events, in the order of their windows and offsets."""
+    found: dict[Key, list[tuple[tuple[int, int], Kept]]] = {}
     for one in files:
         covered = None
         if "covered_to" in one.high:
             covered = one.low["covered_from"], one.high["covered_to"]
         kept = Kept(one.path, one.size, (one.low["offset"], one.high["offset"]), covered)
         key = tuple(one.partition[name] for name in STREAM)
-        found.setdefault(key, []).append((one.low.get("window", 0), kept))
+        found.setdefault(key, []).append(((one.low.get("window", 0), one.low["offset"]), kept))
     return {key: [kept for _, kept in sorted(listed)] for key, listed in found.items()}
 
 
-def moved_on(
-    marks: dict[Key, Mark], last: Last, reports: list[dict[str, Any]]
-) -> tuple[dict[Key, Mark], Last]:
+def moved_on(task: Task, reports: list[dict[str, Any]]) -> tuple[dict[Key, Mark], Last]:
     """Where the streams stand now; one of which nothing came may have lost records all the same."""
     now: dict[Key, Mark] = {}
     for each in reports:
-        for key, (standing, number, lost) in each["marks"]:
-            now[tuple(key)] = Mark(Standing(*standing), number, lost)
-    found = {**marks, **now}
-    for key, mark in marks.items():
+        for key, standing, window, lost in each["marks"]:
+            now[tuple(key)] = Mark(Standing(*standing), open_of(window), lost)
+    found = {**task.marks, **now}
+    for key, mark in task.marks.items():
         place = (*key[:2], None)
         if key not in now and place in now:
-            came = now[place].lost - marks.get(place, Mark()).lost
+            came = now[place].lost - task.marks.get(place, Mark()).lost
             found[key] = mark._replace(lost=mark.lost + came)
     told = {tuple(place): offset for each in reports for place, offset in each["last"]}
-    return found, {**last, **told}
+    return found, {**task.last, **told}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.databus.cutting import Open
 from cdckit.databus.event_rows import EVENT_FIELDS
 from cdckit.databus.event_sources import Source
 from cdckit.databus.passing import Standing
-from cdckit.databus.streaming import EVENTS
-from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM
+from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, IS_LATE, STREAM
 from cdckit.databus.window_rows import Key, Mark
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kinds import Kind
@@ -45,10 +47,18 @@ KEPT_SCHEMA = T.StructType(
         *(field for name, field in _OWN.items() if name not in _FIRST),
     ]
 )
-"""One row is one record as it came, its event, and what became of its window; of `WAITING`, what is known of
-a window that is open.  `taken` is the commit that told it.  Headers are the text of a JSON."""
+"""One row is one record as it came, its event, and what became of its window.  `taken` is the commit that
+told it.  Headers are the text of a JSON."""
 
-WAITING_SCHEMA = T.StructType([*KEPT_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])
+WAITING_SCHEMA = T.StructType(
+    [
+        *KEPT_SCHEMA.fields,
+        T.StructField(IS_LATE, T.BooleanType()),
+        T.StructField(GIVEN_UP, T.TimestampType()),
+    ]
+)
+"""The same of a window that is open, as it was known when the record came: where its window starts is told by
+`STREAMS`.  Each file is of one stream, in the order of offsets."""
 
 STREAMS_SCHEMA = pa.schema(
     [
@@ -62,9 +72,12 @@ STREAMS_SCHEMA = pa.schema(
         ("passed_micros", pa.int64()),
         ("lost", pa.int64()),
         ("last_offset", pa.int64()),
+        ("open_start_scn", pa.int64()),
+        ("open", pa.string()),
     ]
 )
-"""One row is where one stream stands; without a physical partition, where a partition of a topic does."""
+"""One row is where one stream stands, and what is known of its open window, for people and in JSON for who
+goes on; without a physical partition, where a partition of a topic does."""
 
 Last = dict[tuple[str, int], int]
 """By topic and partition the offset of the last record that came."""
@@ -130,8 +143,17 @@ def as_told(kept: DataFrame) -> DataFrame:
 
 def told_rows(tables: Tables) -> DataFrame:
     """All that came, those of open windows included."""
-    waiting = rows_of(tables, WAITING, WAITING_SCHEMA).select(*KEPT_SCHEMA.fieldNames())
-    return rows_of(tables, EVENTS, KEPT_SCHEMA).select(*KEPT_SCHEMA.fieldNames()).unionByName(waiting)
+    names = KEPT_SCHEMA.fieldNames()
+    waiting = waiting_rows(tables).select(*names)
+    return rows_of(tables, EVENTS, KEPT_SCHEMA).select(*names).unionByName(waiting)
+
+
+def waiting_rows(tables: Tables) -> DataFrame:
+    """The events of open windows, with what is known of these now."""
+    starts = rows_of(tables, STREAMS, spark_columns(STREAMS_SCHEMA)).select(*STREAM, "open_start_scn")
+    found = rows_of(tables, WAITING, WAITING_SCHEMA).join(F.broadcast(starts), list(STREAM), "left")
+    told = found.withColumn("window_start_scn", F.col("open_start_scn"))
+    return told.select(*WAITING_SCHEMA.fieldNames())
 
 
 def marks_of(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
@@ -143,7 +165,7 @@ def marks_of(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
     for row in tables.base.arrow(STREAMS).to_pylist():
         key = tuple(row[name] for name in STREAM)
         standing = Standing(row["passed_scn"], row["needed_scn"], row["after_rollback"], row["passed_micros"])
-        marks[key] = Mark(standing, row["windows"] + 1, row["lost"])
+        marks[key] = Mark(standing, open_of(row["open"]), row["lost"])
         if key[2] is None:
             last[key[:2]] = row["last_offset"]
     return marks, last
@@ -155,7 +177,21 @@ def as_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) -> p
     for key in sorted({*marks, *((*place, None) for place in last)}, key=repr):
         mark = marks.get(key, Mark())
         offset = None if key[2] is not None else last[key[:2]]
-        listed.append((*key, mark.number - 1, *mark.standing, mark.lost, offset))
+        start = mark.open.low if mark.open.events else None
+        told = (mark.open.number - 1, *mark.standing, mark.lost, offset, start, open_text(mark.open))
+        listed.append((*key, *told))
     columns = zip(*listed, strict=True) if listed else [[]] * len(STREAMS_SCHEMA)
     arrays = [pa.array(list(each), field.type) for each, field in zip(columns, STREAMS_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=STREAMS_SCHEMA)
+
+
+def open_text(window: Open) -> str:
+    """What is known of an open window, as JSON."""
+    return json.dumps(asdict(window))
+
+
+def open_of(text: str) -> Open:
+    """The same back: the numbers of sources are keys, which in JSON are texts."""
+    told = json.loads(text)
+    of_source = {int(number): scn for number, scn in told.pop("of_source").items()}
+    return Open(**told, of_source=of_source)

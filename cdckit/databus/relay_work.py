@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,24 +16,23 @@ import pyarrow.compute as pc
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.passing import COMPLETE, OPEN, STATES
-from cdckit.databus.relay_tables import TAKEN, Last
+from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.relay_tables import TAKEN, WAITING, Last, open_text
 from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM, of_no_stream, with_columns
-from cdckit.databus.window_rows import Key, Mark, cut_batches
+from cdckit.databus.window_rows import Key, Mark, cut_batches, streams_of
 from cdckit.parts.running import Bools, Ints
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import OpenFiles, Target
 
-TURN = "_turn"
-"""Where two records stand in one place: the one of the lower turn was there first."""
-ASIDE = 2
-"""The turn of one that is known to have no place."""
+ASIDE = "_aside"
+"""Whether a record is known to have no place: another one stands there."""
 SMALL, FOLD = 4 << 20, 16
 """Files in a row that have fewer bytes are written as one, where there are so many."""
 
 
 class Kept(NamedTuple):
-    """A file of settled events of one stream; the bounds are None where it has no such value."""
+    """A file of events of one stream; *covered* is None where it tells of no SCN."""
 
     path: str
     size: int
@@ -51,6 +51,8 @@ class Task:
     last: Last
     files: Mapping[Key, list[Kept]]
     """By stream the files of its events, in their order."""
+    open_files: Mapping[Key, list[Kept]]
+    """The same of its open window."""
     fold: int = FOLD
     """How many small files in a row are written as one."""
 
@@ -59,7 +61,7 @@ def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.Record
     """
     Cut events into windows, write them, and report what was written and where streams stand.
 
-    The events are sorted by `STREAM`, offset and `TURN`, with those of open windows among them.
+    The events are sorted by `STREAM`, offset and `ASIDE`.
     """
     with OpenFiles(task.events) as events, OpenFiles(task.waiting) as waiting:
         work = _Work(task, events, waiting)
@@ -68,6 +70,7 @@ def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.Record
             output="kept",
             marks=task.marks,
             covered=lambda key: partial(work.covered, key) if key in task.marks else None,
+            held=work.held,
             tell=work.tell,
         )
         for rows in cut:
@@ -83,8 +86,10 @@ class _Work:
         self.last: Last = {}
         self.strays: list[pa.RecordBatch] = []
         self.before: tuple[tuple[Any, ...], bytes | None] | None = None
-        self.began: set[Key] = set()
-        self.gone: list[str] = []
+        self.earlier: list[tuple[Ints, Ints]] = []
+        self.stream: tuple[Key, list[tuple[Ints, Ints]]] | None = None
+        self.began: set[tuple[Key, str]] = set()
+        self.gone: dict[str, list[str]] = {EVENTS: [], WAITING: []}
         self.sources: set[int] = set()
         self.rows = 0
 
@@ -106,13 +111,21 @@ class _Work:
         lows, highs = (np.concatenate([nothing, *parts]) for parts in found)
         return lows, highs
 
+    def held(self, key: Key) -> Iterator[pa.RecordBatch]:
+        """The events of a stream's open window that earlier batches brought: it has ended."""
+        self.began.add((key, WAITING))
+        for one in self.task.open_files.get(key, []):
+            self.gone[WAITING].append(one.path)
+            yield from batches_of(self.task.waiting, one.path)
+
     # Each record once ------------------------------------------------------------------------------------
 
     def once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records that did not come before; one in the place of another is put aside."""
         for batch in batches:
             gone, stray = self._repeated(batch)
-            stray |= ~gone & (np.asarray(batch.column(TURN)) == ASIDE)
+            stray |= ~gone & np.asarray(batch.column(ASIDE))
+            stray |= ~gone & self._in_other_stream(batch, ~(gone | stray))
             self._note_last(batch)
             behind = self._behind(batch) & ~gone
             if behind.any():
@@ -123,12 +136,34 @@ class _Work:
                     gone[row], stray[row] = same, not same
             if stray.any():
                 self.strays.append(_strays(batch.filter(pa.array(stray))))
-            is_new = np.asarray(batch.column(TURN)) > 0
-            self.rows += int((is_new & ~gone).sum())
+            self.rows += int((~gone).sum())
             left = gone | stray
             rows = batch.filter(pa.array(~left)) if left.any() else batch
             if rows.num_rows:
-                yield rows.drop_columns([TURN])
+                yield rows.drop_columns([ASIDE])
+
+    def _in_other_stream(self, batch: pa.RecordBatch, has_place: Bools) -> Bools:
+        """Which rows stand in the place of one of another stream of their partition, sorted before."""
+        found: list[Bools] = []
+        at = 0
+        for piece in streams_of(batch):
+            key, offsets = _key(piece, 0), np.asarray(piece.column("offset"))
+            own = offsets[has_place[at : at + len(offsets)]]
+            at += len(offsets)
+            if self.stream is None or self.stream[0] != key:
+                if self.stream is not None and self.stream[0][:2] == key[:2]:
+                    starts, stops = zip(*self.stream[1], strict=True)
+                    self.earlier.append((np.concatenate(starts), np.concatenate(stops)))
+                else:
+                    self.earlier = []
+                self.stream = key, []
+            self.stream[1].append(_runs(own))
+            taken: Bools = np.zeros(len(offsets), dtype=bool)
+            for first, last in self.earlier:
+                run = np.searchsorted(first, offsets, side="right") - 1
+                taken |= (run >= 0) & (offsets <= last[run] if len(last) else False)
+            found.append(taken)
+        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
 
     def _repeated(self, batch: pa.RecordBatch) -> tuple[Bools, Bools]:
         """Which rows stand in the place of one before them: with the same bytes, and with others."""
@@ -154,12 +189,12 @@ class _Work:
             self.last[place] = max(int(offsets[of].max()), before)
 
     def _behind(self, batch: pa.RecordBatch) -> Bools:
-        """Which new rows stand at or before the last one of their partition that came in earlier batches."""
+        """Which rows stand at or before the last one of their partition that came in earlier batches."""
         behind: Bools = np.zeros(batch.num_rows, dtype=bool)
         if self.task.last:
-            offsets, is_new = np.asarray(batch.column("offset")), np.asarray(batch.column(TURN)) > 0
+            offsets = np.asarray(batch.column("offset"))
             for place, of in _partitions(batch):
-                behind |= is_new & of & (offsets <= self.task.last.get(place, -1))
+                behind |= of & (offsets <= self.task.last.get(place, -1))
         return behind
 
     def _known(self, rows: pa.RecordBatch) -> dict[tuple[Any, ...], set[bytes | None]]:
@@ -167,26 +202,33 @@ class _Work:
         low, high = pc.min_max(rows.column("offset")).as_py().values()
         places = {_place(rows, row)[:2] for row in range(rows.num_rows)}
         found: dict[tuple[Any, ...], set[bytes | None]] = {}
-        for key, files in self.task.files.items():
-            for one in files if key[:2] in places else ():
-                if one.offsets[1] >= low and one.offsets[0] <= high:
-                    for each in batches_of(self.task.events, one.path, ["offset", "value"]):
-                        some = each.filter(pc.is_in(each.column("offset"), value_set=rows.column("offset")))
-                        for offset, value in zip(*(c.to_pylist() for c in some.columns), strict=True):
-                            found.setdefault((*key[:2], offset), set()).add(value)
+        kept = (
+            (key, one, target)
+            for files, target in (
+                (self.task.files, self.task.events),
+                (self.task.open_files, self.task.waiting),
+            )
+            for key, listed in files.items()
+            for one in listed
+            if key[:2] in places and one.offsets[1] >= low and one.offsets[0] <= high
+        )
+        for key, one, target in kept:
+            for each in batches_of(target, one.path, ["offset", "value"]):
+                some = each.filter(pc.is_in(each.column("offset"), value_set=rows.column("offset")))
+                for offset, value in zip(*(c.to_pylist() for c in some.columns), strict=True):
+                    found.setdefault((*key[:2], offset), set()).add(value)
         return found
 
     # Writing ---------------------------------------------------------------------------------------------
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows that were cut, all of one stream."""
+        key = _key(rows, 0)
         if rows.column("window_state")[0].as_py() == STATES[OPEN]:
+            self._fold(WAITING, self.task.open_files.get(key, []), key)
             self.waiting.take(rows)
             return
-        key = tuple(rows.column(name)[0].as_py() for name in STREAM)
-        if key not in self.began:
-            self.began.add(key)
-            self._fold(key)
+        self._fold(EVENTS, self.task.files.get(key, []), key)
         counts = pc.and_(
             pc.fill_null(pc.equal(rows.column("window_state"), STATES[COMPLETE]), False),
             pc.fill_null(pc.equal(rows.column("kind"), DATA), False),
@@ -195,28 +237,29 @@ class _Work:
         taken = pa.array(np.full(rows.num_rows, self.task.batch))
         self.events.take(with_columns(rows, {TAKEN: taken}))
 
-    def _fold(self, key: Key) -> None:
+    def _fold(self, table: str, files: list[Kept], key: Key) -> None:
         """Write the last files of a stream again, if they are many and small, before what follows them."""
-        small: list[Kept] = []
-        for one in reversed(self.task.files.get(key, [])):
-            if one.size >= SMALL:
-                break
-            small.insert(0, one)
+        if (key, table) in self.began:
+            return
+        self.began.add((key, table))
+        of_table = {EVENTS: (self.task.events, self.events), WAITING: (self.task.waiting, self.waiting)}
+        target, into = of_table[table]
+        small = list(takewhile(lambda one: one.size < SMALL, reversed(files)))[::-1]
         if len(small) >= self.task.fold:
             for one in small:
-                for rows in batches_of(self.task.events, one.path):
-                    self.events.take(rows)
-            self.gone += [one.path for one in small]
+                for rows in batches_of(target, one.path):
+                    into.take(rows)
+            self.gone[table] += [one.path for one in small]
 
     def report(self) -> dict[str, Any]:
         """What was done."""
         for rows in self.strays:
             self.write(rows)
         return {
-            "events": self.events.close(),
-            "waiting": self.waiting.close(),
+            EVENTS: self.events.close(),
+            WAITING: self.waiting.close(),
             "gone": self.gone,
-            "marks": [(key, mark) for key, mark in self.marks.items()],
+            "marks": [(key, at, open_text(last), lost) for key, (at, last, lost) in self.marks.items()],
             "last": [(key, offset) for key, offset in self.last.items()],
             "sources": sorted(self.sources),
             "rows": self.rows,
@@ -236,7 +279,19 @@ def _said(batch: pa.RecordBatch, row: int) -> tuple[tuple[Any, ...], bytes | Non
 
 
 def _place(batch: pa.RecordBatch, row: int) -> tuple[Any, ...]:
-    return tuple(batch.column(name)[row].as_py() for name in (*STREAM, "offset"))
+    return *_key(batch, row), batch.column("offset")[row].as_py()
+
+
+def _key(batch: pa.RecordBatch, row: int) -> Key:
+    return tuple(batch.column(name)[row].as_py() for name in STREAM)
+
+
+def _runs(numbers: Ints) -> tuple[Ints, Ints]:
+    """Growing numbers as runs: where each begins and ends, both included."""
+    if not len(numbers):
+        return numbers, numbers
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) > 1)
+    return numbers[starts], numbers[np.append(starts[1:], len(numbers)) - 1]
 
 
 def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -248,5 +303,5 @@ def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
         ERROR_CODE: pa.array([fault.value] * count),
         ERROR_DESCRIPTION: pa.array([fault.describe()] * count),
     }
-    kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, TURN) if name in rows.schema.names])
+    kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, ASIDE) if name in rows.schema.names])
     return of_no_stream(with_columns(kept, said))

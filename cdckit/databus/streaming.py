@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,16 +18,16 @@ from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.event_views import Events, Rows
 from cdckit.databus.passing import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.databus.subscribing import Subscription
 from cdckit.databus.window_columns import STREAM
 from cdckit.databus.window_tables import made_windows
 from cdckit.errors import InvalidArgument
 from cdckit.rejected import ERROR_CODE
-from cdckit.store import File, Snapshot, Store
+from cdckit.store import File, Snapshot
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import Target
 
-EVENTS = "events"
 COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
@@ -133,8 +133,14 @@ class EventStream:
         subscription: What the consumer asks for.
         buffered: Whether a window is held back until its end is known, so that no consumer ever sees a
             rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
-        folder: Where the windows are put down while they are read; driver and workers must reach it.
-            Without it, a folder of this machine, which is enough where the workers are on it too.
+        folder: Where the windows are put down while they are read: a folder, or a URI, that this program and
+            the workers both reach.  Without it the folder for temporary files of this machine, which is
+            enough where the workers are on it too.
+        storage_options: For a URI, as for `cdckit.store.Store`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
 
     Each time it is asked, the events are decoded and cut anew, and the windows written to files, which are
     read batch by batch and deleted.  What a `Relay` keeps need not be cut again: see `Relay.stream`.
@@ -153,9 +159,11 @@ class EventStream:
         subscription: Subscription,
         *,
         buffered: bool = True,
-        folder: str | None = None,
+        folder: str | Path | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self._subscription, self._buffered, self._folder = subscription, buffered, folder
+        self._subscription, self._buffered = subscription, buffered
+        self._place = Place(folder, storage_options)
         self._made = made_windows(events, "consistent" if buffered else "events", function="EventStream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
@@ -163,14 +171,13 @@ class EventStream:
         The windows that end above the SCN *after*, in their order; each must be taken before the next.
 
         Raises:
-            InvalidArgument: The events are of several streams: their SCNs cannot be compared.
+            InvalidArgument: The events are of several streams: their SCNs cannot be compared; or what workers
+                wrote to *folder* cannot be reached from here.
+            NoFileSystem: Spark or deltalake lacks the scheme of *folder*.
         """
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            store = Store(self._made.of.sparkSession, folder)
-            with store.begin() as transaction:
-                transaction.append(EVENTS, self._made, partition_by=STREAM)
-                transaction.commit()
-            yield from windows_of(store.snapshot(), self._subscription, after, failed=not self._buffered)
+        spark = self._made.of.sparkSession
+        with self._place.with_events(spark, self._made, function="EventStream") as found:
+            yield from windows_of(found, self._subscription, after, failed=not self._buffered)
 
 
 def windows_of(

@@ -19,7 +19,8 @@ STREAM = ("topic", "partition", "physical_partition")
 
 _KNOWN = pa.array(KINDS)
 _STATES = pa.array(STATES)
-_LATE = "_late"
+IS_LATE = "is_late"
+"""Whether an event of a window that is open says something of an SCN that has passed without it."""
 
 EVENT_WINDOW = pa.schema(
     [
@@ -89,7 +90,7 @@ def marked(piece: pa.RecordBatch, found: Cut, judged: Judged, *, covered: bool) 
     columns = {
         **_with_errors(piece, findings),
         "window_position": pa.array(found.position, pa.int64(), mask=found.position == 0),
-        _LATE: pa.array(judged.late),
+        IS_LATE: pa.array(judged.late),
     }
     if covered:
         ends = found.ended.stop - 1
@@ -128,8 +129,8 @@ def with_window(
     return _in_order(rows, columns)
 
 
-def with_open_window(rows: pa.RecordBatch, last: Open) -> pa.RecordBatch:
-    """The rows, of a window that has not ended."""
+def with_open_window(rows: pa.RecordBatch, last: Open, *, kept: bool) -> pa.RecordBatch:
+    """The rows, of a window that has not ended; with `IS_LATE` if they are kept until it ends."""
     count = rows.num_rows
     columns = {
         "window": pa.array(np.full(count, last.number)),
@@ -138,7 +139,8 @@ def with_open_window(rows: pa.RecordBatch, last: Open) -> pa.RecordBatch:
         "window_end_scn": pa.nulls(count, pa.int64()),
         "window_timestamp": pa.nulls(count, INSTANT),
     }
-    return _in_order(rows, columns)
+    found = _in_order(rows, columns)
+    return with_columns(found, {IS_LATE: rows.column(IS_LATE)}) if kept else found
 
 
 def ended_windows(stream: tuple[object, ...], ended: Spans, judged: Judged) -> pa.RecordBatch:
@@ -181,7 +183,7 @@ def open_window(stream: tuple[object, ...], last: Open) -> pa.RecordBatch:
 
 
 def _late_events(rows: pa.RecordBatch, state: Ints, scn: Ints, passed: Ints) -> Findings:
-    late = _flags(rows.column(_LATE))
+    late = _flags(rows.column(IS_LATE))
     late &= (state == REPEATED) | (state == LATE) | (state == DAMAGED)
     finding = "Expected an SCN above {}, found {}."
     return {
@@ -211,7 +213,7 @@ def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.Recor
 def _in_order(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     """The rows with these columns, those of windows behind all others."""
     found = dict(zip(rows.schema.names, rows.columns, strict=True)) | columns
-    names = [name for name in found if name not in EVENT_WINDOW.names and name != _LATE]
+    names = [name for name in found if name not in EVENT_WINDOW.names and name != IS_LATE]
     names += EVENT_WINDOW.names
     return pa.RecordBatch.from_arrays([found[name] for name in names], names=names)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -33,11 +35,12 @@ Key = tuple[Any, ...]
 
 
 class Mark(NamedTuple):
-    """Where a stream stands at the end of a window, so that it can be gone on from there."""
+    """Where a stream stands, so that it can be gone on from there."""
 
     standing: Standing = START
-    number: int = 1
-    """Of the window that follows."""
+    """At the end of its last window."""
+    open: Open = Open()
+    """What is known of the window that follows."""
     lost: int = 0
     """How many records that do not say their stream stand behind that end; of no stream: how many came."""
 
@@ -46,31 +49,37 @@ def _forget(key: Key, mark: Mark) -> None:
     """Who asks once need not know where the streams stand."""
 
 
+def _nothing(key: Key) -> Iterable[pa.RecordBatch]:
+    """Nothing was held of a stream that was not asked for before."""
+    return ()
+
+
 def cut_batches(
     batches: Iterable[pa.RecordBatch],
     *,
     output: Output,
     marks: Mapping[Key, Mark] = MappingProxyType({}),
     covered: Callable[[Key], Covered] = lambda key: None,
+    held: Callable[[Key], Iterable[pa.RecordBatch]] = _nothing,
     tell: Callable[[Key, Mark], None] = _forget,
 ) -> Iterator[pa.RecordBatch]:
     """
     Cut sorted events into windows.
 
     Args:
-        batches: Events, sorted by `STREAM`, nulls first, and offset.  To go on with a stream, they begin with
-            those of the window that was open.
-        output: `events`: all of them, each with its window; `kept`: the same, and `COVERED`; `consistent`:
-            those that count; `windows`: one row for each window.
+        batches: Events, sorted by `STREAM`, nulls first, and offset.
+        output: `events`: all of them, each with its window; `kept`: the same, with `COVERED` or, in an open
+            window, with `IS_LATE`; `consistent`: those that count; `windows`: one row for each window.
         marks: Where each stream stood.
         covered: By stream, what tells which SCNs the windows said that passed before.
-        tell: Is told where each stream stands at its last end.
+        held: By stream, the rows of the window that was open, as they were yielded; asked for when it ends.
+        tell: Is told where each stream stands now.
     """
     stream: _Stream | None = None
     unreadable: list[Ints] = []
     of: Key = ()
     for batch in batches:
-        for piece in _streams(batch):
+        for piece in streams_of(batch):
             key = tuple(piece.column(name)[0].as_py() for name in STREAM)
             if stream is None or key != stream.key:
                 if stream is not None:
@@ -81,7 +90,8 @@ def cut_batches(
                 # Whose offsets are not known any more stand before all others.
                 lost = marks[key].lost if key in marks else before
                 known = np.concatenate([np.full(lost, -1), *unreadable])
-                stream = _Stream(key, marks.get(key, Mark()), known, covered(key), output)
+                waiting = Held(partial(held, key))
+                stream = _Stream(key, marks.get(key, Mark()), known, covered(key), waiting, output)
             if key[2] is None:
                 unreadable.append(np.asarray(piece.column("offset"), dtype=np.int64))
                 tell(key, Mark(lost=before + sum(map(len, unreadable))))
@@ -93,7 +103,7 @@ def cut_batches(
         yield from stream.finish(tell)
 
 
-def _streams(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def streams_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch, in pieces that are of one stream each."""
     if not batch.num_rows:
         return
@@ -108,10 +118,12 @@ def _streams(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 class _Stream:
     """One physical partition of one partition of a topic."""
 
-    def __init__(self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, output: Output) -> None:
+    def __init__(
+        self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, held: Held, output: Output
+    ) -> None:
         self.key, self.unreadable, self.output = key, unreadable, output
-        self.passing, self.held = Passing(mark.standing, covered), Held()
-        self.open = Open(number=mark.number)
+        self.passing, self.held = Passing(mark.standing, covered), held
+        self.open = replace(mark.open)
 
     def take(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """What can be said once these rows are known; what stays open is held."""
@@ -151,10 +163,10 @@ class _Stream:
         """The window that never ended, at the end of the stream."""
         last = self.open
         if self.key[2] is not None:
-            tell(self.key, Mark(self.passing.standing, last.number, len(self.unreadable)))
+            tell(self.key, Mark(self.passing.standing, last, len(self.unreadable)))
         if self.output == "windows":
             if last.events or last.bad:
                 yield open_window(self.key, last)
         elif self.output != "consistent":
-            for held in self.held.take():
-                yield with_open_window(held, last)
+            for held in self.held.take_new():
+                yield with_open_window(held, last, kept=self.output == "kept")

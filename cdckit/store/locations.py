@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,17 @@ class Location:
     def delete(self, path: str) -> None:
         """Delete one file."""
         self.file_system().delete_file(self.path(path))
+
+    def delete_all(self) -> None:
+        """Delete everything that lies here, and the folder; nothing is done if it is not there."""
+        if self.local:
+            shutil.rmtree(self.root, ignore_errors=True)
+            return
+        system = self.file_system()
+        # Object stores have no folders: one is there as long as files are.
+        for one in system.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True)):
+            if one.is_file:
+                system.delete_file(one.path)
 
 
 def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSession | None) -> Location:

@@ -205,6 +205,34 @@ class Killed(BaseException):
     pass
 
 
+class Mortal(Scribe):
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def _note(self, name: str) -> Any:
+        answer = super()._note(name)
+        if len(self.said) > self.left:
+            raise Killed
+        return answer
+
+
+def test_killed_at_every_callback_it_goes_on_behind_the_last_checkpoint(tmp_path: Path) -> None:
+    text = "a1 b1 .1 a2 a2 .2 b3 .3"
+    whole = Scribe()
+    run(text, whole)
+    for left in range(len(whole.said)):
+        file = databus.CheckpointFile(tmp_path / f"{left}.json")
+        killed = Mortal(left)
+        with pytest.raises(Killed):
+            run(text, killed, checkpoints=file)
+        assert killed.said == whole.said[: left + 1]
+        behind = [at for at, name in enumerate(whole.said[:left]) if name.startswith("checkpoint")]
+        resumed = Scribe()
+        run(text, resumed, checkpoints=file)
+        assert resumed.said == ["begin", *whole.said[behind[-1] + 1 if behind else 1 :]]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_at_any_callback_nothing_is_missed_and_only_the_open_window_comes_again(
     seed: int, tmp_path: Path

@@ -145,7 +145,7 @@ def test_a_window_of_many_batches_comes_source_by_source(
 ) -> None:
     """Held in files, and given back once."""
     monkeypatch.setattr("cdckit.databus.streaming._ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("cdckit.databus.held.Held.__init__.__defaults__", (100,))
+    monkeypatch.setattr("cdckit.databus.held.MAX_BYTES", 100)
     monkeypatch.setattr(sys.modules[__name__], "PER_WINDOW", 50)
     store = keep_windows(tmp_path, 1, 2)
     only = databus.Subscription([B, A], {"a": databus.RangeFilter(10, ((0, 4),))})

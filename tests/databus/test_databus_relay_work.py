@@ -13,16 +13,14 @@ from databus_streams import COLUMNS, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.relay_intake import by_stream, moved_on
-from cdckit.databus.relay_tables import KEPT_SCHEMA, STREAMS, WAITING, WAITING_SCHEMA, as_rows, marks_of
-from cdckit.databus.relay_work import TURN, Task, keep
-from cdckit.databus.streaming import EVENTS
-from cdckit.databus.window_columns import STREAM
+from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.relay_intake import adopted, task_of
+from cdckit.databus.relay_tables import WAITING, marks_of
+from cdckit.databus.relay_work import ASIDE, keep
 from cdckit.store import Store
-from cdckit.store.writing import reported
 from tools.tiers import examples
 
-ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (TURN, pa.int32())])
+ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (ASIDE, pa.bool_())])
 TOLD = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
 
 Rows = list[dict[str, Any]]
@@ -31,44 +29,26 @@ Rows = list[dict[str, Any]]
 def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
     """One batch, as `Intake` has it done; how many records were new."""
     with store.begin() as tables:
-        marks, last = marks_of(tables)
-        events, waiting = tables.target(EVENTS, KEPT_SCHEMA, STREAM), tables.target(WAITING, WAITING_SCHEMA)
-        before = tables.files(WAITING)
-        rows = [{**row, TURN: 1} for row in came]
-        for row in store.snapshot().arrow(WAITING).to_pylist() if before else []:
-            fell = row["error_code"] == "SCN_FELL"
-            anew = {"error_code": None, "error_description": None} if fell else {}
-            rows.append({**{name: row.get(name) for name in ROW.names}, **anew, TURN: 0})
-        rows.sort(key=place_of)
+        rows = sorted(({ASIDE: False, **row} for row in came), key=place_of)
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
-        task = Task(
-            (tables.base.version or 0) + 1,
-            events,
-            waiting,
-            marks,
-            last,
-            by_stream(tables.files(EVENTS)),
-            fold,
-        )
+        task = task_of(tables, (tables.base.version or 0) + 1, fold)
         reports = [json.loads(one.column(0)[0].as_py()) for one in keep(batches, task=task)]
-        added, waits = (
-            list(reported([one for each in reports for one in each[name]], target).files)
-            for name, target in (("events", events), ("waiting", waiting))
-        )
-        tables.adopt(EVENTS, added, [path for each in reports for path in each["gone"]])
-        tables.adopt(WAITING, waits, [one.path for one in before])
-        tables.replace(STREAMS, as_rows(*moved_on(marks, last, reports)))
+        adopted(tables, task, reports)
         tables.commit()
     return sum(int(each["rows"]) for each in reports)
 
 
 def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
     physical = row["physical_partition"]
-    return row["topic"], row["partition"], -1 if physical is None else physical, row["offset"], row[TURN]
+    return row["topic"], row["partition"], -1 if physical is None else physical, row["offset"], row[ASIDE]
 
 
 def told(store: Store) -> Rows:
-    rows = [row for name in (EVENTS, WAITING) for row in store.snapshot().arrow(name).to_pylist()]
+    rows = store.snapshot().arrow(EVENTS).to_pylist()
+    starts = {key: mark.open.low for key, mark in marks_of(store.begin())[0].items() if mark.open.events}
+    for row in store.snapshot().arrow(WAITING).to_pylist():
+        start = starts.get((row["topic"], row["partition"], row["physical_partition"]))
+        rows.append({**row, "window_start_scn": start})
     found = [{name: row[name] for name in TOLD} for row in rows]
     return sorted(found, key=lambda row: (row["topic"], row["offset"]))
 
@@ -132,3 +112,44 @@ def test_small_files_of_a_stream_are_written_together_in_their_order(tmp_path: P
     again = [{**row, "offset": 20 + at} for at, row in enumerate(stream("a3 .3 a9 a2 .9"))]
     receive(store, again, fold=fold)
     assert [row["window_state"] for row in told(store)][-5:] == ["repeated"] * 2 + ["damaged"] * 3
+
+
+def test_one_place_holds_one_record_whatever_its_physical_partition(tmp_path: Path) -> None:
+    """In one batch, of several streams, that of the lowest; in several batches the one that came first."""
+    first, other = stream("a1 .1 a2 .2"), stream("a3 a3 .3 .3")
+    for row, offset in zip(other, (1, 4, 2, 5), strict=True):
+        row.update(physical_partition=2, offset=offset)
+    ways = [[*other, *first]], [first, other], [first[:1], [*first[1:], *other]]
+    for number, batches in enumerate(ways):
+        store = Store(None, tmp_path / str(number))
+        assert sum(receive(store, sent) for sent in batches) == 8
+        assert codes(store) == [(1, "PLACE_TAKEN"), (2, "PLACE_TAKEN")]
+        states = [(row["offset"], row["window_state"]) for row in told(store) if not row["error_code"]]
+        assert states == [(at, "complete") for at in range(6)]
+
+
+def test_a_record_that_is_known_to_have_no_place_takes_none(tmp_path: Path) -> None:
+    store = Store(None, tmp_path)
+    aside = {**stream("?")[0], "offset": 1, ASIDE: True}
+    assert receive(store, [*stream("a1 b1 .1"), aside]) == 4
+    assert codes(store) == [(1, "PLACE_TAKEN")]
+    assert [row["window_state"] for row in told(store) if not row["error_code"]] == ["complete"] * 3
+
+
+def test_a_window_over_many_batches_is_written_once_and_passes_when_it_ends(tmp_path: Path) -> None:
+    """Of its rows each batch writes those that came; files that are many and small are written together."""
+    store = Store(None, tmp_path)
+    for at in range(20):
+        receive(store, [{**stream("a5")[0], "offset": at}], fold=99)
+    assert [one.rows for one in store.snapshot().files(WAITING)] == [1] * 20
+    assert receive(store, [{**stream("a5")[0], "offset": 20}], fold=20) == 1
+    assert [one.rows for one in store.snapshot().files(WAITING)] == [21]
+    assert not store.snapshot().files(EVENTS)
+    receive(store, [{**stream(".6")[0], "offset": 21}])
+    assert not store.snapshot().files(WAITING)
+    rows = store.snapshot().arrow(EVENTS).to_pylist()
+    assert [row["offset"] for row in rows] == list(range(22))
+    assert [row["window_position"] for row in rows] == [*range(1, 22), None]
+    assert {(row["window_state"], row["window_start_scn"], row["window_end_scn"]) for row in rows} == {
+        ("complete", 5, 6)
+    }

@@ -11,7 +11,6 @@ from databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.held import Held
 from tools.tiers import examples
 
 
@@ -110,6 +109,24 @@ def test_case(case: dict[str, Any]) -> None:
     checked(events, [])
 
 
+@pytest.mark.parametrize("earlier", [0, 1, 2])
+def test_rolled_back_at_every_position_each_event_passes_once(earlier: int) -> None:
+    """The source goes on with the window that was open, or some windows earlier."""
+    words = [f"{sign}{scn}" for scn in (5, 6, 7) for sign in "ab."]
+    for at in range(len(words) + 1):
+        done = at // 3
+        again = max(0, done - earlier)
+        sent = [*words[:at], f"<{5 + again}", *words[3 * again :]]
+        told = cut_rows(events_of(" ".join(sent)))
+        passed = [sent[row["offset"]] for row in told if row["window_state"] == "complete"]
+        assert passed == words
+        undone = [row["offset"] for row in told if row["window_state"] == "rolled back"]
+        assert undone == list(range(3 * done, at + 1))
+        # Between two windows there is nothing to roll back, which is told, and does no harm.
+        codes = {row["offset"]: row["error_code"] for row in told if row["error_code"]}
+        assert codes == ({} if at % 3 else {at: "ROLLBACK_UNEXPECTED"})
+
+
 def test_windows_are_numbered_and_say_what_they_hold() -> None:
     told = cut_rows(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), "windows", [3, 1, 1])
     names = ("window", "state", "start_scn", "end_scn", "events", "first_offset", "last_offset", "error_code")
@@ -147,7 +164,7 @@ def test_streams_do_not_touch_each_other() -> None:
 
 
 def test_a_window_larger_than_what_is_held_in_memory_comes_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Held.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr("cdckit.databus.held.MAX_BYTES", 1000)
     events = events_of("a5 " * 500 + ".5 a6")
     told = cut_rows(events, sizes=[7] * 60)
     assert [row["offset"] for row in told] == list(range(502))
