@@ -17,7 +17,7 @@ from cdckit.parts.options import require_rows
 from cdckit.parts.schemas import quoted, require_batch, require_columns
 from cdckit.parts.steps import step
 from cdckit.quality.checked import Checked, Told
-from cdckit.quality.counting import BATCH, Counted, are_the_tables, by_rows, counted
+from cdckit.quality.counting import BATCH, Counted, are_the_tables, by_columns, by_rows, counted
 from cdckit.quality.others import counted_by_great_expectations
 from cdckit.quality.suites import Suite, suite_of
 
@@ -61,7 +61,7 @@ def check(
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
         one sort; and for each sentence that is broken one more, for its rows.  The suite `history` on
-        1,400,000 versions of 8 fields took about as much processor time as their merge, `changes` a fifth.
+        140,000 versions of 8 fields took half the processor time of their merge, `changes` a sixth.
 
     >>> check(history, "history").ok
     True
@@ -163,5 +163,6 @@ def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     """The answer to a query in which tables stand under their names: `{batch}`, and those of views."""
     beside = [name for name in views if name.startswith(VIEW)]
     named = re.sub(rf"\b({'|'.join(beside)})\b", r"{\1}", query) if beside else query
+    named = by_columns(named, views["batch"].schema)
     used: dict[str, Any] = {name: view for name, view in views.items() if "{" + name + "}" in named}
     return views["batch"].sparkSession.sql(named, **used)
