@@ -56,13 +56,7 @@ def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
     assert [link for link in [*LINK.findall(text), *named] if not (FOLDER / link).exists()] == []
 
 
-NOT_YET = ("41",)
-"""Notebooks that are being written while this is: theirs comes with it."""
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in committed() if path.name[:2] not in NOT_YET], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", committed(), ids=lambda path: path.name)
 def test_notebooks_open_and_end_alike(path: Path) -> None:
     """A question, what one will know, how long; in the end what remains, where to go on, the sources."""
     first, *_, last = words(path)
