@@ -40,7 +40,10 @@ def attach() -> None:
 
 def load(shell: Any) -> None:
     """Arrange for it in this shell of IPython."""
-    shell.display_formatter.mimebundle_formatter.for_type(DataFrame, forms_of)
+    forms = shell.display_formatter.mimebundle_formatter
+    forms.for_type(DataFrame, forms_of)
+    # By its name, since what it is imported from imports this module.
+    forms.for_type_by_name("cdckit.outputs.versions", "ScdType4", forms_of_both)
     known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
     if not any(isinstance(each, _Progress) for each in known):
         progress, interrupts = _Progress(shell), _Interrupts()
@@ -67,6 +70,18 @@ def forms_of(frame: DataFrame) -> dict[str, str] | None:
     except (MissingColumns, WrongColumnType):
         return None
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
+
+
+def forms_of_both(tables: Any) -> dict[str, str] | None:
+    """The two tables of `scd_type_4`, each below its name."""
+    found = {"current": forms_of(tables.current), "history": forms_of(tables.history)}
+    forms = {name: each for name, each in found.items() if each is not None}
+    if len(forms) < len(found):
+        return None
+    return {
+        "text/plain": "\n\n".join(f"{name}\n{each['text/plain']}" for name, each in forms.items()),
+        "text/html": "".join(f"<p><b>{name}</b></p>{each['text/html']}" for name, each in forms.items()),
+    }
 
 
 def _tell(

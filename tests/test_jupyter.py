@@ -121,6 +121,11 @@ def test_a_kernel(kernel: Kernel) -> None:
     assert shown["data"]["text/plain"] == "number  name\n1       NULL\n(1 row)"
     assert '<td style="text-align:right' in shown["data"]["text/html"]
 
+    named = "from cdckit.outputs.versions import ScdType4\nScdType4(spark.range(1), spark.range(2))"
+    [shown] = of("execute_result", kernel.run(named))
+    assert shown["data"]["text/plain"] == "current\nid\n0\n(1 row)\n\nhistory\nid\n0\n1\n(2 rows)"
+    assert shown["data"]["text/html"].count("<table") == 2
+
     [shown] = of("execute_result", kernel.run("spark.readStream.format('rate').load()"))
     assert shown["data"] == {"text/plain": "DataFrame[timestamp: timestamp, value: bigint]"}
 

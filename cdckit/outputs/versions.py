@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +15,7 @@ from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, 
 from cdckit.outputs.calls import Call, columns, in_force_at_some_time
 from cdckit.outputs.tracking import folded, tracked_fields
 from cdckit.parts.arguments import microseconds, require_name
+from cdckit.parts.schemas import quoted
 
 IS_CURRENT = "is_current"
 
@@ -53,9 +55,10 @@ def scd_type_2(
         provenance: Whether `field_provenance` comes along, where *history* has it.
 
     Returns:
-        `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive), `is_current` (the version has not
-        ended), `deleted_indicator`, the fields, `source_message`.  It is a history, too: `as_of`, `between`
-        and `as_of_join` take it.  With *valid_to_current* the metadata of `valid_to_timestamp` say what
+        `guid`, the fields, and behind them, as dbt and AUTO CDC have it, what is said of the row:
+        `valid_from_timestamp`, `valid_to_timestamp` (exclusive), `is_current` (the version has not ended),
+        `deleted_indicator`, `source_message`.  It is a history, too: `as_of`, `between` and `as_of_join`
+        take it.  With *valid_to_current* the metadata of `valid_to_timestamp` say what
         stands for an open end, by which `current`, `scd_type_1`, `create_view` and pictures know it; where
         another program has written the table anew they do not: ask for `is_current` there.  The year
         9999 is more than Spark's own `toPandas` can hold (nanoseconds end in 2262); `to_pandas` holds
@@ -113,9 +116,10 @@ def scd_type_2(
     return shape.finished(shape.rows(history))
 
 
-class ScdType4(NamedTuple):
+@dataclass(frozen=True)
+class ScdType4:
     """
-    Two tables of the same columns, which together hold each version once.
+    Two tables of the same columns, which together hold each version once; at the end of a cell, both of them.
 
     Args:
         current: The version of each entity that is there now: one row per entity.
@@ -128,6 +132,9 @@ class ScdType4(NamedTuple):
 
     current: DataFrame
     history: DataFrame
+
+    def __iter__(self) -> Iterator[DataFrame]:
+        return iter((self.current, self.history))
 
 
 def scd_type_4(
@@ -243,14 +250,15 @@ class Shape:
             # The instant as a number: its text would depend on the session's zone.
             version = F.concat_ws("|", "guid", F.unix_micros(begins).cast("string"))
             named[self._key] = F.md5(version)
-        named |= {"guid": F.col("guid"), VALID_FROM: begins}
-        named[VALID_TO] = ends
+        for name in ("guid", *self._call.known.fieldNames(), *self._more):
+            named[name] = F.col(quoted(name))
+        named |= {VALID_FROM: begins, VALID_TO: ends}
         if self._flagged:
             named[IS_CURRENT] = ends.isNull()
-        plain = [DELETED, *self._call.known.fieldNames(), *self._more, SOURCE_MESSAGE]
+        about = [DELETED, SOURCE_MESSAGE]
         if self._provenance and FIELD_PROVENANCE in rows.columns:
-            plain.append(FIELD_PROVENANCE)
-        table = rows.select(*(column.alias(name) for name, column in named.items()), *columns(plain))
+            about.append(FIELD_PROVENANCE)
+        table = rows.select(*(column.alias(name) for name, column in named.items()), *columns(about))
         if self._open is None:
             return table
         stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))

@@ -77,8 +77,8 @@ def test_type_1_is_what_is_there_now(history: DataFrame) -> None:
 def test_type_2_has_a_row_for_each_version_that_brought_another_value(history: DataFrame) -> None:
     table = scd_type_2(history)
     assert table.columns == [
-        *("guid", "valid_from_timestamp", "valid_to_timestamp", "is_current", "deleted_indicator"),
-        *("id", "price", "place", "source_message"),
+        *("guid", "id", "price", "place"),
+        *("valid_from_timestamp", "valid_to_timestamp", "is_current", "deleted_indicator", "source_message"),
     ]
     assert told(table, "is_current", "price", "place", "source_message") == [
         ("bowl", 1, 2, False, None, "shelf", "m12"),
