@@ -16,7 +16,8 @@ LAB    ?=
 # Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Spark starts faster from the archive of its classes that the tests make, where there is one.
+# Spark starts faster from an archive of its classes, where there is one: the first demo makes it when it has
+# shown its board, so that nobody waits a minute longer for the first answer.
 ARCHIVED = SPARK_SUBMIT_OPTS="$$SPARK_SUBMIT_OPTS $$($(BIN)/python -m tools.classes options)"
 
 # Jupyter does not start for root unless told to; in a container there may be nobody else.
@@ -38,6 +39,7 @@ help: ## Say what can be done here
 
 demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
 	@$(ARCHIVED) $(BIN)/python -m tools.demo "$(AT)"
+	@$(MAKE) --no-print-directory $(CLASSES)
 
 quick: $(READY) $(CLASSES) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests

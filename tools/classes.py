@@ -1,5 +1,5 @@
 """
-An archive of the classes that Spark loads: with it a JVM of the tests starts in half the processor time.
+An archive of the classes that Spark loads: with it a JVM starts in half the processor time.
 
     python -m tools.classes             make the archive
     python -m tools.classes options     say what a JVM that shall use it is told, if there is one
@@ -61,7 +61,9 @@ def main(arguments: list[str]) -> None:
     if arguments == ["options"]:
         print(*options())
         return
-    print("Archiving Spark's classes for the tests (a minute, once) ...", flush=True)
+    print(
+        "Archiving Spark's classes, so that Spark starts faster from now on (a minute, once) ...", flush=True
+    )
     if not make():
         print("Java made no archive of them: each start of Spark takes some seconds more.")
 
