@@ -249,7 +249,7 @@ def _covered(settled: list[dict[str, Any]], key: Any) -> Any:
     own = [row for row in settled if (row["topic"], row["partition"], row["physical_partition"]) == key]
 
     def tell(least: int) -> Any:
-        some = [row for row in own if (row["covered_to"] or -1) >= least]
+        some = [row for row in own if row["covered_to"] is not None and row["covered_to"] >= least]
         return tuple(np.array([row[name] for row in some], dtype=np.int64) for name in COVERED.names)
 
     return tell
