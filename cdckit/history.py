@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import require_types
+from cdckit.parts.schemas import quoted, require_types
 
 VALID_FROM = "valid_from_timestamp"
 VALID_TO = "valid_to_timestamp"
@@ -66,28 +66,30 @@ def standard_columns(*names: str) -> T.StructType:
 
 
 OPEN_END = "cdckit.open_end"
-"""In the metadata of `valid_to_timestamp`: the microseconds since 1970 that stand there for an open end."""
+"""In the metadata of a column of ends: the microseconds since 1970 that stand there for an open end."""
 
 
-def open_end(history: DataFrame) -> int | None:
+def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
-    found = history.schema[VALID_TO].metadata.get(OPEN_END)
+    found = history.schema[column].metadata.get(OPEN_END)
     return found if isinstance(found, int) else None
 
 
 def is_open(history: DataFrame) -> Column:
     """Whether a version has not ended."""
-    stands_for_open, ends = open_end(history), F.col(VALID_TO)
-    if stands_for_open is None:
-        return ends.isNull()
-    return ends.isNull() | (ends == F.timestamp_micros(F.lit(stands_for_open)))
+    return end_of(history).isNull()
+
+
+def end_of(history: DataFrame, column: str = VALID_TO, end: Column | None = None) -> Column:
+    """The *end* that *column* says, by default of a row of *history* itself: null for one that is open."""
+    stands_for_open = open_end(history, column)
+    said = F.col(quoted(column)) if end is None else end
+    return said if stands_for_open is None else F.nullif(said, F.timestamp_micros(F.lit(stands_for_open)))
 
 
 def with_open_ends(history: DataFrame) -> DataFrame:
     """The same versions, with null for every end that is open."""
-    if open_end(history) is None:
-        return history
-    return history.withColumn(VALID_TO, F.when(~is_open(history), F.col(VALID_TO)))
+    return history if open_end(history) is None else history.withColumn(VALID_TO, end_of(history))
 
 
 def require_history(history: DataFrame, *columns: str, function: str) -> None:

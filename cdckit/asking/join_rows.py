@@ -9,8 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.asking.allen import is_period
 from cdckit.asking.lookups import Lookup
-from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
+from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, end_of
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
@@ -91,11 +92,13 @@ def rows(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> Dat
         *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), fact.alias(FACT)
     )
     answers = [
-        source.history.where(_counts(beliefs=known is not None, deleted=asked.gives_reasons(place))).select(
+        source.history.where(
+            _counts(source, beliefs=known is not None, deleted=asked.gives_reasons(place))
+        ).select(
             *_key(source.history, source.key),
             F.lit(place).alias(SOURCE),
             F.col(VALID_FROM).alias(AT),
-            F.col(VALID_TO).alias(UNTIL),
+            end_of(source.history).alias(UNTIL),
             F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
             *(_beliefs() if known is not None else []),
             F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(version_column(place)),
@@ -124,17 +127,13 @@ def _beliefs() -> list[Column]:
     return [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
 
 
-def _counts(*, beliefs: bool, deleted: bool) -> Column:
+def _counts(source: Source, *, beliefs: bool, deleted: bool) -> Column:
     """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
-    lasts = _longer_than_nothing(VALID_FROM, VALID_TO)
+    lasts = is_period(F.col(VALID_FROM), end_of(source.history))
     if beliefs:
-        lasts = lasts & _longer_than_nothing(SYSTEM_FROM, SYSTEM_TO)
+        lasts = lasts & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
     # A deleted version is no answer; where somebody asks for the reason, it is one.
     return lasts if deleted else lasts & ~F.col(DELETED)
-
-
-def _longer_than_nothing(start: str, end: str) -> Column:
-    return F.col(start).isNotNull() & (F.col(end).isNull() | (F.col(end) > F.col(start)))
 
 
 def key_column(index: int) -> str:

@@ -15,7 +15,7 @@ from cdckit.asking.join_answers import How
 from cdckit.asking.join_rows import Asked, asked_by_key, version_column
 from cdckit.asking.join_workers import joined, overlap_text
 from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_columns
-from cdckit.history import VALID_TO
+from cdckit.history import VALID_TO, end_of
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted, require_columns, require_type
@@ -194,14 +194,14 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     for place in range(len(asked.sources)):
         into = asked.lookups[asked.source_of.index(place)].into
         error = F.raise_error(_overlap(into, kinds))
-        wanted = wanted.when((F.col(rows.SOURCE) == place) & _lasts(place), error)
+        wanted = wanted.when((F.col(rows.SOURCE) == place) & _lasts(asked, place), error)
     # Spark puts no filter of the caller's before one that may give another answer each time; it would ask
     # the caller's first, and never find the overlap of rows that are not wanted.
     looked_at = F.monotonically_increasing_id() >= 0
     return line.where(looked_at & wanted.otherwise(False)).select(
         *(F.col(rows.FACT).getField(name).alias(name) for name in facts.columns),
         *(
-            F.when(_lasts(place), F.col(_last(place))).alias(lookup.into)
+            F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
             for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
         ),
     )
@@ -212,9 +212,9 @@ def _last(place: int) -> str:
     return f"last_{place}"
 
 
-def _lasts(place: int) -> Column:
+def _lasts(asked: Asked, place: int) -> Column:
     """Whether the last version of a source is still in force."""
-    end = F.col(_last(place)).getField(VALID_TO)
+    end = end_of(asked.sources[place].history, end=F.col(_last(place)).getField(VALID_TO))
     return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from cdckit.asking.allen import ALLEN_RELATIONS, APART, SHARING, TOUCHING, allen_relation, is_period
 from cdckit.asking.shared_instants import overlapping
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.history import VALID_FROM, VALID_TO, end_of
 from cdckit.parts.arguments import require_fields, require_name
 from cdckit.parts.schemas import quoted, require_columns, require_type
 from cdckit.parts.values import comparable
@@ -40,8 +40,8 @@ def join_periods(
         on: What the two rows of a pair have in common, besides: a column, a list of columns (the same in
             both), or a mapping of a's column to b's.  Null equals null.  Nothing by default.
         period: The two columns, in both tables, where a period begins, and where it ends (exclusive, null
-            for an open end).  A row without a beginning, or with an end that is not after it, is no period
-            and in no pair.
+            for an open end, or what stands for it in a table that `scd_type_2` made).  A row without a
+            beginning, or with an end that is not after it, is no period and in no pair.
         into: The names of the two struct columns.
 
     Returns:
@@ -130,7 +130,7 @@ def _require_tables(
 
 def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
     """The rows under names of ours, without those that are no periods."""
-    begins, ends = (F.col(quoted(name)) for name in period)
+    begins, ends = F.col(quoted(period[0])), end_of(frame, period[1])
     return frame.where(is_period(begins, ends)).select(
         *(
             comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(f"key_{index}")

@@ -16,6 +16,7 @@ from random_versions import Row, history_of, hour, random_versions
 from searching import searched
 
 from cdckit import InvalidArgument, Lookup, as_of_join
+from cdckit.history import OPEN_END
 from tools.tiers import seeds
 
 HOUR = timedelta(hours=1)
@@ -155,6 +156,18 @@ def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates:
     lookup = Lookup(nameless, on="guid", into="found", reason="why")
     joined = as_of_join(spark.createDataFrame(rows, FACTS), lookup, time="at").orderBy("id")
     assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no time")]
+
+
+def test_an_end_that_stands_for_open_is_open(spark: SparkSession, gates: DataFrame) -> None:
+    """By the JVM and by workers, also of a version that begins later than that; the struct tells it."""
+    ends, stands_for_open = "valid_to_timestamp", int(hour(13).timestamp()) * 1_000_000
+    written = F.coalesce(ends, F.timestamp_micros(F.lit(stands_for_open)))
+    table = gates.withColumn(ends, written).withMetadata(ends, {OPEN_END: stands_for_open})
+    lookups = [Lookup(table, on="guid", into="now"), Lookup(table, on="guid", into="said", reason="why")]
+    for some in (lookups[:1], lookups[1:]):
+        joined = as_of_join(spark.createDataFrame([(1, "f", hour(15))], FACTS), *some, time="at")
+        said = joined.select(f"{some[0].into}.gate", F.unix_micros(f"{some[0].into}.{ends}")).collect()
+        assert said == [("C", stands_for_open)]
 
 
 def test_the_columns_of_all_lookups_come_in_their_order(spark: SparkSession, gates: DataFrame) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from random_versions import hour
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
+from cdckit.history import OPEN_END
 from tools.tiers import seeds
 
 END = 12
@@ -136,6 +137,20 @@ def test_a_long_period_among_many_short_ones_is_compared_with_those_within_it(sp
     pairs = join_periods(long.select(*minutes.columns).union(elsewhere), minutes)
     counts = pairs.groupBy("relation").count().collect()
     assert {row["relation"]: row["count"] for row in counts} == {"overlapped_by": 1, "contains": 19_999}
+
+
+def test_an_end_that_stands_for_open_is_open(spark: SparkSession) -> None:
+    """As `scd_type_2` writes it, on either side; the struct tells what the table does."""
+    one = frame(spark, [(1, "one", (0, None))])
+    stands_for_open = F.timestamp_micros(F.lit(int(hour(END).timestamp()) * 1_000_000))
+    other = one.withColumn("valid_to_timestamp", stands_for_open).withMetadata(
+        "valid_to_timestamp", {OPEN_END: int(hour(END).timestamp()) * 1_000_000}
+    )
+    pairs = join_periods(one, other, ALLEN_RELATIONS, on="case").unionByName(
+        join_periods(other, one, ALLEN_RELATIONS, on="case")
+    )
+    told = pairs.selectExpr("relation", "a.valid_to_timestamp IS NULL", "b.valid_to_timestamp IS NULL")
+    assert sorted(map(tuple, told.collect())) == [("equals", False, True), ("equals", True, False)]
 
 
 def test_what_cannot_be_asked(spark: SparkSession) -> None:
