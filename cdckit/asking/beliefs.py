@@ -291,7 +291,9 @@ def _known(moment: Column) -> Column:
 
 
 def _either(name: str) -> Column:
-    return F.coalesce(*(F.col(side).getField(name) for side in ("truth", "shown")))
+    """The true value where there is truth, be it null: a key of two fields is that of one version."""
+    true, shown = (F.col(side).getField(name) for side in ("truth", "shown"))
+    return F.when(F.col("truth").isNotNull(), true).otherwise(shown)
 
 
 def _error(table: DataFrame, name: str) -> Column:

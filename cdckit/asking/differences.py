@@ -132,7 +132,8 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
             (see `find_overlaps`).  Without `field_provenance` nobody is named.
         b: Another one, of the same business fields in any order.
         keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
-            their values in *a* then or, where it has none, in *b*.
+            their values in *a* then or, where *a* knows nothing of the entity, or has it deleted and *b* has
+            not, in *b*.
 
     Returns:
         One row per entity, field and interval in which the histories differ:
@@ -185,9 +186,14 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
         )
         for field in [_PRESENCE, *fields]
     ]
+    # All of one version: mixed, they might name an entity that there is not.
+    told_by_a = _is_there(left) | (left.isNotNull() & ~_is_there(right))
     key = F.struct(
         F.lit(0).alias("of"),
-        *(F.coalesce(_value(left, field), _value(right, field)).alias(field.name) for field in named),
+        *(
+            F.when(told_by_a, _value(left, field)).otherwise(_value(right, field)).alias(field.name)
+            for field in named
+        ),
     )
     differing = _side_by_side(a, b).select(
         "guid", key.alias("key"), "begins", "ends", F.inline(F.array(*listed))
@@ -247,6 +253,10 @@ def _versions(history: DataFrame) -> DataFrame:
 
 def _value(version: Column, field: T.StructField) -> Column:
     return version.getField("values").getField(field.name)
+
+
+def _is_there(version: Column) -> Column:
+    return ~F.coalesce(_value(version, _PRESENCE), F.lit(True))
 
 
 def _said_by(version: Column, field: T.StructField) -> Column:

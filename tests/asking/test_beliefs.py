@@ -157,14 +157,15 @@ def test_how_long_the_board_showed_the_wrong_gate(spark: SparkSession) -> None:
             row(8, 10, 10.5, None, "A"),
             row(10, None, 10.5, 12, "B"),
             row(10, 11, 12, None, "B"),
-            row(11, 11.5, 12, None, "C"),
+            # A key that is null by what is true is not that of the board.
+            row(11, 11.5, 12, None, "C") | {"seats": None},
             row(11.5, None, 12, None, "B"),
         ],
     )
     told = error_durations(table, "gate", keys=["seats"]).drop("guid").orderBy("valid_from_timestamp")
     assert [tuple(row.values()) for row in told.toArrow().to_pylist()] == [
         (7, "gate", "wrong", hour(10), hour(10.5), "A", "B", 1800.0),
-        (7, "gate", "wrong", hour(11), hour(11.5), "B", "C", 1800.0),
+        (None, "gate", "wrong", hour(11), hour(11.5), "B", "C", 1800.0),
     ]
     early = error_durations(table, "gate", until=hour(11.25)).toArrow().to_pylist()
     assert [(row["shown_value"], row["true_value"], row["seconds"]) for row in early] == [("A", "B", 1800.0)]

@@ -83,6 +83,13 @@ def test_a_reader_is_told_the_key(spark: SparkSession) -> None:
         *(("Mug", "deleted_indicator"), ("Mug", "name"), ("Mug", "price")),
     }
     assert diff(b, a, keys="name").select("name").distinct().collect() == [("Mug",)]
+    # The key of one version, also where a part of it is null; a deleted one has none to tell.
+    nameless = history_of(spark, version(9, None, None, 2.0, "1 1 1"))
+    gone = history_of(spark, version(9, None, None, None, "1 1 1", deleted_indicator=True))
+    told = diff(nameless, a, keys=["name", "price"]).union(diff(gone, a, keys=["name", "price"]))
+    assert set(told.select("name", "price", "a_value").collect()) == {
+        *((None, 2.0, None), (None, 2.0, "2.0"), ("Mug", 1.0, "true"), ("Mug", 1.0, None)),
+    }
     with pytest.raises(InvalidArgument, match="Is it name for nmae"):
         diff(a, b, keys=["nmae"])
     called_so = a.withColumn("field", F.lit("x"))
