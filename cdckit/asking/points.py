@@ -44,7 +44,7 @@ class Points(NamedTuple):
 
 
 class Overlap(Exception):
-    """Two versions of one key are in force at once; *version* is one of them, by its position."""
+    """Two versions of one key are in force at once; *version* is the position of the later to begin."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -89,12 +89,15 @@ class Shelves:
     def in_force(self, points: Points) -> Ints:
         """For each point the version that is in force there, or `NOWHERE`; raises `Overlap` for two."""
         found = np.full(len(points.key), NOWHERE)
+        begins = self._versions.begins
         last = np.searchsorted(self._times, points.at, side="right") - 1
         for shelf, node in self._lists_of(points):
             stands = np.searchsorted(shelf.place, node + last, side="right") - 1
             version, here = self._standing(shelf, node, stands)
             here &= self._versions.ends[version] > points.at
-            _require_one(here & (found != NOWHERE), version)
+            # Both are in force from the later beginning on: that is the instant to tell.
+            later = np.where(begins[found] > begins[version], found, version)
+            _require_one(here & (found != NOWHERE), later)
             found[here] = version[here]
         return found
 
@@ -128,7 +131,12 @@ class Shelves:
         return found
 
     def _moment(self, key: Ints, moment: Ints) -> Ints:
-        """A key and the last moment in which its beliefs may change, as one number."""
+        """
+        A key and the last known moment that is not later than this, as one number.
+
+        Before the first there is none, and the number is that of the last moment of the key before.  Nothing
+        is believed then: every version is forgotten by the last moment of all.
+        """
         return key * len(self._moments) + np.searchsorted(self._moments, moment, side="right") - 1
 
     def _lists_of(self, points: Points) -> Iterator[tuple[_Shelf, Ints]]:

@@ -63,8 +63,10 @@ def test_no_versions_and_no_points() -> None:
 )
 def test_two_versions_at_one_point_are_never_chosen_from(one: Rectangle, other: Rectangle) -> None:
     at, known = max(one[1], other[1]), max(one[3], other[3])
-    with pytest.raises(Overlap):
-        Shelves(versions_of(one, other)).in_force(points_at((0, at, known)))
+    for both in ((one, other), (other, one)):
+        with pytest.raises(Overlap) as found:
+            Shelves(versions_of(*both)).in_force(points_at((0, at, known)))
+        assert both[found.value.version][1] == at, "the later beginning is the instant to tell"
 
 
 def test_versions_that_are_believed_one_after_the_other_do_not_overlap() -> None:
