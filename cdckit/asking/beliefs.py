@@ -7,14 +7,17 @@ from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.asking.allen import is_period
 from cdckit.asking.bitemporal import known_at
-from cdckit.asking.differences import diff
+from cdckit.asking.differences import DIFFERING, diff, require_reader_keys
 from cdckit.asking.overlays import Side, overlay
 from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
+    DELETED,
+    SOURCE_MESSAGE,
     SYSTEM_FROM,
     SYSTEM_INTERVAL,
     SYSTEM_TO,
@@ -23,11 +26,19 @@ from cdckit.history import (
     business_fields,
     standard_columns,
 )
-from cdckit.parts.arguments import require_fields, require_instant, require_instants, require_period
+from cdckit.parts import instants
+from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
 from cdckit.parts.schemas import require_types
 from cdckit.parts.values import as_text, comparable
 
-_ERRORS = ("field", "error", "shown_value", "true_value", "seconds")
+_ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
+_LEARNT = {
+    "a_value": "from_value",
+    "b_value": "to_value",
+    "a_message": "from_message",
+    "b_message": "to_message",
+}
+"""What a column of `diff` is called where one belief follows another."""
 
 
 def beliefs_about(table: DataFrame, at: datetime | Column) -> DataFrame:
@@ -126,21 +137,15 @@ def belief_changes(
     +------+-----------------+--------------------+----------+--------+
     <BLANKLINE>
     """
-    _require_table(table, function="belief_changes")
-    moments = require_period(earlier, later, function="belief_changes")
-    then, now = (_known(moment) for moment in moments)
+    function = "belief_changes"
+    _require_table(table, DELETED, function=function)
+    then, now = (_known(moment) for moment in _moments(earlier, later, function=function))
+    require_reader_keys(_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.
     gone, come = (
         known_at(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
     )
-    found = diff(gone, come, keys=keys)
-    names = {
-        "a_value": "from_value",
-        "b_value": "to_value",
-        "a_message": "from_message",
-        "b_message": "to_message",
-    }
-    return found.withColumnsRenamed(names)
+    return diff(gone, come, keys=keys).withColumnsRenamed(_LEARNT)
 
 
 def as_shown(table: DataFrame) -> DataFrame:
@@ -239,12 +244,10 @@ def error_durations(
     <BLANKLINE>
     """
     function = "error_durations"
-    _require_table(table, function=function)
-    known = [name for name in business_fields(table).fieldNames() if name not in SYSTEM_INTERVAL.fieldNames()]
-    asked = require_fields(fields, known, "fields", function=function)
-    named = require_fields(keys, known, "keys", function=function) if keys else []
-    if set(named) & set(_ERRORS):
-        raise InvalidArgument(function, "keys", f"called otherwise than {', '.join(_ERRORS)}", named)
+    _require_table(table, DELETED, SOURCE_MESSAGE, function=function)
+    known = _fields(table)
+    asked = require_fields(fields, known.fieldNames(), "fields", function=function)
+    named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
     ends = F.lit(True)
     if until is None:
         truth = table.where(F.col(SYSTEM_TO).isNull()).drop(SYSTEM_FROM, SYSTEM_TO)
@@ -281,9 +284,29 @@ def error_durations(
     )
 
 
-def _require_table(table: DataFrame, *, function: str) -> None:
-    require_types(table, standard_columns("guid", VALID_FROM, VALID_TO), function=function)
+def _require_table(table: DataFrame, *more: str, function: str) -> None:
+    """Raise unless *table* has what all these questions read, and *more* of the standard columns."""
+    require_types(table, standard_columns("guid", VALID_FROM, VALID_TO, *more), function=function)
     require_types(table, SYSTEM_INTERVAL, function=function)
+
+
+def _fields(table: DataFrame) -> T.StructType:
+    """The business fields of a bitemporal table."""
+    system = SYSTEM_INTERVAL.fieldNames()
+    return T.StructType([field for field in business_fields(table) if field.name not in system])
+
+
+def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Column]:
+    """Two moments of knowledge as columns; raises unless both are aware, and one after the other."""
+
+    def call(_: str) -> str:
+        return f"{function}(table, {instants.written(earlier)}, {instants.written(later)})"
+
+    first = microseconds(earlier, "earlier", function=function, call=call)
+    last = microseconds(later, "later", function=function, call=call)
+    if last <= first:
+        raise InvalidArgument(function, "later", f"after earlier, {earlier.isoformat()}", later.isoformat())
+    return [F.timestamp_micros(F.lit(moment)) for moment in (first, last)]
 
 
 def _known(moment: Column) -> Column:

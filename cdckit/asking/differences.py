@@ -26,7 +26,9 @@ from cdckit.parts.values import as_text, comparable
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
-_DIFFERING = ("field", "a_value", "b_value", "a_message", "b_message")
+_SAID = ("a_value", "b_value", "a_message", "b_message")
+DIFFERING = ("field", VALID_FROM, VALID_TO, *_SAID)
+"""The columns of `diff`, behind the guid and the keys."""
 
 
 def changes_between(
@@ -84,7 +86,7 @@ def changes_between(
     <BLANKLINE>
     """
     _require_versions(history, function="changes_between")
-    named = _require_keys(history, keys, _CHANGED, function="changes_between")
+    named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
     first, last = require_period(start, end, function="changes_between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = F.lit(True) if end is None else begins < last
@@ -171,7 +173,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     _require_versions(b, function="diff")
     fields = business_fields(a).fields
     _require_same_fields(a, b)
-    named = _require_keys(a, keys, (*_DIFFERING, VALID_FROM, VALID_TO), function="diff")
+    named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
     left, right = F.col("a"), F.col("b")
     listed = [
         F.when(
@@ -201,13 +203,12 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     return _folded(differing.where(F.col("field").isNotNull()), [field.name for field in named])
 
 
-def _require_keys(
-    history: DataFrame, keys: Sequence[str], taken: Sequence[str], *, function: str
+def require_reader_keys(
+    fields: T.StructType, keys: Sequence[str], taken: Sequence[str], *, function: str
 ) -> list[T.StructField]:
-    """The fields that *keys* name, none of which may be called as a column of the answer is."""
-    fields = business_fields(history)
+    """The fields that *keys* name; raises if one is called as a column of the answer is, in any case."""
     names = require_fields(keys, fields.fieldNames(), "keys", function=function) if keys else []
-    if set(names) & {"guid", *taken}:
+    if {name.lower() for name in names} & {"guid", *taken}:
         raise InvalidArgument(function, "keys", f"called otherwise than {', '.join(taken)}", names)
     return [fields[name] for name in names]
 
@@ -305,7 +306,7 @@ def _not_ended(side: str) -> Column:
 
 def _folded(differing: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The same intervals, those of one field that are neighbours and say the same as one."""
-    said = _DIFFERING[1:]
+    said = _SAID
     in_time = Window.partitionBy("guid", "field").orderBy("begins")
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     before = F.lag(F.struct("ends", *said)).over(in_time)

@@ -180,8 +180,23 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         error_durations(table, "gate", until=naive)
     with pytest.raises(InvalidArgument, match="fields to be one or more fields among gate, seats"):
         error_durations(table, "gates")
-    with pytest.raises(InvalidArgument, match="after start"):
-        belief_changes(table, hour(2), hour(1))
+    for moments, said in (
+        ((hour(2), hour(1)), r"belief_changes\(\) needs later to be after earlier"),
+        ((naive, hour(1)), r"belief_changes\(\) needs earlier to be an aware .*belief_changes\(table, "),
+        ((hour(1), None), r"belief_changes\(\) needs later to be an aware"),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            belief_changes(table, *moments)
+    for key in ("gates", "Field", "to_value"):
+        with pytest.raises(InvalidArgument, match=r"belief_changes\(\) needs keys to be"):
+            belief_changes(table.withColumnRenamed("gate", key.rstrip("s")), hour(1), hour(2), keys=[key])
+    with pytest.raises(InvalidArgument, match="keys to be called otherwise than field, error"):
+        error_durations(table.withColumnRenamed("gate", "Seconds"), "seats", keys=["Seconds"])
+    without = table.drop("deleted_indicator")
+    with pytest.raises(MissingColumns, match=r"belief_changes\(\) needs the columns deleted_indicator"):
+        belief_changes(without, hour(1), hour(2))
+    with pytest.raises(MissingColumns, match=r"error_durations\(\) needs the columns deleted_indicator"):
+        error_durations(without, "gate")
     for ask in (
         as_shown,
         lambda given: beliefs_about(given, hour(1)),
