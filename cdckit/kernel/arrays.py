@@ -39,6 +39,8 @@ def same_values(left: pa.Array, right: pa.Array) -> Bools:
         numbers = numbered(pa.concat_arrays([left, right]))
         same: Bools = numbers[: len(left)] == numbers[len(left) :]
         return same
+    if pa.types.is_null(left.type):
+        return np.ones(len(left), dtype=bool)
     same = bools(pc.equal(left, right))
     if pa.types.is_floating(left.type):
         same |= bools(pc.and_(pc.is_nan(left), pc.is_nan(right)))

@@ -74,6 +74,10 @@ def test_slices_hold_what_they_show(kind: pa.DataType, groups: list[list[Any]]) 
     assert same_values(*sliced).tolist() == same
 
 
+def test_values_of_no_type_are_null_and_so_the_same() -> None:
+    assert same_values(pa.nulls(2), pa.nulls(2)).tolist() == [True, True]
+
+
 def test_a_null_may_have_elements() -> None:
     """Arrow allows it, and they are nobody's."""
     offsets, mask = pa.array([0, 2, 3, 4], pa.int32()), pa.array([True, False, False])
