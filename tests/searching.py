@@ -44,6 +44,8 @@ def searched(
         gone = any(is_in_force(version, at, strictly) for version in deleted)
     else:
         gone = any(ends_after(version, at) for version in deleted)
+        # Just before a fact is before it: nearest looks both ways.
+        gone |= direction == "nearest" and any(is_in_force(version, at, strictly) for version in deleted)
     return None, "deleted" if gone else "no version"
 
 

@@ -21,7 +21,8 @@ class How:
     """
     How a lookup is asked: what workers need of a `Lookup`.
 
-    *source* is the place of its versions among those of all lookups, *tolerance* is in microseconds.
+    *source* is the place of its versions among those of the lookups with the same key, *tolerance* is in
+    microseconds.
     """
 
     into: str
@@ -110,8 +111,9 @@ def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> In
     not_yet = (first_known != NEVER) & (first_known > points.known)
     reason = np.where(not_yet, NOT_YET, NO_VERSION)
     gone = Shelves(versions.at(deleted), apart=False)
-    if how.direction == "backward":
+    # Nearest looks both ways, and just before an instant something else may be in force than at it.
+    if how.direction != "forward":
         reason[gone.any_in_force(_before(points, how))] = DELETED
-    else:
+    if how.direction != "backward":
         reason[gone.any_in_force(points, or_later=True)] = DELETED
     return reason

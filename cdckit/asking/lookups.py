@@ -53,7 +53,7 @@ class Lookup:
         reason: The name of a text column that says why nothing was found, null where something was:
 
             - "no version": no version of the key was there;
-            - "deleted": only a deleted one (forward: in force then, or later);
+            - "deleted": only a deleted one (forward and nearest: in force then, or later);
             - "too old", "too far ahead": the version began beyond the tolerance, before or after;
             - "not yet known": nothing of the key was known at the moment of knowledge, but later was;
             - "no time": the fact has none, or no moment of knowledge.

@@ -158,6 +158,12 @@ def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates:
     assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no time")]
 
 
+def test_nearest_tells_of_a_deleted_version_up_to_the_instant_at_which_it_ends(spark: SparkSession) -> None:
+    """Strictly, what was in force just before an instant counts; otherwise what is in force at it."""
+    ended = history_of(spark, [version("f", 9, 12, None, deleted=True)])
+    assert found(ended, 12, direction="nearest", strictly=True) == [(None, "deleted")]
+
+
 def test_an_end_that_stands_for_open_is_open(spark: SparkSession, gates: DataFrame) -> None:
     """By the JVM and by workers, also of a version that begins later than that; the struct tells it."""
     ends, stands_for_open = "valid_to_timestamp", int(hour(13).timestamp()) * 1_000_000
@@ -193,9 +199,16 @@ def test_columns_of_all_types_go_through_workers(spark: SparkSession, gates: Dat
         F.struct(F.lit(b"\x00").alias("the.bytes"), F.lit(None).alias("nothing")).alias("fact"),
         F.lit(None).alias("lookup"),
     )
-    joined = as_of_join(facts, Lookup(gates, on="guid", into="known", reason="at 2"), time="at")
-    assert joined.dtypes[:-2] == facts.dtypes
-    assert joined.drop("known", "at 2").collect() == facts.collect()
+    nothing = gates.where("gate = 'Z'").withColumn("nothing", F.lit(None))
+    joined = as_of_join(
+        facts,
+        Lookup(gates, on="guid", into="known", reason="at 2"),
+        Lookup(nothing, on={"lookup": "nothing"}, into="same", strictly=True),
+        time="at",
+    )
+    assert joined.dtypes[:-3] == facts.dtypes
+    assert joined.drop("known", "at 2", "same").collect() == facts.collect()
+    assert joined.select("same.gate").collect() == [("Z",)], "a key of no type is null everywhere"
 
 
 def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> None:
