@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 Row = dict[str, Any]
 
@@ -48,6 +49,12 @@ def random_versions(seed: int, entities: int) -> list[Row]:
             at = ends + chance.choice((0, 0, 0, 1, 2))
     chance.shuffle(rows)
     return rows
+
+
+def streamed(table: DataFrame) -> DataFrame:
+    """A stream of the columns of *table*, for what refuses streams."""
+    columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in table.schema)
+    return table.sparkSession.readStream.format("rate").load().select(*columns)
 
 
 def in_force(rows: list[Row], at: datetime) -> list[Row]:

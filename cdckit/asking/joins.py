@@ -71,8 +71,8 @@ def as_of_join(
             is one where it is not; a naive *known*; an `on` or `fields` that names nothing, something twice
             or something that is not there; an `into` or `reason` that is no name, or that a column of *facts*
             or another lookup has already, be it in another case; a `tolerance` below zero; another
-            `direction`; a `provenance` or `strictly` that is neither True nor False; or two columns of
-            *facts* that differ in case alone.
+            `direction`; a `provenance` or `strictly` that is neither True nor False; a table that is a
+            stream, or has two columns that differ in case alone.
         NoSuchArrowType: A column is of a type that workers cannot be given, and a lookup asks for more than
             the version in force, or *known* is given.
         SparkRuntimeException, PythonException: When the result is computed (Spark's; the text names the

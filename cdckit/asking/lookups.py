@@ -22,7 +22,13 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.parts.arguments import require_fields, require_flag, require_name
-from cdckit.parts.schemas import require_columns, require_struct, require_types
+from cdckit.parts.schemas import (
+    require_batch,
+    require_columns,
+    require_distinct,
+    require_struct,
+    require_types,
+)
 
 FUNCTION = "as_of_join"
 
@@ -94,12 +100,9 @@ def require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
         raise InvalidArgument(FUNCTION, "lookups", "one or more Lookup", lookups)
     for lookup in lookups:
         _require_options(lookup)
-    taken: dict[str, str] = {}
-    for name in facts.columns:
-        if name.lower() in taken:
-            needed = "of columns that differ in more than case"
-            raise InvalidArgument(FUNCTION, "facts", needed, [taken[name.lower()], name])
-        taken[name.lower()] = name
+    require_distinct(facts, "facts", function=FUNCTION)
+    require_batch(facts, "facts", "join each batch in writeStream.foreachBatch(…)", function=FUNCTION)
+    taken = {name.lower(): name for name in facts.columns}
     for argument, name in [each for lookup in lookups for each in lookup.made.items()]:
         if name.lower() in taken:
             needed = f"a name other than {', '.join(taken.values())}"
@@ -127,6 +130,9 @@ def checked_key(facts: DataFrame, lookup: Lookup, *, beliefs: bool) -> dict[str,
         _require_beliefs(lookup)
     else:
         require_history(history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
+    argument = f"history of {lookup.into!r}"
+    require_distinct(history, argument, function=FUNCTION)
+    require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
     key = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
     known = ["guid", *fields_of(history)]
     require_fields(_names(on.values() if isinstance(on, Mapping) else on), known, "on", function=FUNCTION)

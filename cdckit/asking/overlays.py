@@ -25,7 +25,7 @@ from cdckit.history import (
     with_open_ends,
 )
 from cdckit.parts.arguments import require_fields, require_flag, require_name
-from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.schemas import quoted, require_batch, require_distinct, require_struct
 from cdckit.parts.values import comparable
 
 _FUNCTION = "overlay"
@@ -90,7 +90,8 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType: A history lacks one of its columns, or two fields that should be
             equal have not the same type.
-        InvalidArgument: Fewer than two sides; an `on` or `fields` that names nothing, something twice or
+        InvalidArgument: Fewer than two sides; a history that is a stream, or has two columns that differ in
+            case alone; an `on` or `fields` that names nothing, something twice or
             something that is not there; an `into` that another side, a key field or the period has
             already; another *how*; "full" with a link; a *fold* that is neither True nor False.
         SparkRuntimeException: When the result is computed (Spark's; its text names side, key and
@@ -162,7 +163,10 @@ def _require_sides(sides: Sequence[Side], how: str, fold: bool) -> None:
         require_name(side.into, "into", function=_FUNCTION)
         require_flag(side.provenance, "provenance", function=_FUNCTION)
         require_history(side.history, *HISTORY_SCHEMA.fieldNames(), function=_FUNCTION)
-        if side.fields:
+        argument = f"history of {side.into!r}"
+        require_distinct(side.history, argument, function=_FUNCTION)
+        require_batch(side.history, argument, "ask the table that keeps it", function=_FUNCTION)
+        if side.fields is not None and _names(side.fields):
             known = business_fields(side.history).fieldNames()
             require_fields(side.fields, known, "fields", function=_FUNCTION)
 

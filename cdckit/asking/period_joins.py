@@ -13,7 +13,7 @@ from cdckit.asking.shared_instants import overlapping
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO, end_of
 from cdckit.parts.arguments import require_fields, require_name
-from cdckit.parts.schemas import quoted, require_columns, require_type
+from cdckit.parts.schemas import quoted, require_batch, require_columns, require_distinct, require_type
 from cdckit.parts.values import comparable
 
 _FUNCTION = "join_periods"
@@ -51,8 +51,9 @@ def join_periods(
     Raises:
         MissingColumns, WrongColumnType: A column is not there, *period* is not of timestamps, or *on* has not
             the same type in both.
-        InvalidArgument: A relation that is none, or none at all; "before" or "after" without *on*: nearly
-            every row is before or after every other; two equal names in *into*.
+        InvalidArgument: A table that is a stream, or has two columns that differ in case alone; a relation
+            that is none, or none at all; "before" or "after" without *on*: nearly every row is before or
+            after every other; two equal names in *into*.
 
     Cost: rows are sorted by their beginnings and numbered, by *on* or else by the hour; each period knows
     then which numbers of the other table begin within it, and is joined with those by equality.  So the work
@@ -111,10 +112,12 @@ def _require_tables(
     """The common columns as a mapping of a's to b's."""
     listed = [on] if isinstance(on, str) else list(on)
     key = dict(on) if isinstance(on, Mapping) else {name: name for name in listed}
-    for frame, columns in ((a, key), (b, key.values())):
+    for argument, frame, columns in (("a", a, key), ("b", b, key.values())):
         require_columns(frame, [*period, *columns], function=_FUNCTION)
         for column in period:
             require_type(frame, column, T.TimestampType(), function=_FUNCTION)
+        require_distinct(frame, argument, function=_FUNCTION)
+        require_batch(frame, argument, "join what it has written", function=_FUNCTION)
     for column, same in key.items():
         needed, found = (
             frame.schema[name].dataType.simpleString() for frame, name in ((a, column), (b, same))

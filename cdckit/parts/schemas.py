@@ -74,6 +74,16 @@ def require_batch(frame: DataFrame, argument: str, instead: str, *, function: st
         raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
 
 
+def require_distinct(frame: DataFrame, argument: str, *, function: str) -> None:
+    """Raise `InvalidArgument` if two columns have one name, be it in another case."""
+    found: dict[str, str] = {}
+    for name in frame.columns:
+        if name.lower() in found:
+            needed = "of columns that differ in more than case"
+            raise InvalidArgument(function, argument, needed, [found[name.lower()], name])
+        found[name.lower()] = name
+
+
 def flat_columns(text: str) -> T.StructType:
     """
     Columns of plain types, said as text; Spark's own reader of such text needs a session.

@@ -12,6 +12,7 @@ from histories import INSTANTS, Row, plain, random_changes, to_dataframe, to_row
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from random_versions import streamed
 
 from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, merge
 from tools.tiers import seeds
@@ -381,6 +382,18 @@ def test_facts_that_differ_in_case_alone_are_refused(spark: SparkSession, produc
     facts = orders(spark).select("number", "time", F.lit(1).alias("a"), F.lit(2).alias("A"))
     with pytest.raises(InvalidArgument, match=r"needs facts to be of columns that differ in more than case"):
         as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
+    said = r"needs history of 'product' to be of columns that differ in more than case"
+    twice = products.select("*", F.lit(1).alias("NAME"))
+    with pytest.raises(InvalidArgument, match=said):
+        as_of_join(orders(spark), Lookup(twice, on="number", into="product"), time="time")
+
+
+def test_streams_are_refused(spark: SparkSession, products: DataFrame) -> None:
+    facts = orders(spark)
+    with pytest.raises(InvalidArgument, match=r"needs facts to be a batch of rows; of a stream, join each"):
+        as_of_join(streamed(facts), Lookup(products, on="number", into="product"), time="time")
+    with pytest.raises(InvalidArgument, match=r"needs history of 'product' to be a batch of rows"):
+        as_of_join(facts, Lookup(streamed(products), on="number", into="product"), time="time")
 
 
 def test_the_types_of_a_key_must_agree(spark: SparkSession, products: DataFrame) -> None:

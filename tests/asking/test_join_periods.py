@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import hour
+from random_versions import hour, streamed
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
 from cdckit.history import OPEN_END
@@ -167,4 +167,11 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         join_periods(
             one, one.withColumn("valid_to_timestamp", F.col("valid_to_timestamp").cast("timestamp_ntz"))
         )
+    for given, said in (
+        (one.select("*", F.lit(2).alias("CASE")), "b to be of columns that differ in more than case"),
+        (one.select("*", "name"), "b to be of columns that differ in more than case"),
+        (streamed(one), "b to be a batch of rows; of a stream"),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            join_periods(one, given)
     assert join_periods(one, one.where("case > 1")).count() == 0

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions
+from pyspark.sql import functions as F
+from random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
 
 from cdckit import InvalidArgument, Side, WrongColumnType, overlay
 from tools.tiers import seeds
@@ -200,12 +201,17 @@ def test_what_is_in_force_at_no_time_moves_nothing(spark: SparkSession) -> None:
 def test_what_cannot_be_asked(spark: SparkSession) -> None:
     a = history_of(spark, [version("x", 0, 4, "A")])
     one = Side(a, into="a")
+    twice = a.withColumn("kind", F.lit(1)).select("*", F.lit(2).alias("KIND"))
+    stream = streamed(a)
     for sides, options, said in (
         ([one], {}, "two or more Side"),
         ([one, Side(a, into="A")], {}, "into to be a name other than"),
         ([one, Side(a, into="guid")], {}, "into to be a name other than"),
         ([one, Side(a, into="b", on="gat")], {}, "on to be one or more fields among guid, gate"),
         ([one, Side(a, into="b", fields=["gat"])], {}, "fields to be one or more"),
+        ([one, Side(a, into="b", fields="")], {}, "fields to be one or more"),
+        ([one, Side(twice, into="b")], {}, "history of 'b' to be of columns that differ in more than case"),
+        ([one, Side(stream, into="b")], {}, "history of 'b' to be a batch of rows"),
         ([one, Side(a, into="b")], {"how": "outer"}, "one of inner, left, full"),
         ([one, Side(a, into="b", on="gate")], {"how": "full"}, "inner or left, where b is found by the link"),
         ([one, Side(a, into="b")], {"fold": "yes"}, "fold to be True or False"),
