@@ -41,7 +41,7 @@ def allen_relation(
     | `meets` | a ends as b begins | `met_by` |
     | `overlaps` | a begins first and ends within b | `overlapped_by` |
     | `starts` | they begin together, a ends first | `started_by` |
-    | `during` | a lies within b and shares no end with it | `contains` |
+    | `during` | a lies within b and shares neither beginning nor end with it | `contains` |
     | `finishes` | they end together, a begins last | `finished_by` |
     | `equals` | they are the same | `equals` |
 

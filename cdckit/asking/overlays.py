@@ -43,7 +43,9 @@ class Side:
         on: Of the first side, the key of the overlay: a field or several, `guid` by default.  Of every
             other side, what the first side and this one have in common: the name of a field, a list of names
             (the same in both), or a mapping of the first side's field to this one's.  A field is a
-            business field or `guid`.
+            business field or `guid`.  By default that is `guid`, too, which entities of two kinds have not in
+            common: say what they have.  Null equals null: flights without a tail number lead to a plane
+            without one (leave it out with `where`, if null means that nothing is known).
         fields: The business fields that the struct gets; all of them by default, none with `[]`.
         provenance: Whether the struct gets `field_provenance`, too.
 
