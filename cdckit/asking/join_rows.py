@@ -15,9 +15,8 @@ from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, end_of
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
-SOURCE, AT, UNTIL, KNOWN, FORGOTTEN, IS_DELETED, FACT = (
-    *("source", "at", "until", "known", "forgotten", "deleted", "fact"),
-)
+SOURCE, AT, UNTIL = "source", "at", "until"
+KNOWN, FORGOTTEN, IS_DELETED, FACT = "known", "forgotten", "deleted", "fact"
 """The columns, beside the key and the versions: of which source a version is, null for a fact; when it begins
 and ends in the world and in what was believed, of a fact the two times at which it asks."""
 

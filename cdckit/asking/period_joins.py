@@ -154,16 +154,14 @@ def _touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     one, other = _held(a, keys, "a"), _held(b, keys, "b")
     same = _same(keys)
     meets = one.join(other, same & (F.col("a.ends") == F.col("b.begins")), "inner")
-    return meets.unionByName(one.join(other, same & (F.col("a.begins") == F.col("b.ends")), "inner")).select(
-        *(F.col(f"a_{key}").alias(key) for key in keys), "a", "b"
-    )
+    met = one.join(other, same & (F.col("a.begins") == F.col("b.ends")), "inner")
+    return meets.unionByName(met).select("a", "b")
 
 
 def _of_one_key(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs of one key in which one period is over before the other begins."""
     apart = (F.col("a.ends") < F.col("b.begins")) | (F.col("b.ends") < F.col("a.begins"))
-    pairs = _held(a, keys, "a").join(_held(b, keys, "b"), _same(keys) & apart, "inner")
-    return pairs.select(*(F.col(f"a_{key}").alias(key) for key in keys), "a", "b")
+    return _held(a, keys, "a").join(_held(b, keys, "b"), _same(keys) & apart, "inner").select("a", "b")
 
 
 def _held(frame: DataFrame, keys: Sequence[str], side: str) -> DataFrame:

@@ -129,7 +129,7 @@ def _beginning_within(
     for key in keys:
         same &= F.col(key).eqNullSafe(F.col(f"same_{key}"))
     within = (F.col("low") <= F.col("number")) & (F.col("number") < F.col("high"))
-    return looking.join(begun, same & within, "inner").select(*keys, "a", "b")
+    return looking.join(begun, same & within, "inner").select("a", "b")
 
 
 def _side(side: str) -> Column:
