@@ -1,5 +1,5 @@
 """
-Two more feeds about flights of 8 February 2013, so that each of the five doors tells of the same ones.
+Two more feeds about flights of 8 February 2013, so that each of five doors tells of the same ones.
 
     python -m tools.feed_samples --out data/samples/five_feeds
 

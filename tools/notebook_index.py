@@ -41,7 +41,7 @@ PARTS = {
     "3": ("RDSS and Databus", "Messages between repositories, and a database's changes in windows."),
     "4": ("Debezium", "The streams of the prototype of 2014, and change events of today's databases."),
     "5": ("Trust", "Whether what stands in the tables can be believed."),
-    "6": ("All together", "What all doors say of one thing."),
+    "6": ("All together", "What five doors say of one thing."),
 }
 
 QUESTIONS = {

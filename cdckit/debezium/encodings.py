@@ -16,7 +16,6 @@ from cdckit.errors import InvalidArgument
 _NAMED = re.compile(
     r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
 )
-_MICROS_A_DAY = 86_400_000_000
 
 
 class Encoding(NamedTuple):
