@@ -153,7 +153,7 @@ def _forking(config: Mapping[str, str]) -> dict[str, str]:
     Workers on other machines may have another Python or none of cdckit, and so may an interpreter of one's
     own; macOS does not let a process fork after it has used some of its libraries.
     """
-    here = config.get("spark.master", "local").startswith("local")
+    here = config.get("spark.master", "local").partition("[")[0] == "local"  # and not local-cluster[…]
     if sys.platform != "linux" or not here or "spark.pyspark.python" in config or not _is_found():
         return {}
     return {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}

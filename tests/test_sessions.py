@@ -99,6 +99,7 @@ def test_workers_are_forked_by_us_where_that_is_sure_to_work(
     assert sessions._forking({"spark.sql.shuffle.partitions": "3"}) == ours
     assert sessions._forking({"spark.master": "local[1]"}) == ours
     assert sessions._forking({"spark.master": "spark://localhost:7077"}) == {}
+    assert sessions._forking({"spark.master": "local-cluster[2,1,1024]"}) == {}
     assert sessions._forking({"spark.pyspark.python": "python3"}) == {}
     (tmp_path / "cdckit").mkdir()
     (tmp_path / "cdckit" / "__init__.py").touch()

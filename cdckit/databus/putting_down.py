@@ -44,8 +44,10 @@ class Place:
             NoFileSystem: As for `cdckit.store.Store`.
         """
         options = dict(self.storage_options or {}) or None
-        below = str(tempfile.gettempdir() if self.folder is None else self.folder).rstrip("/")
-        folder = f"{below}/databus-{uuid4().hex}"
+        if self.folder is None:
+            folder = tempfile.mkdtemp(prefix="databus-")  # which nobody else can read
+        else:
+            folder = f"{str(self.folder).rstrip('/')}/databus-{uuid4().hex}"
         store, location = Store(spark, folder, options), locate(folder, options, spark)
         try:
             with store.begin() as transaction:
@@ -54,6 +56,6 @@ class Place:
             yield store.snapshot()
         except DamagedTable as error:
             needed = "a folder or a URI that this program and Spark's workers both reach"
-            raise InvalidArgument(function, "folder", needed, below) from error
+            raise InvalidArgument(function, "folder", needed, self.folder or tempfile.gettempdir()) from error
         finally:
             location.delete_all()

@@ -135,7 +135,8 @@ class EventStream:
             rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
         folder: Where the windows are put down while they are read: a folder, or a URI, that this program and
             the workers both reach.  Without it the folder for temporary files of this machine, which is
-            enough where the workers are on it too.
+            enough where the workers are on it too.  It is deleted at the end; after a kill a folder
+            `databus-…` remains there, and may be deleted.
         storage_options: For a URI, as for `cdckit.store.Store`.
 
     Raises:

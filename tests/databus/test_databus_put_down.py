@@ -23,6 +23,15 @@ def test_what_is_put_down_lies_below_the_folder_and_is_deleted_at_the_end(tmp_pa
         assert not list(tmp_path.iterdir())
 
 
+def test_without_a_folder_nobody_else_can_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Place().with_events(None, ROWS, function="EventStream") as found:
+        [folder] = tmp_path.glob("databus-*")
+        assert folder.stat().st_mode & 0o077 == 0
+        assert found.arrow(EVENTS).num_rows == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_the_workers_reach_and_the_driver_does_not_is_named(tmp_path: Path) -> None:
     def read() -> None:
         with Place(tmp_path).with_events(None, ROWS, function="EventStream") as found:
