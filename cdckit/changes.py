@@ -182,7 +182,7 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     entity = _by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _by_source(
-            {source: p.fields.get(name) for source, p in priorities.items()}, _field_priority(changes, name)
+            {source: p.fields.get(name) for source, p in priorities.items()}, field_priority(changes, name)
         )
         for name in fields
     ]
@@ -409,7 +409,7 @@ def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_prio
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }
     if with_priority:
-        own = [_field_priority(changes, name).alias(name) for name in fields]
+        own = [field_priority(changes, name).alias(name) for name in fields]
         replaced["field_priorities"] = F.struct(*own)
     return changes.withColumns(replaced)
 
@@ -426,7 +426,8 @@ def _by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
     return chosen
 
 
-def _field_priority(changes: DataFrame, name: str) -> Column:
+def field_priority(changes: DataFrame, name: str) -> Column:
+    """The priority that a field was given of its own; null where `field_priorities` does not name it."""
     if "field_priorities" in changes.columns:
         stated = require_struct(changes, "field_priorities", function="with_priorities")
         if name in stated.fieldNames():

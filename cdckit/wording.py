@@ -10,7 +10,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.changes import require_changes
+from cdckit.changes import field_priority, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import require_struct
 
@@ -29,7 +29,8 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
         changes: One row per change.
         fields: By the name that a field shall have: the name that it has; or a function of columns, whose
             parameters are called as the fields that it is made of, such as
-            `lambda carrier, number: F.concat_ws(" ", carrier, number)`.
+            `lambda carrier, number: F.concat(carrier, F.lit(" "), number)`.  For a key take `F.concat`,
+            which is null where a part is null; `F.concat_ws` leaves the part out.
 
     Returns:
         The same rows.  `data` has these fields, in this order, and no others.  One that is made of several
@@ -38,7 +39,7 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
 
     Raises:
         InvalidArgument: *fields* is no mapping of names to such names and functions, or names a field that
-            `data` does not have.
+            `data` does not have; a function needs parameters by keyword only, or returns no column.
         MissingColumns, WrongColumnType: *changes* is not a table of changes.
 
     Cost: a projection, no shuffle.
@@ -58,11 +59,11 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
         needed = "a mapping of names to fields, or to functions of fields"
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
     made_of = {name: _made_of(name, wording, known) for name, wording in fields.items()}
-    data = [_said(wording, made_of[name]).alias(name) for name, wording in fields.items()]
+    data = [_said(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [_all_carried(names).alias(name) for name, names in made_of.items()]
     replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if "field_priorities" in changes.columns:
-        own = [_lowest(names).alias(name) for name, names in made_of.items()]
+        own = [_lowest(changes, names).alias(name) for name, names in made_of.items()]
         replaced["field_priorities"] = F.struct(*own)
     return changes.withColumns(replaced).drop("guid")
 
@@ -71,7 +72,11 @@ def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
     """The fields that one is made of."""
     if callable(wording):
         parameters = signature(wording).parameters.values()
-        names = [each.name for each in parameters if each.default is Parameter.empty]
+        needed = [each for each in parameters if each.default is Parameter.empty]
+        if any(each.kind is Parameter.KEYWORD_ONLY for each in needed):
+            form = "a function whose parameters are not by keyword only"
+            raise InvalidArgument("with_fields", f"fields[{name!r}]", form, wording)
+        names = [each.name for each in needed]
     else:
         names = [wording]
     unknown = [each for each in names if each not in known]
@@ -80,18 +85,21 @@ def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
     return names
 
 
-def _said(wording: Wording, names: list[str]) -> Column:
+def _said(name: str, wording: Wording, names: list[str]) -> Column:
     columns = [F.col("data").getField(each) for each in names]
-    return wording(*columns) if callable(wording) else columns[0]
+    said = wording(*columns) if callable(wording) else columns[0]
+    if not isinstance(said, Column):
+        raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", said)
+    return said
 
 
 def _all_carried(names: list[str]) -> Column:
     return reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True))
 
 
-def _lowest(names: list[str]) -> Column:
+def _lowest(changes: DataFrame, names: list[str]) -> Column:
     """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
-    own = [F.col("field_priorities").getField(each) for each in names]
+    own = [field_priority(changes, each) for each in names]
     if len(own) < 2:
         return own[0] if own else F.lit(None).cast("int")
     return F.when(F.coalesce(*own).isNotNull(), F.least(*(F.coalesce(each, "priority") for each in own)))

@@ -43,7 +43,7 @@ def rows(frame: DataFrame, column: str) -> list[dict[str, Any]]:
 
 
 def flight(al: Any, no: Any) -> Any:
-    return F.concat_ws(" ", al, no)
+    return F.concat(al, F.lit(" "), no)
 
 
 def both(gate: Any, state: Any) -> Any:
@@ -83,6 +83,23 @@ def test_the_lowest_priority_of_its_parts_counts(told: DataFrame) -> None:
     }
     [first, _] = rows(with_fields(told, at_gate), "field_priorities")
     assert first == {"both": 3, "gate": 9, "status": None, "flight": None, "door": None}
+
+
+def test_priorities_may_name_only_some_of_the_fields(told: DataFrame) -> None:
+    """Those that they do not name have none of their own, as in `merge`."""
+    some = told.withColumn("field_priorities", F.struct("field_priorities.gate"))
+    [first, _] = rows(with_fields(some, {"both": both, "status": "state"}), "field_priorities")
+    assert first == {"both": 3, "status": None}
+
+
+def test_a_function_that_cannot_be_called_or_makes_no_column_is_refused(told: DataFrame) -> None:
+    def by_name(*, al: Any) -> Any:
+        return al
+
+    with pytest.raises(InvalidArgument, match=r"fields\['al'\].*by keyword only"):
+        with_fields(told, {"al": by_name})
+    with pytest.raises(InvalidArgument, match=r"fields\['al'\].*returns a column; it is 'al'"):
+        with_fields(told, {"al": lambda: "al"})  # type: ignore[dict-item, return-value]
 
 
 @pytest.mark.parametrize("wrong", [{"flight": "number"}, {"flight": lambda al, number: al}])
