@@ -25,13 +25,22 @@ BATCH = "{batch}"
 # Rows of the table with more columns, and no words that make more rows or fewer: what is asked of the
 # table can be asked of them.
 _OTHER_ROWS = re.compile(
-    r"\b(WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b", re.I
+    r"\b(WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b"
+    r"|\bSELECT\b.*\bSELECT\b",
+    re.I | re.S,
 )
-_WIDER = re.compile(r"\(SELECT \*, .* FROM \{batch\}(?: WINDOW .*)?\)")
-_QUERY = "SELECT * FROM "
+_WIDER = re.compile(r"\(SELECT \*, .* FROM \{batch\}(?: WINDOW .*)?\)", re.S)
+_QUERY = re.compile(rf"SELECT\s+\*\s+FROM\s+(\{{batch\}}|{_WIDER.pattern})\s+WHERE\s+(.+)", re.S)
+# What ends a query, hides its end, or is more than a condition.
+_UNCLEAR = re.compile(r"--|/\*|;")
+_MORE = re.compile(
+    r"\b(SELECT|WHERE|UNION|INTERSECT|EXCEPT|MINUS|GROUP|HAVING|WINDOW|QUALIFY|ORDER|SORT|CLUSTER|DISTRIBUTE"
+    r"|LIMIT|OFFSET|LATERAL|PIVOT|UNPIVOT)\b",
+    re.I,
+)
 _NAMELESS = (
     f"array_except(json_object_keys(to_json(struct(* EXCEPT ({', '.join(STANDARD_COLUMNS)})))), "
-    f"json_object_keys(to_json({FIELD_PROVENANCE})))"
+    f"coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()))"
 )
 """In SQL that does not know the columns of a table: the fields that have a value and no provenance."""
 
@@ -55,9 +64,17 @@ def counted(sentence: Sentence) -> Counted | None:
     if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
         return _unique(kwargs["column_list"])
     made, known = _CONDITIONS.get(sentence.type, (None, frozenset[str]()))
-    if made is None or kwargs.keys() - known:
+    if made is None or kwargs.keys() - known or _says_too_little(sentence.type, kwargs):
         return None
     return Counted(BATCH, made(kwargs))
+
+
+def _says_too_little(sort: str, kwargs: Mapping[str, Any]) -> bool:
+    """Of a set without values, or with null, and of no bounds Great Expectations has a word of its own."""
+    if sort == "expect_column_values_to_be_in_set":
+        values = kwargs.get("value_set") or [None]
+        return any(value is None for value in values)
+    return sort == "expect_column_values_to_be_between" and not kwargs.keys() & {"min_value", "max_value"}
 
 
 def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
@@ -81,7 +98,7 @@ def by_columns(query: str, schema: T.StructType) -> str:
     for name in (each.name for each in schema if each.name not in STANDARD_COLUMNS):
         column = _column({"column": name})
         said = f" AND {FIELD_PROVENANCE}.{column} IS NULL" if name in known else ""
-        lacking.append(f"({column} IS NOT NULL{said})".replace("{", "{{").replace("}", "}}"))
+        lacking.append(f"({column} IS NOT NULL{said})")
     some = " OR ".join(lacking) or "false"
     return query.replace(_NAMELESS, f"IF({some}, array('a field'), CAST(array() AS array<string>))")
 
@@ -92,20 +109,27 @@ def are_the_tables(rows: str) -> bool:
 
 
 def _of_query(query: str) -> Counted:
-    text = " ".join(query.split())
-    rows, where, breaks = text.removeprefix(_QUERY).rpartition(" WHERE ")
-    simple = text.startswith(_QUERY) and where and rows.count("(") == rows.count(")")
-    return Counted(rows, breaks) if simple else Counted(f"({text})", "true")
+    """Taken apart only where that is sure to say the same; else all rows of its answer break the sentence."""
+    text = query.strip()
+    found = None if _UNCLEAR.search(text) else _QUERY.fullmatch(text)
+    if found is not None and are_the_tables(found[1]) and not _MORE.search(found[2]):
+        return Counted(found[1], found[2])
+    whole = text.rstrip("; \n")
+    return Counted(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
 
 
 def _column(kwargs: Mapping[str, Any], name: str = "column") -> str:
-    return "`" + str(kwargs[name]).replace("`", "``") + "`"
+    return _in_a_format("`" + str(kwargs[name]).replace("`", "``") + "`")
+
+
+def _in_a_format(sql: str) -> str:
+    """The text of a query is a format, so its braces are doubled."""
+    return sql.replace("{", "{{").replace("}", "}}")
 
 
 def _literal(value: object) -> str:
     if isinstance(value, str):
-        # The text of a query is a format, so its braces are doubled.
-        return text_literal(value).replace("{", "{{").replace("}", "}}")
+        return _in_a_format(text_literal(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
