@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.changes import with_priorities
@@ -53,8 +54,8 @@ def check(
         below it the first of these rows.  `require()` raises if a sentence is broken.
 
     Raises:
-        InvalidArgument: There is no such suite, a table that it reads is not given, or *frame* is a stream:
-            check its batches, in `foreachBatch`.
+        InvalidArgument: There is no such suite, a table that it reads is not given, Great Expectations cannot
+            run one of its expectations, or *frame* is a stream: check its batches, in `foreachBatch`.
         MissingColumns: *frame* lacks a column that the suite reads.
         MissingExtra: The suite has an expectation of a sort that only Great Expectations can run
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
@@ -121,7 +122,8 @@ def _whole(table: DataFrame, name: str) -> DataFrame:
 
 @contextmanager
 def _held(frame: DataFrame, cache: bool) -> Iterator[None]:
-    if not cache or frame.is_cached:  # what others hold is theirs to release
+    level = frame.storageLevel  # `is_cached` knows only what this very object was told
+    if not cache or level.useMemory or level.useDisk:  # what others hold is theirs to release
         yield
         return
     frame.persist()
@@ -154,9 +156,22 @@ def breaking(sentence: Counted, views: Mapping[str, DataFrame]) -> DataFrame:
     """The rows that break a sentence, with the columns of the table where they are rows of it."""
     found = sql(f"SELECT * FROM {sentence.rows} WHERE {sentence.breaks}", views)
     columns = views["batch"].columns
+    if len({name.lower() for name in found.columns}) < len(found.columns):
+        return found.toDF(*_told_apart(found.columns))
     if set(columns) <= set(found.columns):
         return found.select(*(F.col(quoted(name)) for name in columns))
     return found
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names of columns, numbered where one was there before: in Spark such a column has no name."""
+    apart: list[str] = []
+    for name in names:
+        new, number, taken = name, 2, {each.lower() for each in apart}
+        while new.lower() in taken:
+            new, number = f"{name} ({number})", number + 1
+        apart.append(new)
+    return apart
 
 
 def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
@@ -164,5 +179,28 @@ def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     beside = [name for name in views if name.startswith(VIEW)]
     named = re.sub(rf"\b({'|'.join(beside)})\b", r"{\1}", query) if beside else query
     named = by_columns(named, views["batch"].schema)
-    used: dict[str, Any] = {name: view for name, view in views.items() if "{" + name + "}" in named}
-    return views["batch"].sparkSession.sql(named, **used)
+    used = {name: view for name, view in views.items() if "{" + name + "}" in named}
+    return _answer(views["batch"].sparkSession, named, used)
+
+
+def _answer(spark: SparkSession, query: str, views: Mapping[str, DataFrame]) -> DataFrame:
+    """
+    As `spark.sql(query, **views)`, for tables of other sessions too, and what is cached stays so.
+
+    A batch of a stream has a session of its own, and PySpark names each table in that table's session only.
+    Afterwards it drops the names by the catalog, which gives up what is cached of the table: `DROP VIEW`
+    does not.
+    """
+    if not hasattr(spark, "_jsparkSession"):  # Spark Connect, which resolves names only when a query runs
+        return spark.sql(query, **dict[str, Any](views))
+    database = spark.conf.get("spark.sql.globalTempDatabase", "global_temp")
+    names: dict[str, str] = {}
+    try:
+        for view, table in views.items():
+            name = f"{VIEW}{uuid4().hex}"
+            table.createGlobalTempView(name)
+            names[view] = f"{database}.{name}"
+        return spark.sql(query.format(**names))
+    finally:
+        for name in names.values():
+            spark.sql(f"DROP VIEW {name}")

@@ -27,7 +27,9 @@ from cdckit import (
     merge,
     with_priorities,
 )
+from cdckit.files import expectations
 from cdckit.quality.checking import VIEW, count
+from cdckit.quality.counting import _NAMELESS
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import suite_names, suite_of
 
@@ -112,6 +114,21 @@ def test_other_sorts_of_expectations_are_run_by_great_expectations(
     }
     found = check(products, {"name": "others", "expectations": [few, NAMED, short]})
     assert [each.broken for each in found.told] == [1, 2, 1]
+    sets: list[list[str | None]] = [[], [None, "kettle"]]
+    of_sets = [
+        {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": each}}
+        for each in sets
+    ]
+    assert [each.broken for each in check(products, {"name": "x", "expectations": of_sets}).told] == [1, 0]
+    between = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "number"}}
+    elsewhere = {**short, "kwargs": {"column": "nmae", "max_value": 3}}
+    for wrong, message in [
+        ({**NAMED, "type": "expect_to_be_named"}, "expect_to_be_named not found"),
+        (elsewhere, 'The column "nmae" .* does not exist'),
+        (between, "min_value and max_value cannot both be None"),
+    ]:
+        with pytest.raises(InvalidArgument, match=f"Great Expectations says: .*{message}"):
+            check(products, {"name": "others", "expectations": [wrong]})
     monkeypatch.setitem(__import__("sys").modules, "great_expectations", None)
     with pytest.raises(
         MissingExtra, match=r"check needs great_expectations, which the extra `quality` brings"
@@ -119,14 +136,44 @@ def test_other_sorts_of_expectations_are_run_by_great_expectations(
         check(products, {"name": "others", "expectations": [few]})
 
 
+def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
+    """Whatever its end, and whatever its columns are called."""
+    nameless = "SELECT * FROM {batch} WHERE name IS NULL"
+    queries = {
+        nameless: 2,
+        f"{nameless} ORDER BY number": 2,
+        f"{nameless} LIMIT 1": 1,
+        f"{nameless};\n": 2,
+        f"{nameless} -- or so": 2,
+        f"{nameless} UNION ALL SELECT * FROM {{batch}} WHERE number = 2": 3,
+        "SELECT name FROM {batch} WHERE number > 1 GROUP BY name": 1,
+        "SELECT * FROM {batch} WHERE concat(name, '  ') = 'kettle  '": 1,
+        "SELECT * FROM {batch}, (SELECT number FROM {batch}) AS other WHERE name IS NULL": 6,
+    }
+    stated = [
+        {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+        for query in queries
+    ]
+    braces = {**NAMED, "kwargs": {"column": "{name}"}}
+    suite = {"name": "queries", "meta": {"order_by": ["number"]}, "expectations": [*stated, braces]}
+    found = check(products.withColumn("{name}", F.col("name")), suite)
+    assert [each.broken for each in found.told] == [*queries.values(), 2]
+    assert repr(found.told[8].shown).startswith("number  name  {name}  number (2)")
+
+
 def test_the_table_is_read_once_and_released_even_if_that_fails(
     spark: SparkSession, products: DataFrame
 ) -> None:
+    def is_held() -> bool:
+        return products.where("number > 0").storageLevel.useMemory
+
     held = products.where("number > 0")
     check(held, SUITE, cache=True)
-    assert not held.is_cached
-    check(held.cache(), SUITE, cache=True)
-    assert held.is_cached
+    assert not is_held()
+    held.cache()
+    check(held, SUITE)
+    check(products.where("number > 0"), SUITE, cache=True)  # another object, the same table
+    assert is_held()
     held.unpersist()
     fails = products.withColumn(
         "name", F.when(F.col("number") == 3, F.raise_error(F.lit("no"))).otherwise("x")
@@ -180,6 +227,39 @@ def test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else(
     assert check(ledger.history(), "ledger", tables={"changes": ledger.changes()}).ok
 
 
+def test_a_batch_of_a_stream_is_compared_with_other_tables(
+    spark: SparkSession, products: DataFrame, tmp_path: Path
+) -> None:
+    """Each batch has a session of its own, which does not know the tables of ours."""
+    products.write.parquet(str(tmp_path / "in"))
+    query = "SELECT * FROM {batch} LEFT ANTI JOIN cdckit_known USING (number)"
+    known = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+    suite = {"name": "known", "meta": {"tables": ["known"]}, "expectations": [known]}
+    taken, missed = [], []
+
+    def take(batch: DataFrame, number: int) -> None:
+        gate(lambda _, number: taken.append(number), suite, tables={"known": products})(batch, number)
+        first = products.where("number = 1")
+        missed.append(check(batch, suite, tables={"known": first}).told[0].broken)
+
+    stream = spark.readStream.schema("number int, name string").parquet(str(tmp_path / "in"))
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "place"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert (taken, missed) == ([0], [2])
+
+
+def test_a_field_may_be_called_like_anything_in_a_suite(spark: SparkSession) -> None:
+    history = views(spark, "history", [told("history")["good"]])["batch"]
+    said = F.col("field_provenance").withField("before", F.col("field_provenance.number"))
+    assert check(history.withColumns({"before": F.lit("x"), "field_provenance": said}), "history").ok
+    table = views(spark, "bitemporal", [told("bitemporal")["good"]])["batch"]
+    assert check(table.withColumns({"held": F.lit("x"), "believed": F.lit("x")}), "bitemporal").ok
+
+
+def test_what_is_told_column_by_column_stands_in_the_suite() -> None:
+    assert _NAMELESS in Path(expectations("history.json")).read_text()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
 def test_data_docs_are_written_to_the_folder_that_is_named_and_nowhere_else(
     products: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -211,7 +291,8 @@ def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, 
     import great_expectations as gx
 
     stated = told(name)
-    tables = views(spark, name, [stated["good"], *stated["breaks"].values()])
+    cases = [stated["good"], *stated["breaks"].values(), *stated.get("breaks_more", [])]
+    tables = views(spark, name, cases)
     for view, table in tables.items():
         if view.startswith(VIEW):
             table.createOrReplaceTempView(view)
