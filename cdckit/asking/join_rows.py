@@ -75,12 +75,16 @@ class Asked:
 def asked_by_key(
     lookups: Sequence[Lookup], keys: Sequence[Mapping[str, str]], columns: Sequence[Sequence[str]]
 ) -> list[Asked]:
-    """The lookups, each with its key and the columns of its struct, together by the facts' columns."""
-    found: dict[tuple[str, ...], Asked] = {}
+    """
+    The lookups, each with its key and the columns of its struct, together by the facts' columns.
+
+    These stand in the order in which the first lookup names them, as an error tells the key.
+    """
+    found: dict[frozenset[str], Asked] = {}
     for lookup, key, held in zip(lookups, keys, columns, strict=True):
-        names = tuple(sorted(key))
-        source = Source(lookup.history, tuple(key[name] for name in names), tuple(held))
-        found.setdefault(names, Asked(names)).add(lookup, source)
+        asked = found.setdefault(frozenset(key), Asked(tuple(key)))
+        source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(held))
+        asked.add(lookup, source)
     return list(found.values())
 
 
