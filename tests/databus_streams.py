@@ -278,11 +278,11 @@ def record_of(word: str, at: int, sources: dict[str, databus.Source], physical: 
     return json.dumps(event).encode()
 
 
-def drawn_words(draw: Random, windows: int) -> list[str]:
+def drawn_words(draw: Random, windows: int, *, first_key: int = 0) -> list[str]:
     """
     Windows that move an amount from a to b, so that their sum is 0 at each end; with what goes wrong.
 
-    Now and then one is rolled back, sent again from before, damaged, or not ended.
+    Now and then one is rolled back, sent again from before, damaged, or not ended.  Three keys are moved.
     """
     words: list[str] = []
     balance = {0: 0}
@@ -290,10 +290,11 @@ def drawn_words(draw: Random, windows: int) -> list[str]:
     while scn < windows:
         scn += 1
         balance.setdefault(scn, draw.randint(-99, 99))
-        key = scn % 3
+        key = first_key + scn % 3
         told = [f"{source}{scn}:{key}={sign * balance[scn]}" for source, sign in (("a", 1), ("b", -1))]
         if scn % 7 == 0:
-            told += [f"a{scn}:{(scn - 1) % 3}", f"b{scn}:{(scn - 1) % 3}"]
+            other = first_key + (scn - 1) % 3
+            told += [f"a{scn}:{other}", f"b{scn}:{other}"]
         what = draw.choice(["", "", "", "", "rollback", "spoilt", "again", "no end", "empty"])
         if what == "rollback":
             words += [*told[: draw.randint(1, len(told))], f"<{scn}"]

@@ -76,16 +76,17 @@ def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
     draw = Random(seed)
     everything: list[Sent] = []
     for part in (0, 1):
-        words = [(word, 1) for word in drawn_words(draw, 14)]
-        if part:
-            for word in drawn_words(draw, 10):
-                words.insert(draw.randint(0, len(words)), (word, 2))
-            # The streams of one partition keep their order, whatever comes between.
-            own = {at: iter([w for w, p in words if p == at]) for at in (1, 2)}
-            words = [(next(own[p]), p) for _, p in words]
-        everything += [(record_of(w, at, SOURCES, p), part, at) for at, (w, p) in enumerate(words)]
+        # As a row is of one physical partition in Databus, so each stream has keys of its own.
+        physical = (2 * part + 1, 2 * part + 2)
+        own = {each: drawn_words(draw, 12, first_key=3 * each) for each in physical}
+        turns = [each for each, words in own.items() for _ in words]
+        draw.shuffle(turns)
+        left = {each: iter(words) for each, words in own.items()}
+        everything += [
+            (record_of(next(left[each]), at, SOURCES, each), part, at) for at, each in enumerate(turns)
+        ]
     draw.shuffle(everything)
-    cuts = {part: sorted(draw.choices(range(70), k=2)) for part in (0, 1)}
+    cuts = {part: sorted(draw.choices(range(100), k=2)) for part in (0, 1)}
     batches = [
         [each for each in everything if sum(each[2] >= cut for cut in cuts[each[1]]) == number]
         for number in range(3)
