@@ -23,7 +23,7 @@ _OPTIONS = (
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
 )
 # To write and compile Java for each plan takes longer than a few rows do without.
-_WITHOUT_GENERATED_CODE = (
+WITHOUT_GENERATED_CODE = (
     "-Dspark.sql.codegen.wholeStage=false",
     "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
 )
@@ -33,10 +33,11 @@ def with_ours(given: str, *, generated: bool) -> str:
     """
     The options of a test run, and after them those that were *given*, which win where both say a thing.
 
-    Notebooks, and what runs in `make soak`, go by *generated* code as a user's work does.  A run whose
+    What runs in `make soak` goes by *generated* code as a user's work does, and so does a part of the
+    notebooks, for which `tools/one_jvm.py` settles it when it has a JVM for them.  A run whose
     classes are archived keeps what it was given: its archive is not to hold that of another run.
     """
-    ours = " ".join(_OPTIONS if generated else (*_OPTIONS, *_WITHOUT_GENERATED_CODE))
+    ours = " ".join(_OPTIONS if generated else (*_OPTIONS, *WITHOUT_GENERATED_CODE))
     # A worker of a run was given them already.
     if given.startswith(ours) or classes.ARCHIVING in given:
         return given

@@ -27,6 +27,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tools.one_jvm import SharedJvm
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 KERNEL = "python3"
@@ -193,7 +195,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="read the files as they are, execute nothing")
     chosen = parser.parse_args(arguments)
     wrong = 0
-    for path in chosen.notebooks or committed():
+    paths = chosen.notebooks or committed()
+    # One alone starts Spark as it does for a reader.
+    shared = SharedJvm() if len(paths) > 1 and not chosen.check else None
+    for path in paths:
+        if shared is not None:
+            shared.make_ready(path.parent)
         problems = (check if chosen.check else run)(path)
         wrong += bool(problems)
         print(f"{path.name}: {'; '.join(problems) or 'good'}", flush=True)
