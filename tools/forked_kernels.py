@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
+from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning import local_provisioner
 
 IMPORTED = ["ipykernel.kernelapp", "cdckit", "cdckit.pictures", "cdckit.widgets", "matplotlib.pyplot"]
@@ -59,8 +60,14 @@ class Forked:
         self._process.kill()
 
 
-def forked(command: list[str], *, cwd: str, env: dict[str, str], **_: Any) -> Forked:
-    """Start a kernel as jupyter_client's `launch_kernel` does; what it prints by itself goes nowhere."""
+def forked(command: list[str], *, cwd: str, env: dict[str, str], **more: Any) -> Any:
+    """
+    Start a kernel as jupyter_client's `launch_kernel` does; what it prints by itself goes nowhere.
+
+    A kernel of another Python is started as ever.
+    """
+    if command[0] != sys.executable or "-m" not in command:
+        return launch_kernel(command, cwd=cwd, env=env, **more)
     arguments = command[command.index("-m") + 1 :]
     process = get_context("forkserver").Process(target=_run, args=(arguments, cwd, env), name="kernel")
     process.start()
