@@ -93,6 +93,34 @@ def test_links_of_a_notebook_lead_to_what_the_site_has(written: str, shown: str)
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
+        ("[replay](replay.md)", "[replay](replay.md)"),
+        ("[limits](../limits.md#memory)", "[limits](../limits.md#memory)"),
+        ("[as_of](../../notebooks/10_as_of.ipynb)", "[as_of](../notebooks/10_as_of.ipynb)"),
+        ("[all](../../notebooks/README.md)", "[all](../notebooks/index.md)"),
+        ("![a board](../../images/board.png)", "![a board](../images/board.png)"),
+        ("[reference](../../cdckit)", "[reference](../reference/index.md)"),
+        ("[questions](../../cdckit/asking)", "[questions](../reference/asking.md)"),
+        ("[parts](../../cdckit/parts)", "parts (`cdckit/parts`)"),
+    ],
+)
+def test_links_of_a_task_lead_to_what_the_site_has(written: str, shown: str) -> None:
+    assert staging.within_site(f"See {written}.", staging.DOCS / "tasks") == f"See {shown}."
+
+
+def test_pages_can_be_read_in_the_repository_too() -> None:
+    """Every link of a page leads to a file or a folder that is there before the site is built."""
+    links = [
+        (path, found[3].partition("#")[0])
+        for path in staging.DOCS.rglob("*.md")
+        for found in staging.LINK.finditer(path.read_text())
+    ]
+    assert len(links) > 10
+    assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
         ("what `as_of` says", "what {py:obj}`as_of <cdckit.as_of>` says"),
         ("`replicate.decode`", "{py:obj}`replicate.decode <cdckit.replicate.decode>`"),
         ("`cdckit.ledger.Ledger`", "{py:obj}`cdckit.ledger.Ledger <cdckit.Ledger>`"),

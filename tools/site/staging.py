@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from functools import cache
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tools.site import costs, reference
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "notebooks"
+PACKAGE = ROOT / "cdckit"
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", flags=re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"(?<![`\w}\[])`([A-Za-z_][\w.]*)`(?![`\]])")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
@@ -22,8 +24,9 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)([
 def stage(folder: Path) -> None:
     """Write everything that the site is made of into an empty *folder*."""
     shutil.copytree(DOCS, folder)
-    for path in folder.rglob("*.md"):
-        path.write_text(with_names(path.read_text()))
+    for path in DOCS.rglob("*.md"):
+        text = with_names(within_site(path.read_text(), path.parent))
+        (folder / path.relative_to(DOCS)).write_text(text)
     shutil.copytree(ROOT / "images", folder / "images")
     _stage_notebooks(folder / "notebooks")
     (folder / "_parts").mkdir()
@@ -97,24 +100,39 @@ def with_names(text: str) -> str:
     return "".join([*pieces, NAME.sub(place, text[end:])])
 
 
-def within_site(text: str) -> str:
+def within_site(text: str, folder: Path = NOTEBOOKS) -> str:
     """
-    Markdown of the folder of notebooks, with the links that the site can follow.
+    Markdown of a page in *folder*, with the links that the site can follow.
 
-    Links to notebooks and their pictures stay; one to a page of `docs/` leads to its place in the site.
-    Any other file of the repository is not in the site: its path stands where the link was.
+    Links lead to files of the repository, where they can be followed too.  What the site has of them, it has
+    at another place; of any other file the path stands where the link was.
     """
+    here = "notebooks" if folder == NOTEBOOKS else str(folder.relative_to(DOCS))
 
     def place(found: re.Match[str]) -> str:
         is_picture, words, target = found.groups()
         path, sign, anchor = target.partition("#")
-        file = (NOTEBOOKS / path).resolve()
-        if file.is_relative_to(NOTEBOOKS) and file.suffix in (".ipynb", ".png"):
-            return found[0]
-        for folder, inside in ((DOCS, ""), (ROOT / "images", "images/")):
-            if file.is_relative_to(folder):
-                return f"{is_picture}[{words}](../{inside}{file.relative_to(folder)}{sign}{anchor})"
+        file = (folder / path).resolve()
+        inside = place_in_site(file)
+        if inside is not None:
+            return f"{is_picture}[{words}]({Path(relpath(inside, here)).as_posix()}{sign}{anchor})"
         named = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else target
         return f"{words} (`{named}`)"
 
     return LINK.sub(place, text)
+
+
+def place_in_site(file: Path) -> str | None:
+    """Where the site has a file of the repository, or the page that is made of a folder; none if nowhere."""
+    if file == NOTEBOOKS / "README.md":
+        return "notebooks/index.md"
+    if file.is_relative_to(NOTEBOOKS) and file.suffix in (".ipynb", ".png"):
+        return str(file.relative_to(ROOT))
+    if file.is_relative_to(ROOT / "images"):
+        return str(file.relative_to(ROOT))
+    if file.is_relative_to(DOCS):
+        return str(file.relative_to(DOCS))
+    if file == PACKAGE:
+        return "reference/index.md"
+    is_described = file.parent == PACKAGE and file.name in {page.name for page in reference.pages()}
+    return f"reference/{file.name}.md" if is_described else None
