@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
@@ -198,9 +199,21 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
         ),
     )
     differing = _side_by_side(a, b).select(
-        "guid", key.alias("key"), "begins", "ends", F.inline(F.array(*listed))
+        "guid",
+        key.alias("key"),
+        F.col("begins").alias(VALID_FROM),
+        F.col("ends").alias(VALID_TO),
+        F.inline(F.array(*listed)),
     )
-    return _folded(differing.where(F.col("field").isNotNull()), [field.name for field in named])
+    periods = folded(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
+    return periods.select(
+        "guid",
+        *(F.col("key").getField(field.name).alias(field.name) for field in named),
+        "field",
+        VALID_FROM,
+        VALID_TO,
+        *_SAID,
+    )
 
 
 def require_reader_keys(
@@ -302,32 +315,3 @@ def _events(history: DataFrame, side: str) -> DataFrame:
 def _not_ended(side: str) -> Column:
     end = F.col(side).getField("ends")
     return F.when(end.isNull() | (end > F.col("begins")), F.col(side))
-
-
-def _folded(differing: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The same intervals, those of one field that are neighbours and say the same as one."""
-    said = _SAID
-    in_time = Window.partitionBy("guid", "field").orderBy("begins")
-    whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    before = F.lag(F.struct("ends", *said)).over(in_time)
-    continues = before.eqNullSafe(F.struct(F.col("begins").alias("ends"), *said))
-    marked = differing.select(
-        "guid",
-        "key",
-        "field",
-        "begins",
-        *said,
-        before.getField("ends").alias("ended_before"),
-        F.last("ends").over(whole).alias("final"),
-        continues.alias("continues"),
-    )
-    # Only the last interval of all can be open: a next one that begins has one before it that ended.
-    end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
-    return marked.where(~F.col("continues")).select(
-        F.col("guid"),
-        *(F.col("key").getField(name).alias(name) for name in keys),
-        F.col("field"),
-        F.col("begins").alias(VALID_FROM),
-        end.alias(VALID_TO),
-        *said,
-    )

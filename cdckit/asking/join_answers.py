@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdckit.asking.lookups import Lookup
-from cdckit.asking.points import NEVER, Overlap, Points, Shelves, Versions
+from cdckit.asking.points import NEVER, Overlap, Points, VersionIndex, Versions
 from cdckit.parts.running import NOWHERE, Bools, Ints
 
 REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
@@ -82,25 +82,20 @@ def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools
 
 def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Ints]:
     """For each point a version or `NOWHERE`, and how long before the point it began: less than 0 if after."""
-    shelves = Shelves(alive)
+    index = VersionIndex(alive)
     # Where nothing is found, NOWHERE takes the last one of these.
     begins = np.append(alive.begins, 0)
     found = np.full(len(points.key), NOWHERE)
     distance = np.zeros(len(points.key), dtype=np.int64)
     if how.direction != "forward":
-        found = shelves.in_force(_before(points, how))
+        found = index.in_force(points, just_before=how.strictly)
         distance = points.at - begins[found]
     if how.direction != "backward":
-        later = shelves.next_to_begin(points._replace(at=points.at + how.strictly))
+        later = index.next_to_begin(points, later=how.strictly)
         ahead = begins[later] - points.at
         nearer = (later != NOWHERE) & ((found == NOWHERE) | (ahead < distance))
         found, distance = np.where(nearer, later, found), np.where(nearer, -ahead, distance)
     return found, distance
-
-
-def _before(points: Points, how: How) -> Points:
-    """In force just before an instant is what is in force a microsecond before it: there are none between."""
-    return points._replace(at=points.at - how.strictly)
 
 
 def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> Ints:
@@ -110,10 +105,10 @@ def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> In
     first_known = first[points.key]
     not_yet = (first_known != NEVER) & (first_known > points.known)
     reason = np.where(not_yet, NOT_YET, NO_VERSION)
-    gone = Shelves(versions.at(deleted), apart=False)
+    gone = VersionIndex(versions.at(deleted), may_overlap=True)
     # Nearest looks both ways, and just before an instant something else may be in force than at it.
     if how.direction != "forward":
-        reason[gone.any_in_force(_before(points, how))] = DELETED
+        reason[gone.any_in_force(points, just_before=how.strictly)] = DELETED
     if how.direction != "backward":
         reason[gone.any_in_force(points, or_later=True)] = DELETED
     return reason

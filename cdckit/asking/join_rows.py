@@ -21,6 +21,10 @@ KNOWN, FORGOTTEN, IS_DELETED, FACT = "known", "forgotten", "deleted", "fact"
 and ends in the world and in what was believed, of a fact the two times at which it asks."""
 
 
+LOOKUP = "lookup"
+"""What an overlap says beside the key and when it begins: into which lookup."""
+
+
 @dataclass(frozen=True)
 class Source:
     """
@@ -66,6 +70,10 @@ class Asked:
         self.lookups.append(lookup)
         self.source_of.append(self.sources.index(source))
 
+    def first_into(self, place: int) -> str:
+        """Where the first lookup into a source puts what it finds: an error names the source so."""
+        return self.lookups[self.source_of.index(place)].into
+
     def gives_reasons(self, place: int) -> bool:
         """Whether a lookup into a source asks why there is nothing."""
         pairs = zip(self.lookups, self.source_of, strict=True)
@@ -88,11 +96,21 @@ def asked_by_key(
     return list(found.values())
 
 
-def rows(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
-    """A row for each fact and for each version of each source; *known* is the facts' moment of knowledge."""
-    fact = F.struct(*(F.col(quoted(name)) for name in facts.columns))
+def rows(
+    facts: DataFrame, asked: Asked, time: str, known: Column | None, carried: Iterable[Column]
+) -> DataFrame:
+    """
+    A row for each fact and for each version of each source.
+
+    Args:
+        facts: The facts.
+        asked: What is asked by one key of them.
+        time: Their column that says when a fact was.
+        known: Their moment of knowledge.
+        carried: What a row has of its fact beside that (`whole_fact`, `side_by_side`).
+    """
     questions = facts.select(
-        *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), fact.alias(FACT)
+        *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), *carried
     )
     answers = [
         source.history.where(
@@ -109,6 +127,26 @@ def rows(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> Dat
         for place, source in enumerate(asked.sources)
     ]
     return reduce(_with, [*answers, questions])
+
+
+def whole_fact(facts: DataFrame) -> Column:
+    """The fact in one struct."""
+    return F.struct(*(F.col(quoted(name)) for name in facts.columns)).alias(FACT)
+
+
+def side_by_side(facts: DataFrame, asked: Asked, time: str) -> dict[str, str]:
+    """
+    For each column of the facts the column of `rows` that has it, where no struct does.
+
+    The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
+    sorted and buffered, their width costs time, and so does each look into a struct.
+    """
+    places = {name: fact_column(index) for index, name in enumerate(facts.columns)}
+    for part, name in zip(asked.key, asked.columns, strict=True):
+        column = F.col(quoted(name))
+        if comparable(column, facts.schema[name].dataType) is column:
+            places[name] = part
+    return {**places, time: AT}
 
 
 def _with(some: DataFrame, others: DataFrame) -> DataFrame:
@@ -142,6 +180,11 @@ def _counts(source: Source, *, beliefs: bool, deleted: bool) -> Column:
 def key_column(index: int) -> str:
     """The name of a part of the key."""
     return f"key_{index}"
+
+
+def fact_column(index: int) -> str:
+    """The name of the column that holds one of a fact."""
+    return f"fact_{index}"
 
 
 def version_column(place: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -10,9 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.asking.join_answers import NO_VERSION, REASONS, Answers, How, answered
-from cdckit.asking.join_rows import AT, FACT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL, version_column
+from cdckit.asking.join_rows import (
+    AT,
+    FACT,
+    FORGOTTEN,
+    IS_DELETED,
+    KNOWN,
+    LOOKUP,
+    SOURCE,
+    UNTIL,
+    version_column,
+)
 from cdckit.asking.points import NEVER, Overlap, Points, Versions
-from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.entities import ROWS_AT_ONCE, first_of_entity, whole_entities
 from cdckit.parts.arrow_types import batch_of
@@ -21,31 +29,14 @@ from cdckit.parts.running import NOWHERE, Bools, Ints
 _ALWAYS = np.iinfo(np.int64).min
 
 
-class OverlappingVersions(CdcError, ValueError):
-    """Two versions of one key, neither of them deleted, are in force at once."""
-
-    def __init__(self, into: str, key: str, at: str) -> None:
-        self.into, self.key, self.at = into, key, at
-        super().__init__(into, key, at)
-
-    def __str__(self) -> str:
-        before, between, after = overlap_text(self.into)
-        return f"{before}{self.key}{between}{self.at}{after}"
-
-
-def overlap_text(into: str) -> tuple[str, str, str]:
-    """What is said of an overlap: before the key, between key and instant, and behind."""
-    return (
-        f"as_of_join() needs one version at a time per key in the lookup {into!r}; of the key ",
-        " two overlap at ",
-        ": the history is not sound, or `on` does not tell one entity from the next.",
-    )
-
-
 def joined(
     batches: Iterable[pa.RecordBatch], key: Sequence[str], hows: Sequence[How], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The facts among the rows, which lie together by key, with an answer to each of *hows*."""
+    """
+    The facts among the rows, which lie together by key, with an answer to each of *hows*.
+
+    The last column is of an overlap: nothing follows a row in which it says something.
+    """
     for table in whole_entities(batches, key):
         number = np.cumsum(first_of_entity(table, key)) - 1
         source = ints(table.column(SOURCE).fill_null(NOWHERE))
@@ -53,7 +44,11 @@ def joined(
         found = []
         for how in hows:
             rows = np.flatnonzero(source == how.source)
-            answers = _answers(table, key, number, facts, rows, how)
+            try:
+                answers = _answers(table, number, facts, rows, how)
+            except Overlap as overlap:
+                yield _overlapping(table, int(rows[overlap.version]), how, schema)
+                return
             # Where nothing is found, NOWHERE takes the last one of these.
             found.append(answers._replace(version=np.append(rows, NOWHERE)[answers.version]))
         for start in range(0, len(facts), ROWS_AT_ONCE):
@@ -61,7 +56,20 @@ def joined(
             columns = table.column(FACT).take(pa.array(facts[some])).flatten()
             for how, answers in zip(hows, found, strict=True):
                 columns += _columns(table, how, Answers(*(each[some] for each in answers)))
-            yield batch_of(dict(zip(schema.names, columns, strict=True)), schema)
+            sound = pa.nulls(len(facts[some]), schema.types[-1])
+            yield batch_of(dict(zip(schema.names, [*columns, sound], strict=True)), schema)
+
+
+def _overlapping(table: pa.RecordBatch, row: int, how: How, schema: pa.Schema) -> pa.RecordBatch:
+    """A row that says of nothing but the version in a row of the table: it overlaps with another one."""
+    kind = schema.types[-1]
+    parts = [
+        pa.array([how.into], part.type) if part.name == LOOKUP else table.column(part.name).slice(row, 1)
+        for part in kind
+    ]
+    columns = [pa.nulls(1, each) for each in schema.types[:-1]]
+    said = pa.StructArray.from_arrays(parts, [part.name for part in kind])
+    return batch_of(dict(zip(schema.names, [*columns, said], strict=True)), schema)
 
 
 def _columns(table: pa.RecordBatch, how: How, answers: Answers) -> list[pa.Array]:
@@ -75,28 +83,22 @@ def _columns(table: pa.RecordBatch, how: How, answers: Answers) -> list[pa.Array
     return [version, pc.if_else(found, pa.scalar(None, said.type), said)]
 
 
-def _answers(
-    table: pa.RecordBatch, key: Sequence[str], number: Ints, facts: Ints, rows: Ints, how: How
-) -> Answers:
-    """What the facts in some rows find among the versions in others."""
+def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: How) -> Answers:
+    """What the facts in some rows find among the versions in others; raises `Overlap` with one of those."""
     points, has_time = _points(table, number, facts)
     begins, known = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
     ends, forgotten = (_micros(table, name, rows, NEVER) for name in (UNTIL, FORGOTTEN))
     versions = Versions(number[rows], begins, ends, known, forgotten)
     deleted = bools(table.column(IS_DELETED).take(pa.array(rows)))
-    try:
-        return answered(versions, deleted, points, has_time, how)
-    except Overlap as overlap:
-        row = int(rows[overlap.version])
-        raise OverlappingVersions(how.into, _key_text(table, key, row), _clock(table, row)) from None
+    return answered(versions, deleted, points, has_time, how)
 
 
 def _points(table: pa.RecordBatch, number: Ints, facts: Ints) -> tuple[Points, Bools]:
     """The points at which facts ask, and which facts have the times to ask."""
     at, known = (_micros(table, name, facts, _ALWAYS) for name in (AT, KNOWN))
-    has_time = at != _ALWAYS
-    if KNOWN in table.schema.names:
-        has_time &= known != _ALWAYS
+    has_time = np.ones(len(facts), dtype=bool)
+    for name in {AT, KNOWN} & set(table.schema.names):
+        has_time &= np.asarray(table.column(name).is_valid())[facts]
     return Points(number[facts], np.where(has_time, at, 0), known), has_time
 
 
@@ -105,14 +107,3 @@ def _micros(table: pa.RecordBatch, name: str, rows: Ints, instead: int) -> Ints:
     if name not in table.schema.names:
         return np.full(len(rows), instead)
     return ints(table.column(name).take(pa.array(rows)).cast(pa.int64()).fill_null(instead))
-
-
-def _key_text(table: pa.RecordBatch, key: Sequence[str], row: int) -> str:
-    values = (table.column(name)[row].as_py() for name in key)
-    texts = [None if value is None else str(value) for value in values]
-    return json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
-
-
-def _clock(table: pa.RecordBatch, row: int) -> str:
-    """An instant as Spark writes it, in UTC."""
-    return str(table.column(AT)[row].as_py()).removesuffix("+00:00")

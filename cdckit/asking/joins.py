@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -13,13 +13,14 @@ from pyspark.sql import types as T
 from cdckit.asking import join_rows as rows
 from cdckit.asking.join_answers import How
 from cdckit.asking.join_rows import Asked, asked_by_key, version_column
-from cdckit.asking.join_workers import joined, overlap_text
+from cdckit.asking.join_workers import joined
 from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_columns
+from cdckit.asking.overlapping_versions import overlap_text, where_sound
+from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_TO, end_of
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted, require_columns, require_type
-from cdckit.parts.values import as_text
 from cdckit.parts.workers import Made
 
 __all__ = ["Lookup", "as_of_join"]
@@ -67,26 +68,28 @@ def as_of_join(
     Raises:
         MissingColumns, WrongColumnType: A column is not there, *time* or *known* is no timestamp, or a key
             has not the same type in the facts and in the history.
-        InvalidArgument: No lookup at all; a lookup that is no bitemporal table where *known* is given, or
-            is one where it is not; a naive *known*; an `on` or `fields` that names nothing, something twice
-            or something that is not there; an `into` or `reason` that is no name, or that a column of *facts*
-            or another lookup has already, be it in another case; a `tolerance` below zero; another
-            `direction`; a `provenance` or `strictly` that is neither True nor False; a table that is a
-            stream, or has two columns that differ in case alone.
+        InvalidArgument: No lookup at all; a *time* that is no name, a *known* that is neither a name nor an
+            aware datetime; a lookup that is no bitemporal table where *known* is given, or is one where it is
+            not; an `on` or `fields` that names nothing, something twice or something that is not there; an
+            `into` or `reason` that is no name, or that a column of *facts* or another lookup has already, be
+            it in another case; a `tolerance` below zero; another `direction`; a `provenance` or `strictly`
+            that is neither True nor False; a table that is a stream, or has two columns that differ in case
+            alone.
         NoSuchArrowType: A column is of a type that workers cannot be given, and a lookup asks for more than
             the version in force, or *known* is given.
-        SparkRuntimeException, PythonException: When the result is computed (Spark's; the text names the
-            lookup, the key and the instant): two versions of one key that are not deleted overlap.  Then
-            either the history is not sound, or `on` does not tell one entity from the next.  With *known* an
+        SparkRuntimeException: When the result is computed (Spark's; the text names the lookup, the key and
+            the instant in UTC): two versions of one key that are not deleted overlap.  Then either the
+            history is not sound, or `on` does not tell one entity from the next.  With *known* an
             overlap that no fact meets may pass.
 
     Cost: lookups that ask by the same columns of *facts* go together, and those into the same table for the
-    same fields read it once.  Each such group is one shuffle of facts and versions by key, and one sort; no
+    same fields read it once.  Each such group is one shuffle of facts and versions by key, and a sort; no
     join, so the work does not grow with facts times versions of a key.  For the version in force alone, the
     JVM sorts the rows of a key and spills to disk: a hot key costs time on a cluster, not memory.  With
     *known*, or any option of `Lookup`, workers hold the facts and versions of one key in memory; they search
     in time that grows as sorting does, times the logarithm of how many beliefs the key has.  A filter of the
-    result saves nothing, since an overlap must be found whoever looks: filter the facts before.
+    result saves nothing, since an overlap must be found whoever looks: filter the facts before.  A ledger is
+    asked by its `history()`, at the commit at which that was called.
 
     Source:
         SQL:2011, `FOR SYSTEM_TIME AS OF` with a point in application time; Feast, point-in-time joins.
@@ -140,6 +143,8 @@ def as_of_join(
 
 def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column | None:
     """The facts' moment of knowledge, if one is asked for; raises for columns that are no instants."""
+    if not isinstance(time, str):
+        raise InvalidArgument(FUNCTION, "time", "the name of a timestamp column of the facts", time)
     columns = [time, known] if isinstance(known, str) else [time]
     require_columns(facts, columns, function=FUNCTION)
     for name in columns:
@@ -149,6 +154,10 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
     if isinstance(known, str):
         return F.col(quoted(known))
 
+    if not isinstance(known, datetime):
+        needed = "the name of a timestamp column of the facts, or an aware datetime (one with tzinfo)"
+        raise InvalidArgument(FUNCTION, "known", needed, known)
+
     def call(said: str) -> str:
         return f"as_of_join(facts, …, time={time!r}, known={said})"
 
@@ -157,17 +166,24 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
 
 def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
     """The facts with more columns, made by workers: a key's rows lie together, and one holds them all."""
-    together = rows.rows(facts, asked, time, known).repartition(*asked.key)
+    together = rows.rows(facts, asked, time, known, [rows.whole_fact(facts)]).repartition(*asked.key)
     of = together.sortWithinPartitions(*asked.key)
     made = [T.StructField(each.name, each.dataType) for each in facts.schema]
     for place, lookup in zip(asked.source_of, asked.lookups, strict=True):
         made.append(T.StructField(lookup.into, of.schema[version_column(place)].dataType))
         if lookup.reason is not None:
             made.append(T.StructField(lookup.reason, T.StringType()))
-    columns = T.StructType(made)
+    overlap = _free_name("overlap", [each.name for each in made])
+    said = T.StructType([of.schema[name] for name in (*asked.key, rows.AT)]).add(rows.LOOKUP, T.StringType())
+    columns = T.StructType([*made, T.StructField(overlap, said)])
     hows = list(map(How.of, asked.lookups, asked.source_of))
     by = partial(joined, key=asked.key, hows=hows, schema=arrow_schema(columns, large=True))
-    return Made(of, by, columns, large=True).rows()
+    found = Made(of, by, columns, large=True).rows()
+    told = {name: F.col(overlap).getField(name) for name in said.fieldNames()}
+    key = [(told[name], said[name].dataType) for name in asked.key]
+    text = _overlap_text(told[rows.LOOKUP], key, told[rows.AT])
+    sound = where_sound(found, overlap=F.col(overlap).isNotNull(), text=text, keep=F.lit(True))
+    return sound.drop(overlap)
 
 
 def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
@@ -178,10 +194,13 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    line = rows.rows(facts, asked, time, None)
+    places = rows.side_by_side(facts, asked, time)
+    there = (*asked.key, rows.AT)
+    carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
+    line, by = _nearly_sorted(rows.rows(facts, asked, time, None, carried), asked.key)
     is_fact = F.col(rows.SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
-    in_line = Window.partitionBy(*asked.key).orderBy(
+    in_line = Window.partitionBy(*by).orderBy(
         F.col(rows.AT).asc_nulls_first(), F.col(rows.SOURCE).asc_nulls_last()
     )
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
@@ -189,22 +208,43 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     line = line.withColumns(
         {_last(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
     )
-    kinds = {name: line.schema[name].dataType for name in asked.key}
-    wanted = F.when(is_fact, True)
-    for place in range(len(asked.sources)):
-        into = asked.lookups[asked.source_of.index(place)].into
-        error = F.raise_error(_overlap(into, kinds))
-        wanted = wanted.when((F.col(rows.SOURCE) == place) & _lasts(asked, place), error)
-    # Spark puts no filter of the caller's before one that may give another answer each time; it would ask
-    # the caller's first, and never find the overlap of rows that are not wanted.
-    looked_at = F.monotonically_increasing_id() >= 0
-    return line.where(looked_at & wanted.otherwise(False)).select(
-        *(F.col(rows.FACT).getField(name).alias(name) for name in facts.columns),
+    overlapping = F.coalesce(
+        *(
+            F.when((F.col(rows.SOURCE) == place) & _lasts(asked, place), F.lit(asked.first_into(place)))
+            for place in range(len(asked.sources))
+        )
+    )
+    key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
+    text = _overlap_text(overlapping, key, F.col(rows.AT))
+    return where_sound(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
+        *(F.col(place).alias(name) for name, place in places.items()),
         *(
             F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
             for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
         ),
     )
+
+
+_GROUP = "group"
+
+
+def _nearly_sorted(line: DataFrame, key: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """
+    The rows of a key together and about in the order of time; and the columns that tell keys apart fastest.
+
+    To sort by a key and a time, Spark compares row with row, each from anywhere in memory: that took most of
+    the time of this join.  By one number it sorts without a look at the rows.  So they are sorted by a number
+    first, which takes them near to their places, and the window's own sort has little left to do.
+    """
+    columns = list(key)
+    if len(key) > 1 or not isinstance(line.schema[key[0]].dataType, T.IntegralType):
+        line, columns = line.withColumn(_GROUP, F.hash(*key)), [_GROUP, *key]
+    # The upper half is of the key, the lower of the time.  What this does not sort (keys with one upper half,
+    # times from 2106 on), the window does.
+    group = F.coalesce(F.col(columns[0]).cast("long"), F.lit(0))
+    seconds = F.coalesce(F.unix_seconds(rows.AT), F.lit(0)).bitwiseAND(F.lit((1 << 32) - 1))
+    together = line.repartition(columns[0])
+    return together.sortWithinPartitions(F.shiftleft(group, 32).bitwiseOR(seconds)), columns
 
 
 def _last(place: int) -> str:
@@ -218,8 +258,15 @@ def _lasts(asked: Asked, place: int) -> Column:
     return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
 
 
-def _overlap(into: str, key: Mapping[str, T.DataType]) -> Column:
+def _overlap_text(into: Column, key: Iterable[tuple[Column, T.DataType]], at: Column) -> Column:
     """What to say of a version that begins while another one of its key is in force."""
-    before, between, after = overlap_text(into)
-    values = F.to_json(F.array(*(as_text(F.col(name), kind) for name, kind in key.items())))
-    return F.concat(F.lit(before), values, F.lit(between), F.col(rows.AT).cast("string"), F.lit(after))
+    lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
+    return overlap_text(lookup, key, at, function=FUNCTION)
+
+
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    """A name that no column has: this one, or with lines behind it."""
+    lower = {each.lower() for each in taken}
+    while name in lower:
+        name += "_"
+    return name

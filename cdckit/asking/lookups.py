@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ from cdckit.history import (
     business_fields,
     require_history,
 )
-from cdckit.parts.arguments import require_fields, require_flag, require_name
+from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
 from cdckit.parts.schemas import (
     require_batch,
     require_columns,
@@ -133,10 +133,10 @@ def checked_key(facts: DataFrame, lookup: Lookup, *, beliefs: bool) -> dict[str,
     argument = f"history of {lookup.into!r}"
     require_distinct(history, argument, function=FUNCTION)
     require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
-    key = dict(on) if isinstance(on, Mapping) else {name: name for name in _names(on)}
-    known = ["guid", *fields_of(history)]
-    require_fields(_names(on.values() if isinstance(on, Mapping) else on), known, "on", function=FUNCTION)
-    require_columns(facts, key, function=FUNCTION)
+    ours, theirs = both_sides(on)
+    require_fields(theirs, ["guid", *fields_of(history)], "on", function=FUNCTION)
+    require_columns(facts, ours, function=FUNCTION)
+    key = dict(zip(ours, theirs, strict=True))
     for column, field in key.items():
         needed = history.schema[field].dataType.simpleString()
         found = facts.schema[column].dataType.simpleString()
@@ -161,14 +161,11 @@ def fields_of(history: DataFrame) -> list[str]:
     return [name for name in business_fields(history).fieldNames() if name not in (SYSTEM_FROM, SYSTEM_TO)]
 
 
-def _names(names: str | Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
-
-
 def version_columns(lookup: Lookup, *, beliefs: bool) -> list[str]:
     """The columns of a version that a fact gets, in a struct."""
     known = fields_of(lookup.history)
-    fields = known if lookup.fields is None else _names(lookup.fields)
+    asked = lookup.fields
+    fields = known if asked is None else [asked] if isinstance(asked, str) else list(asked)
     if fields:
         require_fields(fields, known, "fields", function=FUNCTION)
     # Not `system_to_timestamp`: when a belief ended is known only afterwards.

@@ -24,7 +24,7 @@ from cdckit.history import (
     require_history,
     with_open_ends,
 )
-from cdckit.parts.arguments import require_fields, require_flag, require_name
+from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_distinct, require_struct
 from cdckit.parts.values import comparable
 
@@ -196,9 +196,10 @@ def _checked_link(first: Side, side: Side) -> dict[str, str]:
     if isinstance(first.on, Mapping):
         raise InvalidArgument(_FUNCTION, "on", "of the first side, a field or a list of fields", first.on)
     require_fields(_names(first.on), _known(first), "on", function=_FUNCTION)
-    link = dict(side.on) if isinstance(side.on, Mapping) else {name: name for name in _names(side.on)}
-    require_fields(_names(link), _known(first), "on", function=_FUNCTION)
-    require_fields(_names(link.values()), _known(side), "on", function=_FUNCTION)
+    ours, theirs = both_sides(side.on)
+    require_fields(ours, _known(first), "on", function=_FUNCTION)
+    require_fields(theirs, _known(side), "on", function=_FUNCTION)
+    link = dict(zip(ours, theirs, strict=True))
     for field, same in link.items():
         needed, found = (
             each.history.schema[name].dataType.simpleString() for each, name in ((first, field), (side, same))

@@ -12,7 +12,7 @@ from cdckit.asking.allen import ALLEN_RELATIONS, APART, SHARING, TOUCHING, allen
 from cdckit.asking.shared_instants import overlapping
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO, end_of
-from cdckit.parts.arguments import require_fields, require_name
+from cdckit.parts.arguments import both_sides, require_fields, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_columns, require_distinct, require_type
 from cdckit.parts.values import comparable
 
@@ -110,8 +110,7 @@ def _require_tables(
     into: tuple[str, str],
 ) -> dict[str, str]:
     """The common columns as a mapping of a's to b's."""
-    listed = [on] if isinstance(on, str) else list(on)
-    key = dict(on) if isinstance(on, Mapping) else {name: name for name in listed}
+    key = dict(zip(*both_sides(on), strict=True))
     for argument, frame, columns in (("a", a, key), ("b", b, key.values())):
         require_columns(frame, [*period, *columns], function=_FUNCTION)
         for column in period:

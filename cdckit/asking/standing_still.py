@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
+from cdckit.asking.overlapping_versions import overlap_text, where_sound
 from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.parts.values import as_text
 
 
 def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -> DataFrame:
@@ -37,13 +36,12 @@ def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -
             for side, name in zip(sides, into, strict=True)
         )
     )
-    kinds = {name: line.schema[name].dataType for name in names}
-    # As in `as_of_join`: no filter of the caller's may come first, or an overlap would be passed over.
-    looked_at = F.monotonically_increasing_id() >= 0
+    key = [(F.col(name), line.schema[name].dataType) for name in names]
+    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), function="overlay")
     last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
-    sound = F.when(fault.isNotNull(), F.raise_error(_overlap(fault, kinds))).otherwise(last_of_its_instant)
     now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
-    stretches = states.where(looked_at & sound).select(*names, "begins", "next", *now)
+    sound = where_sound(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)
+    stretches = sound.select(*names, "begins", "next", *now)
     return stretches.select(*names, *sides, F.inline(_periods(sides))).select(
         *names,
         VALID_FROM,
@@ -93,20 +91,6 @@ def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
     end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
     first = marked.where(~F.col("continues")).withColumn(VALID_TO, end)
     return first.drop("ended_before", "final", "continues")
-
-
-def _overlap(into: Column, key: Mapping[str, T.DataType]) -> Column:
-    """What to say of a version that begins while another one of its side and key is in force."""
-    values = F.to_json(F.array(*(as_text(F.col(name), kind) for name, kind in key.items())))
-    return F.concat(
-        F.lit("overlay() needs one version at a time per key in the side "),
-        into,
-        F.lit("; of the key "),
-        values,
-        F.lit(" two overlap at "),
-        F.col("begins").cast("string"),
-        F.lit(": the history is not sound, or `on` does not tell one entity from the next."),
-    )
 
 
 def side_column(place: int) -> str:

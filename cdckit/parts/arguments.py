@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from numbers import Integral
 
@@ -33,7 +33,7 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
 
     Not by Spark's own literal, which counts instants before 1582 by another calendar.
     """
-    if not isinstance(at, datetime) or at.utcoffset() is None:
+    if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
             said = instants.written(at)
@@ -67,6 +67,18 @@ def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *
         needed = f"one or more fields among {', '.join(known)}"
         raise InvalidArgument(function, argument, needed, found, remedy=perhaps_each(found, known))
     return found
+
+
+def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """
+    The columns of one table and those of another that are equal to them, in their order.
+
+    Without a mapping from these to those, a name, or each of several, stands for a column of both.
+    """
+    if isinstance(on, Mapping):
+        return list(on), list(on.values())
+    names = [on] if isinstance(on, str) else list(on)
+    return names, names
 
 
 def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) -> list[str]:

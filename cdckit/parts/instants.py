@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from typing import TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 INSTANT = pa.timestamp("us", tz="UTC")
 _FIRST = pa.scalar(datetime.min.replace(tzinfo=UTC), INSTANT)
+
+
+def is_datetime(at: object) -> TypeGuard[datetime]:
+    """Whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
+    # It is not equal to itself, as NaN is not.
+    return isinstance(at, datetime) and at == at
 
 
 def microseconds(at: datetime) -> int:
@@ -55,9 +62,9 @@ def written(at: object) -> str:
     datetime(2024, 2, 1, 9, 30, tzinfo=UTC) datetime(2024, 2, 1, 8, 0, tzinfo=UTC)
     """
     found = instant(at) if isinstance(at, str) else at
-    if isinstance(found, datetime):
+    if is_datetime(found):
         found = found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
-    elif isinstance(found, date):
+    elif isinstance(found, date) and not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day, tzinfo=UTC)
     else:
         found = datetime(2024, 1, 1, tzinfo=UTC)

@@ -214,6 +214,17 @@ def test_several_histories_are_looked_up_each_by_its_own_key(
     ]
 
 
+@pytest.mark.parametrize("key", ["number", "price", "name", ["number", "price"]], ids=str)
+def test_facts_and_versions_are_shuffled_once(
+    spark: SparkSession, products: DataFrame, key: str | list[str]
+) -> None:
+    """Whatever the key: a whole number, one with an equality of its own, a text, several."""
+    facts = products.select("number", "price", "name", F.col("valid_from_timestamp").alias("time"))
+    joined = as_of_join(facts, Lookup(products.where("number = 1"), on=key, into="product"), time="time")
+    plan = joined._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Exchange") == 1, plan
+
+
 def test_one_history_may_be_looked_up_twice(spark: SparkSession, products: DataFrame) -> None:
     facts = spark.createDataFrame([("A", 1, 2, at(9))], "order string, sold int, given int, time timestamp")
     found = as_of_join(
@@ -409,6 +420,11 @@ def test_the_time_of_a_fact_must_be_an_instant(spark: SparkSession, products: Da
     facts = orders(spark).withColumn("time", F.col("time").cast(kind))
     with pytest.raises(WrongColumnType, match=f"needs the column time as timestamp; it is {kind}"):
         as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
+
+
+def test_the_time_is_told_by_name(spark: SparkSession, products: DataFrame) -> None:
+    with pytest.raises(InvalidArgument, match="needs time to be the name of a timestamp column of the facts"):
+        as_of_join(orders(spark), Lookup(products, on="number", into="product"), time=F.col("time"))  # type: ignore[arg-type]
 
 
 def test_missing_columns_are_named(spark: SparkSession, products: DataFrame) -> None:

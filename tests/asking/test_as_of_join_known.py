@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import pandas as pd
 import pytest
 from fold import fold
 from histories import Row, random_changes, to_dataframe
@@ -146,7 +147,9 @@ def test_without_beliefs_there_is_nothing_to_know(spark: SparkSession, table: Da
     [
         ("when", MissingColumns, "needs the columns when"),
         ("flight", WrongColumnType, "needs the column flight as timestamp; it is int"),
-        (5, InvalidArgument, "needs known to be an aware datetime"),
+        (5, InvalidArgument, "needs known to be the name of a timestamp column of the facts, or an aware"),
+        (["decided"], InvalidArgument, "needs known to be the name of a timestamp column"),
+        (pd.NaT, InvalidArgument, "needs known to be an aware datetime"),
     ],
 )
 def test_what_is_no_moment_of_knowledge_is_refused(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +20,7 @@ from searching import searched
 
 from cdckit import InvalidArgument, Lookup, as_of_join
 from cdckit.history import OPEN_END
+from cdckit.parts.arrow_types import NoSuchArrowType
 from tools.tiers import seeds
 
 HOUR = timedelta(hours=1)
@@ -221,6 +225,59 @@ def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> Non
     )
     with pytest.raises(PySparkException, match=said):
         as_of_join(facts, lookup, time="at").select("id").collect()
+
+
+KEY = {
+    "flag": ("true", "true"),
+    "ratio": ("1e10D", "1.0E10"),
+    "price": ("1.50", "1.50"),
+    "day": ("DATE'2024-02-29'", "2024-02-29"),
+    "instant": ("TIMESTAMP'2024-03-10 02:30:00.5Z'", "2024-03-10 02:30:00.5"),
+    "bytes": ("X'00FF'", "00ff"),
+    "wait": ("INTERVAL '1 02:03:04.5' DAY TO SECOND", "INTERVAL '1 02:03:04.5' DAY TO SECOND"),
+    "list": ("array(1.5D)", "[1.5]"),
+    "nothing": ("CAST(NULL AS string)", None),
+}
+"""Parts of a key: as SQL, and as an error tells them."""
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+def test_the_jvm_and_workers_say_the_same_of_an_overlap(spark: SparkSession, zone: str) -> None:
+    """Keys of all types in one text each, instants in UTC whatever the zone of the session."""
+    rows = [version("f", 9, 12, "A"), version("f", 11, None, "B")]
+    columns = {name: F.expr(sql) for name, (sql, _) in KEY.items()}
+    history = history_of(spark, rows).withColumns(columns)
+    facts = spark.createDataFrame([(1, "f", hour(10))], FACTS).withColumns(columns)
+    key = json.dumps([text for _, text in KEY.values()], separators=(",", ":"))
+    said = (
+        "as_of_join() needs one version at a time per key in the lookup 'found'; of the key "
+        f"{key} two overlap at 2024-03-10 11:00:00: the history is not sound, "
+        "or `on` does not tell one entity from the next."
+    )
+    for reason in (None, "why"):
+        lookup = Lookup(history, on=list(KEY), into="found", reason=reason)
+        joined = as_of_join(facts, lookup, time="at")
+        before = str(spark.conf.get("spark.sql.session.timeZone"))
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            with pytest.raises(PySparkException, match=re.escape(said)):
+                joined.select("id").collect()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_keys_that_are_intervals(spark: SparkSession, gates: DataFrame) -> None:
+    """Of days and seconds by the JVM and by workers; of months, which Arrow has not, by the JVM alone."""
+    keys = {"wait": F.expr("INTERVAL 90 SECONDS"), "term": F.expr("INTERVAL 2 MONTHS")}
+    history = gates.where("guid = 'g'").withColumns(keys)
+    facts = spark.createDataFrame([(1, "g", hour(10))], FACTS).withColumns(keys)
+    by_both = Lookup(history, on="wait", into="found", fields=["gate"], reason="why")
+    joined = as_of_join(facts.drop("term"), by_both, time="at")
+    assert joined.select("found.gate").collect() == [("Z",)]
+    by_jvm = Lookup(history, on=["wait", "term"], into="found", fields=["gate"])
+    assert as_of_join(facts, by_jvm, time="at").select("found.gate").collect() == [("Z",)]
+    with pytest.raises(NoSuchArrowType, match="one is interval month: cast it before, to text for example"):
+        as_of_join(facts, replace(by_jvm, reason="why"), time="at")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from searching import searched
 
 from cdckit.asking.join_answers import REASONS, How, answered
-from cdckit.asking.points import NEVER, Overlap, Points, Shelves, Versions
+from cdckit.asking.points import NEVER, Overlap, Points, VersionIndex, Versions
 from cdckit.parts.running import NOWHERE
 from tools.tiers import seeds
 
@@ -29,28 +29,28 @@ def points_at(*points: tuple[int, int, int]) -> Points:
 
 
 def test_intervals_are_closed_at_their_start_and_open_at_their_end() -> None:
-    shelves = Shelves(versions_of((0, 10, 20, 5, 8)))
+    index = VersionIndex(versions_of((0, 10, 20, 5, 8)))
     inside = points_at((0, 10, 5), (0, 19, 7))
     outside = points_at((0, 9, 5), (0, 20, 5), (0, 10, 4), (0, 10, 8), (1, 10, 5))
-    assert shelves.in_force(inside).tolist() == [0, 0]
-    assert shelves.in_force(outside).tolist() == [NOWHERE] * 5
+    assert index.in_force(inside).tolist() == [0, 0]
+    assert index.in_force(outside).tolist() == [NOWHERE] * 5
 
 
 def test_each_moment_has_beliefs_of_its_own() -> None:
     """First 1 from 10 on; then, from moment 6 on, 1 until 15 and 2 from there; at 9 all is forgotten."""
-    shelves = Shelves(versions_of((0, 10, NEVER, 5, 6), (0, 10, 15, 6, 9), (0, 15, NEVER, 6, 9)))
-    assert shelves.in_force(points_at((0, 20, 5), (0, 20, 6), (0, 12, 8), (0, 12, 9))).tolist() == [
+    index = VersionIndex(versions_of((0, 10, NEVER, 5, 6), (0, 10, 15, 6, 9), (0, 15, NEVER, 6, 9)))
+    assert index.in_force(points_at((0, 20, 5), (0, 20, 6), (0, 12, 8), (0, 12, 9))).tolist() == [
         0,
         2,
         1,
         -1,
     ]
-    assert shelves.next_to_begin(points_at((0, 11, 5), (0, 11, 6), (0, 10, 6))).tolist() == [-1, 2, 1]
+    assert index.next_to_begin(points_at((0, 11, 5), (0, 11, 6), (0, 10, 6))).tolist() == [-1, 2, 1]
 
 
 def test_no_versions_and_no_points() -> None:
-    assert Shelves(versions_of()).in_force(points_at((0, 1, 1))).tolist() == [NOWHERE]
-    assert Shelves(versions_of((0, 1, 2, 1, 2))).next_to_begin(points_at()).tolist() == []
+    assert VersionIndex(versions_of()).in_force(points_at((0, 1, 1))).tolist() == [NOWHERE]
+    assert VersionIndex(versions_of((0, 1, 2, 1, 2))).next_to_begin(points_at()).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,24 @@ def test_two_versions_at_one_point_are_never_chosen_from(one: Rectangle, other: 
     at, known = max(one[1], other[1]), max(one[3], other[3])
     for both in ((one, other), (other, one)):
         with pytest.raises(Overlap) as found:
-            Shelves(versions_of(*both)).in_force(points_at((0, at, known)))
+            VersionIndex(versions_of(*both)).in_force(points_at((0, at, known)))
         assert both[found.value.version][1] == at, "the later beginning is the instant to tell"
 
 
 def test_versions_that_are_believed_one_after_the_other_do_not_overlap() -> None:
-    shelves = Shelves(versions_of((0, 10, 20, 1, 4), (0, 15, 30, 4, 6)))
-    assert shelves.in_force(points_at((0, 16, 3), (0, 16, 4))).tolist() == [0, 1]
+    index = VersionIndex(versions_of((0, 10, 20, 1, 4), (0, 15, 30, 4, 6)))
+    assert index.in_force(points_at((0, 16, 3), (0, 16, 4))).tolist() == [0, 1]
+
+
+def test_at_the_last_instant_there_is_what_has_no_end_is_in_force_and_nothing_begins_later() -> None:
+    first, last = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    index = VersionIndex(versions_of((0, first, 10, 1, NEVER), (0, 10, NEVER, 1, NEVER)))
+    ends = points_at((0, first, 1), (0, last, 1))
+    assert index.in_force(ends).tolist() == [0, 1]
+    assert index.in_force(ends, just_before=True).tolist() == [NOWHERE, 1]
+    assert index.next_to_begin(ends).tolist() == [0, NOWHERE]
+    assert index.next_to_begin(ends, later=True).tolist() == [1, NOWHERE]
+    assert index.any_in_force(ends, just_before=True).tolist() == [False, True]
 
 
 @seeds(1, 2, soak=20)
