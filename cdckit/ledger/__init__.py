@@ -1,12 +1,14 @@
 """
 The ledger: log and history of one kind of entity, kept up as changes come.
 
-`Ledger` (in `keeping`) takes batches and answers; `View` is what it said at one commit.
+`Ledger` (in `keeping`) takes batches and answers; `View` is what it said at one commit;
+`Pending` what it will say when a batch is committed.
 """
 
 from __future__ import annotations
 
 from cdckit.ledger.keeping import Applied, Ledger
+from cdckit.ledger.pending import Pending
 from cdckit.ledger.views import View
 
-__all__ = ["Applied", "Ledger", "View"]
+__all__ = ["Applied", "Ledger", "Pending", "View"]

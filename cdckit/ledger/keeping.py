@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import bring_up, reads, tables
 from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.ledger.pending import Gate, Pending
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_batch_id, require_name
@@ -146,6 +148,10 @@ class Ledger:
         """`View.as_of` of the newest commit."""
         return self.at().as_of(at, key, deletes=deletes)
 
+    def contracts(self) -> dict[str, tuple[DataFrame, str]]:
+        """`View.contracts` of the newest commit."""
+        return self.at().contracts()
+
     def create_view(self, name: str) -> None:
         """`View.create_view` of the newest commit; what is applied later is seen when it is called again."""
         self.at().create_view(name)
@@ -153,7 +159,9 @@ class Ledger:
     # Writing ---------------------------------------------------------------------------------------------
 
     @doing("ledger: take a batch of changes")
-    def apply(self, changes: DataFrame, batch: str | int | None = None) -> Applied:
+    def apply(
+        self, changes: DataFrame, batch: str | int | None = None, *, gate: Gate | None = None
+    ) -> Applied:
         """
         Take what is new of a batch of changes, and bring the history up to it, in one transaction.
 
@@ -168,6 +176,10 @@ class Ledger:
                 `union_changes`.  Columns beside those of changes are not kept.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
                 them, see `sink`.
+            gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
+                refuses the batch: the ledger stays as it was, and the error is raised here.  Such as
+                `lambda after: check(after.touched_history(), "history").require()`.  Of a batch that was
+                applied before it is not asked; where another writer was faster, it is asked again.
 
         Raises:
             MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
@@ -209,12 +221,14 @@ class Ledger:
             fresh, content = taken[1]
             known.note(transaction)
             news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
+            if gate is not None:
+                gate(Pending(transaction, known, buckets))
             done = transaction.commit(batch=key, digest=content, reads=reads(known, buckets))
             return Applied(done.version, 0 if done.repeated else news, done.repeated)
 
         return self.store.atomically(work)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], Applied]:
+    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int | str], Applied]:
         """
         `apply` for one stream: `stream.writeStream.foreachBatch(ledger.sink("orders")).start()`.
 
@@ -222,8 +236,10 @@ class Ledger:
             name: Of the stream, always the same.  The batch ids that Spark counts are those of this
                 name, so that the batches of two streams are not taken for each other.  A stream that begins
                 anew, with another checkpoint, needs another name.
+            gate: As for `apply`.  A batch that it refuses ends the stream with the gate's error; when the
+                stream is started again, it begins with the same batch.
         """
-        return sink_of(self.apply, name)
+        return sink_of(partial(self.apply, gate=gate), name)
 
     @doing("ledger: make the history anew")
     def rebuild(self) -> int:

@@ -22,7 +22,7 @@ from cdckit.parts.arguments import microseconds
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid, guids
 from cdckit.parts.schemas import quoted
-from cdckit.store import File, Snapshot
+from cdckit.store import File, Snapshot, Transaction
 
 Key = str | Mapping[str, Any]
 """An entity: its guid, or the values of its key fields by name."""
@@ -53,9 +53,11 @@ class View:
     <BLANKLINE>
     """
 
-    def __init__(self, snapshot: Snapshot, kind: Kind) -> None:
+    def __init__(self, snapshot: Snapshot | Transaction, kind: Kind) -> None:
         self._snapshot, self.kind = snapshot, kind
-        self.version, self.timestamp = snapshot.version, snapshot.timestamp
+        known = snapshot if isinstance(snapshot, Snapshot) else None
+        self.version = known.version if known else None
+        self.timestamp = known.timestamp if known else None
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """
@@ -114,6 +116,18 @@ class View:
         """
         found = self._snapshot.read(self.kind.history, self._where(key, "as_of"), self.files(at=at, key=key))
         return as_of(self._shown(found), at, deletes=deletes)
+
+    def contracts(self) -> dict[str, tuple[DataFrame, str]]:
+        """
+        The tables, each with the suite of sentences that it keeps; none if nothing was ever applied.
+
+        `cdckit.check_all(ledger)` asks them.  The history has two: `history`, and `ledger`, which holds it
+        against the log.
+        """
+        if not self._snapshot.has(self.kind.history):
+            return {}
+        log, history = self.changes(), self.history()
+        return {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
 
     def create_view(self, name: str) -> None:
         """

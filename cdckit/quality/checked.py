@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
+from textwrap import indent
 
 from cdckit.display.forms import as_html_table, as_text_table
 from cdckit.display.pages import Cell, Page
@@ -16,17 +18,24 @@ class BrokenPromises(CdcError, ValueError):
     """
     A table breaks sentences of its suite.
 
-    Facts: `suite`, its name; `rows`, how many the table has; `broken`, by sentence how many break it.
+    Facts: `suite`, its name; `rows`, how many the table has; `broken`, by sentence how many break it;
+    `first`, by sentence the first of these rows as text, of those that can be shown.
     """
 
-    def __init__(self, suite: str, rows: int, broken: dict[str, int]) -> None:
-        self.suite, self.rows, self.broken = suite, rows, broken
-        super().__init__(suite, rows, broken)
+    def __init__(
+        self, suite: str, rows: int, broken: dict[str, int], first: Mapping[str, str] | None = None
+    ) -> None:
+        self.suite, self.rows, self.broken, self.first = suite, rows, broken, dict(first or {})
+        super().__init__(suite, rows, broken, self.first)
 
     def __str__(self) -> str:
-        listed = "\n".join(f"- {_count(number, 'row')}: {says}" for says, number in self.broken.items())
+        listed = "\n".join(map(self._told, self.broken))
         what = _count(len(self.broken), "sentence")
         return f"A table of {_count(self.rows, 'row')} breaks {what} of the suite {self.suite}:\n{listed}"
+
+    def _told(self, says: str) -> str:
+        shown = indent(self.first.get(says, ""), "  ")
+        return f"- {_count(self.broken[says], 'row')}: {says}" + (f"\n{shown}" if shown else "")
 
 
 @dataclass(frozen=True)
@@ -64,19 +73,17 @@ class Checked:
         Raise if a sentence is broken that matters at least so much; else this same answer.
 
         Raises:
-            BrokenPromises: It has the sentences, and how many rows break each.
+            BrokenPromises: It has the sentences, how many rows break each, and the first of these rows.
             InvalidArgument: *severity* is not info, warning or critical.
         """
         if severity not in SEVERITIES:
             raise InvalidArgument("require", "severity", f"one of {', '.join(SEVERITIES)}", severity)
         least = SEVERITIES.index(severity)
-        broken = {
-            each.sentence.says: each.broken
-            for each in self.broken
-            if SEVERITIES.index(each.sentence.severity) >= least
-        }
+        broken = [each for each in self.broken if SEVERITIES.index(each.sentence.severity) >= least]
         if broken:
-            raise BrokenPromises(self.suite, self.rows, broken)
+            first = {each.sentence.says: repr(each.shown) for each in broken if each.shown is not None}
+            numbers = {each.sentence.says: each.broken for each in broken}
+            raise BrokenPromises(self.suite, self.rows, numbers, first)
         return self
 
     def __repr__(self) -> str:

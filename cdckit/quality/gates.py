@@ -31,6 +31,8 @@ def gate(
         severity: How much a broken sentence must matter to shut the gate: `info`, `warning` or `critical`.
         tables: As for `check`.
 
+    What a batch would do to a history is asked by the *gate* of `Ledger.apply` and `Ledger.sink` instead.
+
     Returns:
         A function for `foreachBatch`.  It raises `BrokenPromises` where the gate is shut.
 
@@ -44,6 +46,11 @@ def gate(
     ...
     cdckit.quality.checked.BrokenPromises: A table of 4 rows breaks 1 sentence of the suite changes:
     - 4 rows: A change says who said so: priorities go by it.
+      source  operation  number  name    effective  arrived  message
+      NULL    upsert     1       kettle  09:00      09:00    m1
+      NULL    upsert     2       mug     09:00      09:00    m1
+      NULL    upsert     1       teapot  10:00      10:00    m2
+      (first 3 rows of more; instants of 2024-01-01, UTC)
     """
 
     def checked(batch: DataFrame, number: int) -> _Answer:
