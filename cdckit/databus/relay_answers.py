@@ -30,6 +30,7 @@ from cdckit.databus.row_changes import find_without_key
 from cdckit.databus.subscribing import Subscription
 from cdckit.databus.typed_rows import row_fields, rows
 from cdckit.databus.window_columns import STREAM
+from cdckit.databus.window_tables import windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.kinds import BUCKETS
@@ -207,6 +208,14 @@ class Answers:
         """
         self._require_ledger(source, "table")
         return self.tables(version=version, timestamp=timestamp)[source]
+
+    def contracts(self) -> dict[str, object]:
+        """Every table with the suite of sentences that it keeps, the ledgers by source: for `check_all`."""
+        return {
+            "windows": (windows(self.events()), "databus_windows"),
+            "rejects": (self.rejects(), "rejects"),
+            "tables": self.tables(),
+        }
 
     def stream(
         self,

@@ -141,6 +141,23 @@ class Answers:
         state = self._state()
         return rejected(state.received(), state.log())
 
+    def contracts(self) -> dict[str, object]:
+        """Every table with the suite of sentences that it keeps, targets by their names: for `check_all`."""
+        state = self._state()
+        targets = {
+            entity: {
+                "changes": (state.changes(entity), "changes"),
+                "history": (state.history(entity), "history"),
+                "ledger": (state.history(entity), "ledger"),
+            }
+            for entity in state.stated
+        }
+        return {
+            "messages": (self.messages(), "messages"),
+            "rejects": (self.rejects(), "rejects"),
+            "targets": targets,
+        }
+
     def history(self, entity: str) -> DataFrame:
         """The history of a target, as `merge` gives it, as it stands now."""
         return self._state().history(self._target(entity, export=False, function="history"))

@@ -9,17 +9,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from cdckit.errors import InvalidArgument
 from cdckit.quality.checked import Checked, Told
 from cdckit.quality.checking import check
+from cdckit.quality.contracts import HasContracts, asked_of
 from cdckit.quality.others import ephemeral_context
-from cdckit.quality.suites import Suite, suite_of
+from cdckit.quality.suites import Suite
 
 _FUNCTION = "check_all"
 
 
 def check_all(
-    asked: Mapping[str, tuple[DataFrame, str]],
+    asked: HasContracts | Mapping[str, object],
     *,
     tables: Mapping[str, DataFrame] | None = None,
     rows: int = 3,
@@ -29,14 +29,18 @@ def check_all(
     Check several tables, such as all that a store has, each by its suite: a checkpoint.
 
     Args:
-        asked: By what each is to be called, the table and the name of its suite.
-        tables: Other tables that suites read, as for `check`.
+        asked: A store, which knows its tables and their suites: a `Ledger`, or a shell of a door (`Hub`,
+            `Feed`, `Relay`, `Exchange`, `Service`).  Or by what each is to be called, a table and the name of
+            its suite, or a store, or a mapping like this one.
+        tables: Other tables that suites read, as for `check`.  Those that are asked need not be told: the
+            suite `ledger` of a history finds `changes` in the table beside it that is asked by this suite.
         rows: As for `check`.
         docs: A folder for the pages of Great Expectations about what was found, its Data Docs; it is made
             where it is not there, and `index.html` in it is where to begin.  Without it no file is written.
 
     Returns:
-        By the same names, what `check` says of each.
+        By the same names, what `check` says of each; of a store in a mapping, and of a mapping in it, as
+        "name.table".
 
     Raises:
         InvalidArgument, MissingColumns: As `check`.
@@ -48,18 +52,22 @@ def check_all(
     >>> found = check_all({"log": (changes, "changes"), "versions": (history, "history")})
     >>> {name: each.ok for name, each in found.items()}
     {'log': True, 'versions': True}
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit import Ledger
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     _ = ledger.apply(changes, "monday")
+    ...     {name: each.rows for name, each in check_all(ledger).items()}
+    {'changes': 4, 'history': 4, 'ledger': 4}
     """
-    if not isinstance(asked, Mapping) or not all(isinstance(each, tuple) for each in asked.values()):
-        example = 'check_all({"flights": (history, "history")})'
-        raise InvalidArgument(_FUNCTION, "asked", "a mapping of name to (table, suite)", asked, example)
-    suites = {name: suite_of(suite, function=_FUNCTION) for name, (_, suite) in asked.items()}
+    every = asked_of(asked, function=_FUNCTION)
     context = None if docs is None else ephemeral_context("Data Docs")
     found = {
-        name: check(frame, suites[name].stated, tables=tables, rows=rows)
-        for name, (frame, _) in asked.items()
+        name: check(each.table, each.suite.stated, tables={**each.beside, **(tables or {})}, rows=rows)
+        for name, each in every.items()
     }
     if context is not None and docs is not None:
-        _write(context, found, suites, Path(docs))
+        _write(context, found, {name: each.suite for name, each in every.items()}, Path(docs))
     return found
 
 

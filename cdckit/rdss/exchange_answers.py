@@ -180,6 +180,20 @@ class Answers:
         found = self.objects(object_type).history()
         return as_preserved(found) if self._settings.keeps_deleted else found
 
+    def contracts(self) -> dict[str, object]:
+        """
+        Every table with the suite of sentences that it keeps, the ledgers by type: for `check_all`.
+
+        Of the messages those that are no duplicates: of what comes again nothing is said but that.
+        """
+        first = with_fates(self._snapshot()).where(F.col("fate") != Fate.DUPLICATE.value)
+        return {
+            "messages": (first, "rdss_messages"),
+            "queued": (self.queued(), "rdss_queues"),
+            "rejects": (self.rejects(), "rejects"),
+            "objects": {str(each): self.objects(each) for each in self._settings.types},
+        }
+
     def reads(self) -> DataFrame:
         """The requests to read an object, each with its response (see `reads`)."""
         return reads(self._processed(READ))

@@ -196,6 +196,20 @@ class Feed:
             raise InvalidArgument("table", "table", needed, str(found))
         return View(snapshot, found.kind(self._buckets).noted(snapshot, self.location, None))
 
+    def contracts(self) -> dict[str, object]:
+        """Every table with the suite of sentences that it keeps, the ledgers by name: for `check_all`."""
+        snapshot = self._snapshot()
+        kinds = {str(each): each.kind(self._buckets) for each in self._known(snapshot).values() if each.keys}
+        ledgers = {
+            name: View(snapshot, kind.noted(snapshot, self.location, None)) for name, kind in kinds.items()
+        }
+        return {
+            "records": (rows_of(snapshot, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS), "records"),
+            "schema_zone": (self.schema_zone(), "schema_zone"),
+            "rejects": (self.rejects(), "rejects"),
+            "tables": ledgers,
+        }
+
     def without_key(
         self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None
     ) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs
-from cdckit import InvalidArgument, MissingColumns, check
+from cdckit import InvalidArgument, MissingColumns, check_all
 from cdckit.datahub import Hub, Retry, records, schema
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.statuses import Status
@@ -546,7 +546,10 @@ def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: 
 
 def test_the_tables_of_a_hub_keep_the_suites(played: Played, refreshed: Hub) -> None:
     for hub, targets in ((played.hub, ["customer", "order"]), (refreshed, list(refreshed.schema.families))):
-        assert check(hub.messages(), "messages").require().rows
-        assert check(hub.rejects(), "rejects").ok
-        for entity in targets:
-            check(hub.history(entity), "history").require()
+        found = check_all(hub)
+        assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
+        asked = {
+            f"targets.{entity}.{table}" for entity in targets for table in ("changes", "history", "ledger")
+        }
+        assert asked | {"messages", "rejects"} <= set(found)
+        assert found["messages"].rows

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from cdckit.debezium.streams.answering import require_limits
 from cdckit.debezium.streams.answers import ENTITY, SCHEMA_SCHEMA
 from cdckit.debezium.streams.batches import require_databases
-from cdckit.debezium.streams.catalogue import PARTIAL_RESPONSES, Stream, require_stream
+from cdckit.debezium.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
 from cdckit.debezium.streams.connections import user_devices
 from cdckit.debezium.streams.entity_changes import Nested, changes
 from cdckit.debezium.streams.learning import LEARNED_SCHEMA, TYPE_SCHEMA
@@ -127,6 +127,14 @@ class Answers:
     def subscriptions(self) -> DataFrame:
         """The history of subscriptions to zones, kept in a ledger: one row per version."""
         return subscriptions(self._snapshot())
+
+    def contracts(self) -> dict[str, object]:
+        """Every table with the suite of sentences that it keeps: for `check_all`."""
+        return {
+            "updates": (self.messages(ENTITY_UPDATES), "debezium_updates"),
+            "subscriptions": (self.subscriptions(), "history"),
+            "rejects": (self.rejects(), "rejects"),
+        }
 
     def devices(self) -> DataFrame:
         """The devices of each user (see `user_devices`)."""

@@ -1,0 +1,62 @@
+"""Every store says of its tables which suites they keep, and they do: a hub's are asked in its own tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdckit import check_all, databus, rdss, replicate, samples
+from cdckit.debezium import streams
+from cdckit.quality.contracts import HasContracts
+
+
+def feed(spark: SparkSession, place: Path) -> HasContracts:
+    records = spark.read.parquet(samples("replicate/{metadata,schedule}.parquet"))
+    found = replicate.Feed(spark, place, buckets=1)
+    found.receive(records.where("topic IN ('flights.metadata', 'schedule.airlines')"))
+    return found
+
+
+def relay(spark: SparkSession, place: Path) -> HasContracts:
+    folder = Path(samples("databus"))
+    listed = json.loads((folder / "sources.json").read_text())
+    sources = [databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed]
+    found = databus.Relay(spark, place, sources, keys={"airlines": ["carrier"]}, buckets=1)
+    found.receive(spark.read.parquet(str(folder / "events.parquet")))
+    return found
+
+
+def exchange(spark: SparkSession, place: Path) -> HasContracts:
+    found = rdss.Exchange(spark, place, types=["ResearchObject"], buckets=1)
+    found.receive(spark.read.parquet(samples("rdss/records.parquet")))
+    return found
+
+
+def service(spark: SparkSession, place: Path) -> HasContracts:
+    found = streams.Service(spark, place, buckets=1)
+    found.receive(spark.read.parquet(samples("debezium_streams/entity-batches.parquet")))
+    return found
+
+
+TOLD = {
+    feed: {"records", "schema_zone", "rejects", "tables"},
+    relay: {"windows", "rejects", "tables"},
+    exchange: {"messages", "queued", "rejects", "objects"},
+    service: {"updates", "subscriptions", "rejects"},
+}
+
+
+@pytest.mark.parametrize("store", TOLD, ids=lambda store: store.__name__)
+def test_all_tables_of_a_store_keep_their_suites(
+    spark: SparkSession, tmp_path: Path, store: Callable[[SparkSession, Path], HasContracts]
+) -> None:
+    found = check_all(store(spark, tmp_path))
+    assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
+    assert {name.split(".")[0] for name in found} == TOLD[store]
+    kept = [each.rows for name, each in found.items() if name.endswith(".ledger")]
+    assert all(kept), "no ledger is empty"
+    assert bool(kept) == (store is not service)
