@@ -13,9 +13,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pyspark.sql import types as T
-
-from cdckit.history import FIELD_PROVENANCE, STANDARD_COLUMNS
 from cdckit.parts.schemas import text_literal
 from cdckit.quality.suites import Sentence
 
@@ -23,26 +20,27 @@ BATCH = "{batch}"
 """What stands for the table in a query, here as there."""
 
 # Rows of the table with more columns, and no words that make more rows or fewer: what is asked of the
-# table can be asked of them.
+# table can be asked of them.  One such query may stand within another.
+_WIDER = re.compile(r"\(SELECT \*, (.*?) FROM (?=\{batch\}|\()", re.S)
+_ENDS = re.compile(r"(?: WINDOW .*)?\)", re.S)
 _OTHER_ROWS = re.compile(
-    r"\b(WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b"
-    r"|\bSELECT\b.*\bSELECT\b",
-    re.I | re.S,
+    r"\b(SELECT|FROM|WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b",
+    re.I,
 )
-_WIDER = re.compile(r"\(SELECT \*, .* FROM \{batch\}(?: WINDOW .*)?\)", re.S)
-_QUERY = re.compile(rf"SELECT\s+\*\s+FROM\s+(\{{batch\}}|{_WIDER.pattern})\s+WHERE\s+(.+)", re.S)
+_SELECT = re.compile(r"SELECT\s+\*\s+FROM\s+(?=\{batch\}|\()")
+_WHERE = re.compile(r"\s+WHERE\s+(.+)", re.S)
 # What ends a query, hides its end, or is more than a condition.
 _UNCLEAR = re.compile(r"--|/\*|;")
 _MORE = re.compile(
-    r"\b(SELECT|WHERE|UNION|INTERSECT|EXCEPT|MINUS|GROUP|HAVING|WINDOW|QUALIFY|ORDER|SORT|CLUSTER|DISTRIBUTE"
-    r"|LIMIT|OFFSET|LATERAL|PIVOT|UNPIVOT)\b",
+    r"\b(SELECT|WHERE|UNION|INTERSECT|MINUS|GROUP|HAVING|WINDOW|QUALIFY|ORDER|SORT|CLUSTER|DISTRIBUTE"
+    r"|LIMIT|OFFSET|LATERAL|PIVOT|UNPIVOT)\b|(?<!\* )\bEXCEPT\b",
     re.I,
 )
-_NAMELESS = (
-    f"array_except(json_object_keys(to_json(struct(* EXCEPT ({', '.join(STANDARD_COLUMNS)})))), "
-    f"coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()))"
-)
-"""In SQL that does not know the columns of a table: the fields that have a value and no provenance."""
+_TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.S)
+
+
+_BITS = 62
+"""So many sentences fit into a number; those beyond are asked of the wider rows."""
 
 
 class Counted(NamedTuple):
@@ -88,34 +86,57 @@ def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
     return list(found.items())
 
 
-def by_columns(query: str, schema: T.StructType) -> str:
-    """The query with the fields that lack provenance told column by column: JSON of each row is slow."""
-    if _NAMELESS not in query:
-        return query
-    provenance = schema[FIELD_PROVENANCE].dataType
-    known = provenance.fieldNames() if isinstance(provenance, T.StructType) else []
-    lacking = []
-    for name in (each.name for each in schema if each.name not in STANDARD_COLUMNS):
-        column = _column({"column": name})
-        said = f" AND {FIELD_PROVENANCE}.{column} IS NULL" if name in known else ""
-        lacking.append(f"({column} IS NOT NULL{said})")
-    some = " OR ".join(lacking) or "false"
-    return query.replace(_NAMELESS, f"IF({some}, array('a field'), CAST(array() AS array<string>))")
+def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[str]]:
+    """
+    What is asked of the rows of the table itself as a column of it, made before anything else of these rows.
+
+    So what they alone read is not carried through a shuffle, nor is a struct read of which they ask only
+    whether it is there.  Returns such rows, and of each sentence the condition on them.
+    """
+    own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
+    bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow
+    made = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
+    wider = rows.replace(BATCH, f"(SELECT *, {made} AS cdckit_breaks FROM {BATCH})") if bits else rows
+    asked = {place: f"cdckit_breaks & {bit}L <> 0" for place, bit in bits.items()}
+    return wider, [asked.get(place, each.breaks) for place, each in sentences.items()]
 
 
 def are_the_tables(rows: str) -> bool:
     """Whether these are the rows of the table itself, perhaps with more columns."""
-    return rows == BATCH or bool(_WIDER.fullmatch(rows) and not _OTHER_ROWS.search(rows))
+    if rows == BATCH:
+        return True
+    begun = _WIDER.match(rows)
+    if begun is None:
+        return False
+    end = _end_of_rows(rows, begun.end())
+    only_wider = _ENDS.fullmatch(rows, end) and not _OTHER_ROWS.search(begun[1] + rows[end:])
+    return bool(only_wider) and are_the_tables(rows[begun.end() : end])
 
 
 def _of_query(query: str) -> Counted:
     """Taken apart only where that is sure to say the same; else all rows of its answer break the sentence."""
     text = query.strip()
-    found = None if _UNCLEAR.search(text) else _QUERY.fullmatch(text)
-    if found is not None and are_the_tables(found[1]) and not _MORE.search(found[2]):
-        return Counted(found[1], found[2])
+    begun = None if _UNCLEAR.search(text) else _SELECT.match(text)
+    if begun is not None:
+        end = _end_of_rows(text, begun.end())
+        found = _WHERE.fullmatch(text, end)
+        if found is not None and not _MORE.search(found[1]):
+            return Counted(text[begun.end() : end], found[1])
     whole = text.rstrip("; \n")
     return Counted(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
+
+
+def _end_of_rows(text: str, begin: int) -> int:
+    """Where the table ends that begins there, or the query in parentheses."""
+    if text.startswith(BATCH, begin):
+        return begin + len(BATCH)
+    depth = 0
+    plain = _TEXT.sub(lambda found: "x" * len(found[0]), text)
+    for place in range(begin, len(plain)):
+        depth += (plain[place] == "(") - (plain[place] == ")")
+        if depth == 0:
+            return place + 1
+    return len(text)
 
 
 def _column(kwargs: Mapping[str, Any], name: str = "column") -> str:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from replicate_messages import life
 from replicate_messages import to_dataframe as to_records
 
-from cdckit import create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
+from cdckit import Ledger, check_all, create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
 from cdckit.records import RECORD_SCHEMA
 
 NOW = datetime(2024, 2, 1, tzinfo=UTC)
@@ -61,7 +61,21 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
         "feed": feed.table("ITEMS").history(),
         "feed-rejects": feed.rejects().select("offset", "error_code"),
         **outputs(ledger.history()),
+        "checked": checked(ledger),
     }
+
+
+def checked(ledger: Ledger) -> DataFrame:
+    """What the suites say of a ledger, and of its history without the versions that have ended."""
+    torn = ledger.history().where("valid_to_timestamp IS NULL AND NOT deleted_indicator")
+    found = check_all(
+        {"sound": ledger, "torn": {"log": (ledger.changes(), "changes"), "torn": (torn, "ledger")}}
+    )
+    rows = [(name, told.sentence.says, told.broken) for name, each in found.items() for told in each.told]
+    shown = [(name, repr(told.shown), told.broken) for name, each in found.items() for told in each.broken]
+    return ledger.store.snapshot().spark.createDataFrame(
+        rows + shown, "suite string, says string, broken long"
+    )
 
 
 def outputs(history: DataFrame) -> dict[str, DataFrame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,11 @@ from cdckit import (
     with_priorities,
 )
 from cdckit.files import expectations
+from cdckit.ledger import Pending
 from cdckit.quality.checking import VIEW, count
-from cdckit.quality.counting import _NAMELESS
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import suite_names, suite_of
+from cdckit.quality.unrolled import HALF, NAMELESS, NULLS, SAID, SOME, VOIDS
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 NAMED = {
@@ -148,6 +150,8 @@ def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
         f"{nameless} UNION ALL SELECT * FROM {{batch}} WHERE number = 2": 3,
         "SELECT name FROM {batch} WHERE number > 1 GROUP BY name": 1,
         "SELECT * FROM {batch} WHERE concat(name, '  ') = 'kettle  '": 1,
+        "SELECT * FROM {batch} WHERE trim(BOTH ')' FROM name) = 'kettle'": 1,
+        "SELECT * FROM (SELECT number AS n, ')' AS name FROM {batch} WHERE number > 1) WHERE n > 2": 1,
         "SELECT * FROM {batch}, (SELECT number FROM {batch}) AS other WHERE name IS NULL": 6,
     }
     stated = [
@@ -155,10 +159,12 @@ def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
         for query in queries
     ]
     braces = {**NAMED, "kwargs": {"column": "{name}"}}
-    suite = {"name": "queries", "meta": {"order_by": ["number"]}, "expectations": [*stated, braces]}
-    found = check(products.withColumn("{name}", F.col("name")), suite)
-    assert [each.broken for each in found.told] == [*queries.values(), 2]
-    assert repr(found.told[8].shown).startswith("number  name  {name}  number (2)")
+    nested = {**NAMED, "kwargs": {"column": "place"}}  # there, though its first field is null
+    suite = {"name": "queries", "meta": {"order_by": ["number"]}, "expectations": [*stated, braces, nested]}
+    place = F.expr("IF(number = 1, NULL, named_struct('x', name, 'y', number))")
+    found = check(products.withColumns({"{name}": F.col("name"), "place": place}), suite)
+    assert [each.broken for each in found.told] == [*queries.values(), 2, 1]
+    assert repr(found.told[10].shown).startswith("number  name  {name}  place")
 
 
 def test_the_table_is_read_once_and_released_even_if_that_fails(
@@ -227,6 +233,51 @@ def test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else(
     assert check(ledger.history(), "ledger", tables={"changes": ledger.changes()}).ok
 
 
+def test_a_ledger_refuses_what_its_gate_does_not_let_pass(
+    spark: SparkSession, sound: DataFrame, tmp_path: Path
+) -> None:
+    """The gate sees the history as it would be: what a batch does to it, no look at the batch can tell."""
+    ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=2)
+    ledger.apply(sound.where("data.number < 5"), "first")
+    version, before = ledger.at().version, ledger.history().collect()
+    seen: list[tuple[int, int]] = []
+
+    def guard(after: Pending) -> None:
+        touched = after.touched_history()
+        seen.append((touched.select("number").distinct().count(), after.touched_changes().count()))
+        check_all({"changes": (after.touched_changes(), "changes"), "history": (touched, "history")})
+        few = {"type": "unexpected_rows_expectation", "notes": "No flight is on time in row 7.", "kwargs": {}}
+        few["kwargs"] = {"unexpected_rows_query": "SELECT * FROM {batch} WHERE number = 7"}
+        check(touched, {"name": "mine", "expectations": [few]}).require()
+
+    more = sound.where("data.number BETWEEN 4 AND 7")
+    with pytest.raises(BrokenPromises, match=r"No flight is on time in row 7.\n(?:.|\n)*number"):
+        ledger.apply(more, "second", gate=guard)
+    assert seen == [(3, more.where("data.number > 4").count())]  # of number 4 nothing was news
+    assert (ledger.at().version, ledger.history().collect()) == (version, before)
+    assert ledger.apply(more.where("data.number < 7"), "second", gate=guard).news
+    stream = ledger.sink("airport", gate=guard)
+    with pytest.raises(BrokenPromises):
+        stream(more, 0)
+    assert check_all(ledger)["ledger"].ok
+
+
+def test_a_store_says_itself_which_suite_each_of_its_tables_keeps(
+    spark: SparkSession, sound: DataFrame, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=1)
+    assert check_all(ledger) == {}
+    ledger.apply(sound.where("data.number < 5"))
+    other = ledger.changes().where("message_id < 'operations:000001'")
+    damaged = {"changes": (other, "changes"), "ledger": (ledger.history(), "ledger")}
+    found = check_all({"flights": ledger, "damaged": damaged})
+    names = ["flights.changes", "flights.history", "flights.ledger", "damaged.changes", "damaged.ledger"]
+    assert [*found] == names
+    assert [each.ok for each in found.values()] == [True, True, True, True, False]  # its own log, not ours
+    with pytest.raises(InvalidArgument, match=r"what has `contracts\(\)`"):
+        check_all({"flights": ledger.history()})  # type: ignore[dict-item]
+
+
 def test_a_batch_of_a_stream_is_compared_with_other_tables(
     spark: SparkSession, products: DataFrame, tmp_path: Path
 ) -> None:
@@ -256,8 +307,56 @@ def test_a_field_may_be_called_like_anything_in_a_suite(spark: SparkSession) -> 
     assert check(table.withColumns({"held": F.lit("x"), "believed": F.lit("x")}), "bitemporal").ok
 
 
-def test_what_is_told_column_by_column_stands_in_the_suite() -> None:
-    assert _NAMELESS in Path(expectations("history.json")).read_text()
+def test_what_is_told_column_by_column_stands_in_the_suites() -> None:
+    history, ledger = (Path(expectations(f"{name}.json")).read_text() for name in ("history", "ledger"))
+    assert [text for text in (NAMELESS, HALF) if text not in history] == []
+    assert [text for text in (SAID, VOIDS, NULLS) if text not in ledger] == []
+    assert (len(SOME.findall(history)), len(SOME.findall(ledger))) == (2, 1)
+
+
+def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: SparkSession) -> None:
+    """Also those in which nothing is wrong: a sentence that took one for its own would find no version."""
+    words = [
+        "at",
+        "kind",
+        "operation",
+        "message",
+        "before",
+        "deleted",
+        "priority",
+        "strongest",
+        "alive",
+        "said",
+    ]
+    stated = told("ledger")
+    broken = [rows for name, rows in stated["breaks"].items() if name.startswith("No ")]
+    tables = views(spark, "ledger", [stated["good"], *broken])
+    history = tables["batch"].selectExpr("*", *(f"'x' AS {word}" for word in words))
+    entry = F.col("field_provenance.number")
+    said = reduce(lambda so_far, name: so_far.withField(name, entry), words, F.col("field_provenance"))
+    sent = reduce(lambda so_far, name: so_far.withField(name, F.lit(False)), words, F.col("carried"))
+    found = check(
+        history.withColumn("field_provenance", said),
+        "ledger",
+        tables={"changes": _whole_changes(tables["cdckit_changes"].withColumn("carried", sent), words)},
+    )
+    assert [each.broken for each in found.told] == [0, 0, 1, 1, 0]
+    assert check(history.withColumn("field_provenance", said).where("number = 0"), "history").ok
+
+
+def _whole_changes(some: DataFrame, more: list[str]) -> DataFrame:
+    """The columns of changes that the suite does not read, with any values, and more fields."""
+    place = (
+        "timestamp'2024-01-01' AS timestamp, 't' AS topic, 0 AS partition, 0L AS offset, 0 AS record_number"
+    )
+    fields = ", ".join(f"'x' AS {name}" for name in more)
+    return some.selectExpr(
+        "* EXCEPT (data)",
+        "'' AS sequence",
+        "'s' AS source",
+        f"struct({place}) AS arrival",
+        f"struct(data.*, {fields}) AS data",
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports

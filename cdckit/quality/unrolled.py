@@ -1,0 +1,154 @@
+"""
+What a suite says of all fields at once, said of each by its name where a table's columns are known.
+
+A suite is written for tables of any fields, so it turns rows into arrays or JSON, and goes through these
+element by element.  Spark compiles what names columns; lambdas and JSON it interprets, at many times
+the cost.
+The texts that are replaced are those of the suites of cdckit, whole, so that nothing else is taken for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.history import FIELD_PROVENANCE, STANDARD_COLUMNS
+from cdckit.parts.schemas import quoted, text_literal
+
+NAMELESS = (
+    f"array_size(array_except(json_object_keys(to_json(struct(* EXCEPT ({', '.join(STANDARD_COLUMNS)})))), "
+    f"coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()))) > 0"
+)
+"""Whether a field has a value and no provenance."""
+
+HALF = f"exists(array({FIELD_PROVENANCE}.*), each -> (each.m IS NULL) <> (each.p IS NULL))"
+"""Whether provenance names a message and no priority, or the other way round."""
+
+SAID = (
+    "zip_with(array(carried.*), array(field_priorities.*), "
+    "(sent, own) -> IF(sent, coalesce(own, priority), NULL))"
+)
+"""With which priority a change says something of each field; null of what it does not carry."""
+
+_PAIRS = "'map<string,struct<m:string>>'"
+VOIDS = (
+    f"transform(array_except(coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()), "
+    f"array_append(coalesce(json_object_keys(to_json(struct(* EXCEPT ({', '.join(STANDARD_COLUMNS)})))), "
+    "array()), 'guid')), "
+    f"field -> struct(field, from_json(to_json({FIELD_PROVENANCE}), {_PAIRS})[field].m AS message))"
+)
+"""The fields that have provenance and no value, each with the message that is named."""
+
+NULLS = (
+    "array_except(filter(json_object_keys(to_json(carried)), "
+    "field -> from_json(to_json(carried), 'map<string,boolean>')[field]), "
+    "coalesce(json_object_keys(to_json(data)), array()))"
+)
+"""The fields that a change says to be null."""
+
+SOME = re.compile(
+    r"exists\(zip_with\((cdckit_[\w.]*priorities\w*), (cdckit_[\w.]*priorities\w*), \((\w+), (\w+)\) -> "
+    r"([\w\s<]+)\), some -> some\)"
+)
+"""Whether two arrays of priorities, one for each field, differ somewhere as it is said."""
+
+
+def unrolled(query: str, views: Mapping[str, DataFrame], changes: str) -> str:
+    """The query with such texts replaced; *changes* is the name of the log of changes among the views."""
+    provenance = _fields(views["batch"].schema, FIELD_PROVENANCE)
+    sent = _fields(views[changes].schema, "carried") if changes in views else []
+    fields = [name for name in views["batch"].columns if name not in STANDARD_COLUMNS]
+    made: Mapping[str, Callable[[], str]] = {
+        NAMELESS: lambda: _nameless(fields, provenance),
+        HALF: lambda: _any(_half(name) for name in provenance),
+        SAID: lambda: f"array({', '.join(map(_said, sent))})",
+        VOIDS: lambda: _listed({_void(name): _named(name) for name in provenance if name in fields}, _ENTRY),
+        NULLS: lambda: _listed({_null(name): text_literal(name) for name in sent}, "string"),
+    }
+    for text, of in made.items():
+        if text in query:
+            query = query.replace(text, of())
+    places = max(len(provenance), len(sent))
+    return SOME.sub(lambda found: _any(_differs(found, place) for place in range(places)), query)
+
+
+def _fields(schema: T.StructType, column: str) -> Sequence[str]:
+    kind = schema[column].dataType if column in schema.names else None
+    return kind.fieldNames() if isinstance(kind, T.StructType) else []
+
+
+def _name(field: str) -> str:
+    """A name in SQL that is a format, so that braces are doubled."""
+    return quoted(field).replace("{", "{{").replace("}", "}}")
+
+
+def _any(conditions: Iterable[str]) -> str:
+    return f"({' OR '.join(conditions) or 'false'})"
+
+
+def _nameless(fields: Sequence[str], provenance: Sequence[str]) -> str:
+    lacking = []
+    for name in map(_name, fields):
+        known = f" AND {FIELD_PROVENANCE}.{name} IS NULL" if name in map(_name, provenance) else ""
+        lacking.append(f"({name} IS NOT NULL{known})")
+    return _any(lacking)
+
+
+def _half(field: str) -> str:
+    entry = f"{FIELD_PROVENANCE}.{_name(field)}"
+    return f"({entry}.m IS NULL) <> ({entry}.p IS NULL)"
+
+
+def _said(field: str) -> str:
+    name = _name(field)
+    return f"IF(carried.{name}, coalesce(field_priorities.{name}, priority), NULL)"
+
+
+_ENTRY = "struct<field: string, message: string>"
+
+
+def _void(field: str) -> str:
+    name = _name(field)
+    return f"({FIELD_PROVENANCE}.{name} IS NOT NULL AND {name} IS NULL)"
+
+
+def _named(field: str) -> str:
+    return f"struct({text_literal(field)} AS field, {FIELD_PROVENANCE}.{_name(field)}.m AS message)"
+
+
+def _null(field: str) -> str:
+    return f"(carried.{_name(field)} AND data.{_name(field)} IS NULL)"
+
+
+def _listed(asked: Mapping[str, str], kind: str) -> str:
+    """By condition a value: the list of those of which it is true, made only where it is true of any."""
+    values = ", ".join(f"IF({condition}, {value}, NULL)" for condition, value in asked.items())
+    nothing = f"CAST(array() AS array<{kind}>)"
+    return f"IF({_any(asked)}, array_compact(array({values})), {nothing})" if asked else nothing
+
+
+def with_a_field(condition: str, schema: T.StructType) -> str:
+    """
+    Whether a struct of the table is there, asked with a field of it: that is then all that Spark reads of it.
+
+    It says the same: of a struct that is null every field is null.
+    """
+    if "->" in condition or "IS NULL'" in condition:
+        return condition  # a name may be that of an argument, or text
+    for column in schema:
+        if isinstance(column.dataType, T.StructType) and column.dataType.fields:
+            name, field = _name(column.name), _name(column.dataType.fields[0].name)
+            asked = rf"(?<![\w.`])(?:{re.escape(name)}|{re.escape(column.name)}) IS NULL\b"
+            both = f"({name}.{field} IS NULL AND {name} IS NULL)"
+            condition = re.sub(asked, both.replace("\\", r"\\"), condition)
+    return condition
+
+
+def _differs(found: re.Match[str], place: int) -> str:
+    one, other, first, second, condition = found.groups()
+    at = {first: f"get({one}, {place})", second: f"get({other}, {place})"}
+    said = re.sub(r"\w+", lambda word: at.get(word[0], word[0]), condition)
+    return f"({said})"
