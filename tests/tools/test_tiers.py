@@ -156,10 +156,15 @@ def test_every_test_is_in_a_tier(request: pytest.FixtureRequest) -> None:
 
 def test_notebooks_come_first_by_their_cells_and_hubs_before_them() -> None:
     """Where nothing says how long a file takes, the order stays."""
-    names = ["test_b.py", "1.ipynb", "test_a.py", "2.ipynb", "2.ipynb", "test_hub.py"]
+    names = ["test_b.py", "1.ipynb", "12_bitemporal.ipynb", "test_a.py", "2.ipynb", "2.ipynb", "test_hub.py"]
     items: list[Any] = [SimpleNamespace(path=Path(name)) for name in names]
     ordered = [item.path.name for item in tiers.longest_first(items)]
-    assert ordered == ["test_hub.py", "2.ipynb", "2.ipynb", "1.ipynb", "test_b.py", "test_a.py"]
+    longest = ["test_hub.py", "12_bitemporal.ipynb", "2.ipynb", "2.ipynb", "1.ipynb"]
+    assert ordered == [*longest, "test_b.py", "test_a.py"]
+
+
+def test_what_is_said_of_notebooks_is_of_some_that_are_there() -> None:
+    assert tiers.AS_MANY_CELLS.keys() <= {path.name[:2] for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 
 def test_each_door_has_a_smoke_test() -> None:
