@@ -21,7 +21,7 @@ from cdckit.quality.checked import Checked, Told
 from cdckit.quality.counting import BATCH, Counted, are_the_tables, by_rows, counted, with_breaks
 from cdckit.quality.others import counted_by_great_expectations
 from cdckit.quality.suites import Suite, suite_of
-from cdckit.quality.unrolled import unrolled, with_a_field
+from cdckit.quality.unrolled import unrolled
 
 _FUNCTION = "check"
 VIEW = "cdckit_"
@@ -140,16 +140,12 @@ def _held(frame: DataFrame, cache: bool) -> Iterator[None]:
 
 def count(sentences: Sequence[Counted], views: Mapping[str, DataFrame]) -> tuple[int, Iterator[int]]:
     """How many rows the table has, and how many of them break each sentence."""
-    schema = views["batch"].schema
-    narrow = [
-        Counted(rows, with_a_field(breaks, schema) if rows == BATCH else breaks) for rows, breaks in sentences
-    ]
     groups = by_rows(sentences)
     if not any(are_the_tables(rows) for rows, _ in groups):
         groups.append((BATCH, []))
     parts = []
     for rows, places in groups:
-        asked, conditions = with_breaks(rows, {place: narrow[place] for place in places})
+        asked, conditions = with_breaks(rows, {place: sentences[place] for place in places})
         breaks = [f"count_if({condition})" for condition in conditions]
         count = "count(*)" if are_the_tables(rows) else "CAST(NULL AS bigint)"
         parts.append(f"SELECT {count} AS seen, array({', '.join(breaks)}) AS broken FROM {asked}")

@@ -90,8 +90,8 @@ def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[
     """
     What is asked of the rows of the table itself as a column of it, made before anything else of these rows.
 
-    So what they alone read is not carried through a shuffle, nor is a struct read of which they ask only
-    whether it is there.  Returns such rows, and of each sentence the condition on them.
+    So what they alone read is not carried through a shuffle.  Returns such rows, and of each sentence the
+    condition on them.
     """
     own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
     bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow

@@ -130,23 +130,6 @@ def _listed(asked: Mapping[str, str], kind: str) -> str:
     return f"IF({_any(asked)}, array_compact(array({values})), {nothing})" if asked else nothing
 
 
-def with_a_field(condition: str, schema: T.StructType) -> str:
-    """
-    Whether a struct of the table is there, asked with a field of it: that is then all that Spark reads of it.
-
-    It says the same: of a struct that is null every field is null.
-    """
-    if "->" in condition or "IS NULL'" in condition:
-        return condition  # a name may be that of an argument, or text
-    for column in schema:
-        if isinstance(column.dataType, T.StructType) and column.dataType.fields:
-            name, field = _name(column.name), _name(column.dataType.fields[0].name)
-            asked = rf"(?<![\w.`])(?:{re.escape(name)}|{re.escape(column.name)}) IS NULL\b"
-            both = f"({name}.{field} IS NULL AND {name} IS NULL)"
-            condition = re.sub(asked, both.replace("\\", r"\\"), condition)
-    return condition
-
-
 def _differs(found: re.Match[str], place: int) -> str:
     one, other, first, second, condition = found.groups()
     at = {first: f"get({one}, {place})", second: f"get({other}, {place})"}
