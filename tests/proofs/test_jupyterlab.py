@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,20 @@ SENT = """() => {
         .map(cell => cell.outputs.toJSON())
 }"""
 
+LIVE = """() => {
+    const cells = jupyterapp.shell.currentWidget.content.model.cells
+    return [...Array(cells.length).keys()].map(i => cells.get(i))
+        .filter(cell => cell.type === 'code' && cell.sharedModel.getSource().includes('display_id=True'))
+        .flatMap(cell => cell.outputs.toJSON())
+        .map(each => [].concat(each.data?.['text/plain'] ?? '').join(''))
+        .filter(text => text.startsWith('board at'))
+}"""
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
     """JupyterLab on copies of the notebooks, on loopback: its address."""
-    for notebook in ("00_tour", "02_your_own_data"):
+    for notebook in ("00_tour", "02_your_own_data", "60_five_feeds_one_history"):
         shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", tmp_path)
     shutil.copy(ROOT / "notebooks" / "README.md", tmp_path)
     shutil.copytree(ROOT / "notebooks" / "pictures", tmp_path / "pictures")
@@ -87,10 +98,15 @@ def page() -> Iterator[Any]:
         chromium.close()
 
 
-def run_all(page: Any, address: str, notebook: str) -> list[list[dict[str, Any]]]:
-    """Open a notebook and run all of it; the outputs of each cell with code."""
+def opened(page: Any, address: str, notebook: str) -> None:
+    """Open a notebook, and wait for its kernel."""
     page.goto(f"{address}/tree/{notebook}.ipynb")
     page.wait_for_function("window.jupyterapp && jupyterapp.shell.currentWidget?.sessionContext?.isReady")
+
+
+def run_all(page: Any, address: str, notebook: str) -> list[list[dict[str, Any]]]:
+    """Open a notebook and run all of it; the outputs of each cell with code."""
+    opened(page, address, notebook)
     page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
     sent: list[list[dict[str, Any]]] = page.evaluate(SENT)
     return sent
@@ -150,3 +166,24 @@ def test_a_priority_is_changed_in_ones_own_data(lab: str, page: Any) -> None:
     page.get_by_text("with the priorities operations 1, timetable 0").first.wait_for()
     page.get_by_text("Values that this changed").first.wait_for()
     see(page, "board_after")
+
+
+def test_a_board_is_drawn_in_its_place_while_a_stream_runs(lab: str, page: Any) -> None:
+    """One board at any time, above what Spark is doing; it goes with the stream, until three o'clock."""
+    opened(page, lab, "60_five_feeds_one_history")
+    page.evaluate("jupyterapp.commands.execute('editmenu:clear-all')")
+    page.wait_for_function(f"({LIVE})().length === 0")
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+    seen: list[str] = []
+    until = time.monotonic() + 300
+    while seen[-1:] != ["15:00"] and time.monotonic() < until:
+        boards = page.evaluate(LIVE)
+        assert len(boards) <= 1
+        for moment in re.findall(r"^(\d\d:\d\d) ", "".join(boards), flags=re.MULTILINE)[:1]:
+            if seen[-1:] != [moment]:
+                seen.append(moment)
+                see(page, f"live_{len(seen)}")
+        time.sleep(0.2)
+    assert len(seen) > 2
+    assert seen == sorted(seen)
+    assert seen[-1] == "15:00"
