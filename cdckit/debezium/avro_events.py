@@ -14,7 +14,7 @@ from cdckit.debezium.avro_references import whole_schema
 from cdckit.debezium.avro_schemas import column_types, plain_schema
 from cdckit.debezium.avro_wire import Registry, read_batches, worker_schema
 from cdckit.debezium.event_faults import EventFault
-from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, envelopes, json_key
+from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_of, envelopes, json_key
 from cdckit.errors import InvalidArgument
 from cdckit.parts.avro import SchemaRefused
 from cdckit.parts.workers import Made
@@ -87,7 +87,9 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     registry = Registry(texts, _BY_FORM[ids])
     by = partial(read_batches, registry=registry, envelope=envelope)
     read = Made(for_workers(records), by, worker_schema(envelope)).rows()
-    told = read.withColumn("headers", headers_from_workers())
+    found = F.col(FOUND)
+    after = F.coalesce(found["after"], document_of(F.col("text"), found["source"]["connector"]))
+    told = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
     producer = Producer(
         form="avro",
         text=F.col("text"),
@@ -97,7 +99,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],
     )
-    return envelopes(told, lambda name: F.col(FOUND)[name], producer)
+    return envelopes(told, producer)
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -109,33 +108,20 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
     has_digits = (F.octet_length(raw) >= 1) & (F.octet_length(raw) <= 16)
     digits = F.when(has_digits, F.hex(raw))
     fill = F.when(F.substring(digits, 1, 1) >= "8", F.lit("F")).otherwise(F.lit("0"))
-    kind = f"decimal({precision},{scale})"
     padded = F.lpad(digits, 32, fill)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
     long = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
-    fits = _scaled(long.cast("string"), scale).try_cast(kind)
-    if scale > _SCALE_OF_SHORT:
-        return fits
-    # Exact: as the product of a number of 20 digits it has at most 38.
-    short = F.conv(F.lpad(digits, 16, fill), 16, -10).try_cast("decimal(20,0)")
-    one = F.lit(Decimal(1).scaleb(-scale))
+    short = F.conv(F.lpad(digits, 16, fill), 16, -10)
     # Two branches, neither of them a plain null: into such a one Spark moves the question whether it is null,
     # and works out the value once more for the answer.
     is_short = digits.isNotNull() & (F.length(digits) <= 16)
-    return F.when(is_short, (short * one).try_cast(kind)).otherwise(fits)
+    whole = F.when(is_short, short).otherwise(long.cast("string"))
+    # As text with an exponent: to divide would cost digits.
+    return F.concat(whole, F.lit(f"E-{scale}")).try_cast(f"decimal({precision},{scale})")
 
 
-_SCALE_OF_SHORT = 16
 _TWO_TO_64 = "18446744073709551616"
-
-
-def _scaled(digits: Column, scale: int) -> Column:
-    """The text of a whole number with a point before its last *scale* digits: to divide would cost digits."""
-    sign = F.when(F.startswith(digits, F.lit("-")), "-").otherwise("")
-    plain = F.regexp_replace(digits, "^-", "")
-    enough = F.lpad(plain, 38, "0")
-    return F.concat(sign, F.substring(enough, 1, 38 - scale), F.lit("."), F.substring(enough, 39 - scale, 38))
 
 
 def _connect_decimal(digits: list[int]) -> Encoding:

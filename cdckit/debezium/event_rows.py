@@ -18,7 +18,7 @@ from cdckit.debezium.encodings import Encoding, encoding
 from cdckit.debezium.event_columns import Columns, is_of, keys_of
 from cdckit.debezium.event_columns import columns as columns_of
 from cdckit.debezium.event_faults import EventFault
-from cdckit.debezium.events import DELETE, UPDATE, Kind, apart, error_columns, require_events
+from cdckit.debezium.events import DELETE, OF_ROWS, UPDATE, Kind, apart, error_columns, require_events
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import quoted
@@ -80,7 +80,9 @@ def table_rows(
     said = _columns(decoded, table, columns)
     named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
     varied = [name for name, types in said.items() if len(types) > 1]
-    is_sound = (F.col("kind") == Kind.ROW) & F.col(ERROR_CODE).isNull()
+    # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
+    is_row = apart(F.col("operation")).isin(*OF_ROWS) & (F.col("kind") == Kind.ROW)
+    is_sound = is_row & F.col(ERROR_CODE).isNull()
     sent = decoded.where(is_of(table, function="changes") & is_sound).select(
         *RECORD_COLUMNS,
         *KEPT,

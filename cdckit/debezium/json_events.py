@@ -50,8 +50,6 @@ ENVELOPE = [
 """What is read of an event's envelope."""
 
 FOUND = "found"
-Told = Callable[[str], Column]
-"""A field of the envelope, by its name."""
 
 _COLUMN = T.StructType(
     [*flat_columns("type string, field string, name string"), T.StructField("parameters", TEXTS)]
@@ -70,28 +68,44 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
-    read = one_object(records, _VALUE)
-    found, text = F.col(FOUND), text_of_value()
-    unread = found.isNull() & ~_is_nothing(text)
+    # Made to the fields as they are asked for: a plain field Spark moves to where it is needed.
+    read = one_object(records, _VALUE, _envelope)
+    text = text_of_value()
+    unread = F.col(FOUND).isNull() & ~_is_nothing(text)
     producer = Producer("json", text, json_types(), json_key(), [(EventFault.NOT_JSON, unread, text)])
-    # Beside a schema the envelope is the payload.
-    return envelopes(read, lambda name: F.coalesce(found["payload"][name], found[name]), producer)
+    return envelopes(read, producer)
 
 
-def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
+def _envelope(found: Column) -> Column:
+    """What is read of an envelope, and the schema: beside a schema the envelope is the payload."""
+    payload = found["payload"]
+
+    def said(told: Callable[[str], Column]) -> Column:
+        fields = {field.name: told(field.name) for field in ENVELOPE}
+        document = document_of(text_of_value(), fields["source"]["connector"])
+        fields |= {"after": F.coalesce(fields["after"], document), "schema": found["schema"]}
+        return F.struct(*(value.alias(name) for name, value in fields.items()))
+
+    wrapped = said(lambda name: F.coalesce(payload[name], found[name]))
+    return F.when(payload.isNotNull(), wrapped).when(found.isNotNull(), said(lambda name: found[name]))
+
+
+def one_object(
+    records: DataFrame, kind: T.StructType, made: Callable[[Column], Column] | None = None
+) -> DataFrame:
     """
-    The records, with `found`: the one JSON object that their value is, null for all else.
+    The records, with `found`: the one JSON object that their value is, or what is *made* of it; null for all
+    else.
 
     Spark's reader ends with the first value of a text; as an element of a list, it must end where the text
     does.  Nesting deeper than a thousand is refused by the reader itself.
 
     Spark puts what a column is made of wherever a filter reads it, and would read the text there anew.  It
-    does not for what is exploded.  That stands in a function so that the text is read once in there, too,
-    and so that what was read is written into a row once.
+    does not for what is exploded.  Lists of lists, since a function that is given each list reads it once.
     """
     listed = F.from_json(F.concat(F.lit("["), text_of_value(), F.lit("]")), T.ArrayType(kind), _STRICT)
-    only = F.transform(F.array(listed), lambda found: F.when(F.size(found) == 1, F.get(found, 0)))
-    return records.withColumn(FOUND, F.explode_outer(only))
+    only = F.flatten(F.filter(F.array(listed), lambda found: F.size(found) == 1))
+    return records.withColumn(FOUND, F.explode_outer(only if made is None else F.transform(only, made)))
 
 
 def text_of_value() -> Column:
@@ -116,34 +130,34 @@ class Producer(NamedTuple):
     refused: Sequence[tuple[EventFault, Column, Column]]
 
 
-def envelopes(read: DataFrame, told: Told, producer: Producer) -> DataFrame:
-    """The events of records, given what is *told* in their envelopes; `found` is null where there is none."""
-    source = told("source")
-    operation, text = told("op"), producer.text
-    kind = _kind(told, text)
+def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
+    """The events of records, whose envelopes are in `found`: null where there is none."""
+    told = F.col(FOUND)
+    source, operation, text = told["source"], told["op"], producer.text
+    kind = _kind(text)
     is_row = kind == Kind.ROW
     columns = {
         "form": F.when(F.col(FOUND).isNotNull(), producer.form),
         "kind": kind,
         "connector": source["connector"],
         "source": source["name"],
-        "db": F.coalesce(source["db"], told("databaseName")),
-        "schema": F.coalesce(source["schema"], told("schemaName")),
+        "db": F.coalesce(source["db"], told["databaseName"]),
+        "schema": F.coalesce(source["schema"], told["schemaName"]),
         "table": _not_empty(F.coalesce(source["table"], source["collection"])),
         "operation": operation,
         "snapshot": source["snapshot"],
         **time_columns(
             [
-                ("source", _instant(lambda name: source[name])),
+                ("source", _instant(source)),
                 ("event", _instant(told)),
                 ("record", F.col("timestamp")),
             ]
         ),
         "position": position(source["connector"], lambda name: source[name]),
-        "transaction_id": F.coalesce(told("transaction")["id"], source["txId"], source["gtid"], told("id")),
+        "transaction_id": F.coalesce(told["transaction"]["id"], source["txId"], source["gtid"], told["id"]),
         "row_key": producer.row_key,
-        "before": told("before"),
-        "after": F.coalesce(told("after"), _document(text, source["connector"])),
+        "before": told["before"],
+        "after": told["after"],
         "types": F.when(is_row, producer.types),
         "new_key": header("__debezium.newkey"),
         "old_key": header("__debezium.oldkey"),
@@ -168,8 +182,9 @@ def _not_empty(text: Column) -> Column:
     return F.when(text != "", text)
 
 
-def _kind(told: Told, text: Column) -> Column:
-    operation = told("op")
+def _kind(text: Column) -> Column:
+    told = F.col(FOUND)
+    operation = told["op"]
     return (
         # First what is most: the others are looked at where it is none.
         F.when(operation.isin(*OF_ROWS), Kind.ROW)
@@ -177,9 +192,9 @@ def _kind(told: Told, text: Column) -> Column:
         .when(operation == MESSAGE, Kind.MESSAGE)
         .when(_is_nothing(text), Kind.TOMBSTONE)
         .when(operation.isNotNull(), F.lit(None).cast("string"))
-        .when(told("status").isNotNull() & told("id").isNotNull(), Kind.TRANSACTION)
-        .when(F.coalesce(told("databaseName"), told("ddl")).isNotNull(), Kind.SCHEMA_CHANGE)
-        .when(told("source").isNull() & told("ts_ms").isNotNull(), Kind.HEARTBEAT)
+        .when(told["status"].isNotNull() & told["id"].isNotNull(), Kind.TRANSACTION)
+        .when(F.coalesce(told["databaseName"], told["ddl"]).isNotNull(), Kind.SCHEMA_CHANGE)
+        .when(told["source"].isNull() & told["ts_ms"].isNotNull(), Kind.HEARTBEAT)
     )
 
 
@@ -187,13 +202,13 @@ def _is_nothing(text: Column) -> Column:
     return F.col("value").isNull() | F.coalesce(text.rlike(_NOTHING), F.lit(False))
 
 
-def _instant(told: Told) -> Column:
+def _instant(told: Column) -> Column:
     """An instant that is told in three precisions; 0 is none: old connectors said so of snapshots."""
     # A number too large for a long is none, and neither is one that a thousand times is too large.
     micros = F.coalesce(
-        told("ts_us").try_cast("long"),
-        F.floor(told("ts_ns").try_cast("decimal(38,0)") / 1000).try_cast("long"),
-        (told("ts_ms").try_cast("decimal(20,0)") * 1000).try_cast("long"),
+        told["ts_us"].try_cast("long"),
+        F.floor(told["ts_ns"].try_cast("decimal(38,0)") / 1000).try_cast("long"),
+        (told["ts_ms"].try_cast("decimal(20,0)") * 1000).try_cast("long"),
     )
     return F.when(micros != 0, F.timestamp_micros(micros))
 
@@ -205,7 +220,7 @@ def json_key() -> Column:
     return F.from_json(F.coalesce(payload, key), TEXTS.simpleString(), _STRICT)
 
 
-def _document(text: Column, connector: Column) -> Column:
+def document_of(text: Column, connector: Column) -> Column:
     """The row of MongoDB, which is JSON text within the JSON."""
     inner = F.coalesce(F.get_json_object(text, "$.payload.after"), F.get_json_object(text, "$.after"))
     return F.when(connector == "mongodb", F.from_json(inner, TEXTS.simpleString(), _STRICT))

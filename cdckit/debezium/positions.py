@@ -65,8 +65,9 @@ def binlog_position(place: Column) -> Column:
 def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
     """The two numbers of a PostgreSQL `sequence`, `["24023119","24023128"]`, each of which can be null."""
     # Each text is looked for once: a null test beside it would have Spark look twice.
-    before = F.when(F.startswith(sequence, F.lit('["')), F.split_part(sequence, F.lit('"'), F.lit(2)))
-    own = F.when(F.endswith(sequence, F.lit('"]')), F.split_part(sequence, F.lit('"'), F.lit(-2)))
+    first, last = F.substr(sequence, F.lit(3)), F.substring_index(sequence, '"', -2)
+    before = F.when(F.startswith(sequence, F.lit('["')), F.substring_index(first, '"', 1))
+    own = F.when(F.endswith(sequence, F.lit('"]')), F.substring_index(last, '"', 1))
     return before, F.coalesce(own, lsn.cast("string"))
 
 
