@@ -68,7 +68,8 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
-    # Made to the fields as they are asked for: a plain field Spark moves to where it is needed.
+    # The payload is taken here, not field by field later: a plain field Spark asks for where it is needed,
+    # all else it works out before, such as what a delete alone needs.
     read = one_object(records, _VALUE, _envelope)
     text = text_of_value()
     unread = F.col(FOUND).isNull() & ~_is_nothing(text)
