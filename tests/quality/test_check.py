@@ -37,6 +37,7 @@ from cdckit.quality.checking import VIEW, count
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import suite_names, suite_of
 from cdckit.quality.unrolled import HALF, NAMELESS, NULLS, SAID, SOME, VOIDS
+from tools.tiers import seeds
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 NAMED = {
@@ -222,14 +223,11 @@ def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:
     assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
 
 
-def test_whatever_a_ledger_is_told_keeps_the_suites(spark: SparkSession, tmp_path: Path) -> None:
-    """
-    Everything at few instants: entities made and deleted at one, messages that say several things.
-
-    One seed, not many: with one of six others the suite `history` calls a sound history broken.
-    """
+@seeds(11, soak=12)
+def test_whatever_a_ledger_is_told_keeps_the_suites(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Everything at few instants: entities made and deleted at one, messages that say several things."""
     ledger = Ledger(spark, tmp_path, entity="e", keys=KEYS, buckets=1)
-    ledger.apply(to_dataframe(spark, all_of(batches(11, 120, most=4)), FIELDS))
+    ledger.apply(to_dataframe(spark, all_of(batches(seed, 120, most=4)), FIELDS))
     log = ledger.changes()
     # Of a message that was delivered twice with two effective times one counts, and the log has both.
     odd = find_contradictions(log, keys=KEYS).select("guid").distinct()
