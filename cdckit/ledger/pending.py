@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, shown_changes
@@ -22,27 +23,30 @@ class Pending(View):
 
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import Ledger
-    >>> def at_most_one(after: Pending) -> None:
+    >>> def tell(after: Pending) -> None:
     ...     print(after.touched_history().count(), "of", after.history().count(), "versions")
     >>> with TemporaryDirectory() as folder:
     ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
-    ...     _ = ledger.apply(changes.where("data.number = 1"), gate=at_most_one)
-    ...     _ = ledger.apply(changes.where("data.number = 2"), gate=at_most_one)
+    ...     _ = ledger.apply(changes.where("data.number = 1"), gate=tell)
+    ...     _ = ledger.apply(changes.where("data.number = 2"), gate=tell)
     2 of 2 versions
     2 of 4 versions
     """
 
+    _snapshot: Transaction
+
     def __init__(self, transaction: Transaction, kind: Kind, buckets: Collection[int]) -> None:
         super().__init__(transaction, kind)
-        self._pending, self._buckets = transaction, list(buckets)
+        self._buckets = list(buckets)
 
     def touched_history(self) -> DataFrame:
         """
         The versions of the entities of which the batch has news, all of each, in the columns of `history`.
 
-        Cost: reads the buckets of the history that the batch touches; one semi-join by guid.
+        Cost: reads the buckets of the history that the batch touches, and the guids in the files that it
+            adds to the log or takes from it; one aggregation and one semi-join by guid.
         """
-        found = self._pending.read(self.kind.history, {BUCKET: self._buckets})
+        found = self._snapshot.read(self.kind.history, {BUCKET: self._buckets})
         return self._shown(self._touched(found))
 
     def touched_changes(self) -> DataFrame:
@@ -51,16 +55,21 @@ class Pending(View):
 
         Cost: as of `touched_history`, of the log.
         """
-        found = self._pending.read(self.kind.changes, {BUCKET: self._buckets})
+        found = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
         return shown_changes(self._touched(found), self.kind)
 
     def _touched(self, rows: DataFrame) -> DataFrame:
-        """The rows of entities in files of the log that are new; such a file may hold a few older changes."""
-        base, name = self._pending.base, self.kind.changes
-        known = {one.path for one in base.files(name)} if base.has(name) else set()
-        new = [one for one in self._pending.files(name) if one.path not in known]
-        news = self._pending.read(name, files=new).select(GUID).distinct()
-        return rows.join(news, on=GUID, how="left_semi").select(*rows.columns)
+        """The rows, of guid first, of entities of which the log has more changes than before."""
+        base, name = self._snapshot.base, self.kind.changes
+        before = {one.path: one for one in base.files(name)} if base.has(name) else {}
+        after = {one.path: one for one in self._snapshot.files(name)}
+        new = [one for path, one in after.items() if path not in before]
+        gone = [one for path, one in before.items() if path not in after]
+        counted = self._snapshot.read(name, files=new).select(GUID, F.lit(1).alias("more"))
+        if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
+            counted = counted.union(base.read(name, files=gone).select(GUID, F.lit(-1)))
+        news = counted.groupBy(GUID).agg(F.sum("more").alias("more")).where("more > 0")
+        return rows.join(news, on=GUID, how="left_semi")
 
 
 Gate = Callable[[Pending], object]
