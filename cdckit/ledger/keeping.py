@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.applying import bring_up, reads, tables
+from cdckit.ledger.applying import bring_up, tables
 from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
-from cdckit.ledger.pending import Gate, Pending
+from cdckit.ledger.pending import Gate, asked, require_gate
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.parts.arguments import require_batch_id, require_name
@@ -179,12 +179,15 @@ class Ledger:
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
                 refuses the batch: the ledger stays as it was, and the error is raised here.  Such as
                 `lambda after: check(after.touched_history(), "history").require()`.  Of a batch that was
-                applied before it is not asked; where another writer was faster, it is asked again.
+                applied before it is not asked.  It is asked again where another writer has meanwhile
+                changed what it was shown: the buckets of what is touched or, if it has asked for
+                more than that, anything in the ledger.  Files of a batch that it refused stay until
+                `vacuum`; until the first commit of all, that leaves them too.
 
         Raises:
             MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
                 they bring their guids and those before did not, or the other way round; or a key
-                field is of another type than before, and not a wider number.
+                field is of another type than before, and not a wider number; or *gate* is no function.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
@@ -197,9 +200,10 @@ class Ledger:
             the log are read too, and the files with closed versions of them are written again.  Those
             open versions, and all changes of the touched entities of a bucket, are in a worker's memory
             at once.  Of a batch whose id is known, only its content is compared: one job that writes
-            nothing.
+            nothing.  A *gate* costs what it asks, each time that it is asked.
         """
         require_changes(changes, function="apply")
+        require_gate(gate, function="apply")
         by_guid = GUID in changes.columns
         kind = self.at().kind.of_changes(by_guid)
         rows = logged(changes, kind)
@@ -221,9 +225,8 @@ class Ledger:
             fresh, content = taken[1]
             known.note(transaction)
             news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
-            if gate is not None:
-                gate(Pending(transaction, known, buckets))
-            done = transaction.commit(batch=key, digest=content, reads=reads(known, buckets))
+            looked_at = asked(gate, transaction, known, buckets)
+            done = transaction.commit(batch=key, digest=content, reads=looked_at)
             return Applied(done.version, 0 if done.repeated else news, done.repeated)
 
         return self.store.atomically(work)
@@ -238,7 +241,11 @@ class Ledger:
                 anew, with another checkpoint, needs another name.
             gate: As for `apply`.  A batch that it refuses ends the stream with the gate's error; when the
                 stream is started again, it begins with the same batch.
+
+        Raises:
+            InvalidArgument: *name* is no name, or *gate* no function.
         """
+        require_gate(gate, function="sink")
         return sink_of(partial(self.apply, gate=gate), name)
 
     @doing("ledger: make the history anew")

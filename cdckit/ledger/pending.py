@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
+from cdckit.ledger.applying import reads
 from cdckit.ledger.columns import BUCKET, shown_changes
 from cdckit.ledger.kinds import Kind
-from cdckit.ledger.views import View
+from cdckit.ledger.views import Key, View
 from cdckit.store import Transaction
+from cdckit.store.conflicts import Scope
 
 
 class Pending(View):
@@ -34,6 +38,8 @@ class Pending(View):
     """
 
     _snapshot: Transaction
+    _beyond = False
+    """Whether more was asked for than what the batch touches."""
 
     def __init__(self, transaction: Transaction, kind: Kind, buckets: Collection[int]) -> None:
         super().__init__(transaction, kind)
@@ -58,6 +64,16 @@ class Pending(View):
         found = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
         return shown_changes(self._touched(found), self.kind)
 
+    def _looked_at(self) -> list[Scope]:
+        """What the commit must find as it was, so that the gate's word holds of what it makes."""
+        whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
+        return [*reads(self.kind, self._buckets), *whole]
+
+    def _where(self, key: Key | None, function: str) -> dict[str, Any]:
+        # Every question of a `View` comes by here, those about what is touched do not.
+        self._beyond = True
+        return super()._where(key, function)
+
     def _touched(self, rows: DataFrame) -> DataFrame:
         """The rows, of guid first, of entities of which the log has more changes than before."""
         base, name = self._snapshot.base, self.kind.changes
@@ -74,3 +90,20 @@ class Pending(View):
 
 Gate = Callable[[Pending], object]
 """What looks at a ledger before a commit; whatever it raises refuses the batch."""
+
+
+def require_gate(gate: Gate | None, *, function: str) -> None:
+    """Raise `InvalidArgument` for what cannot be called, such as the name of a suite."""
+    if gate is not None and not callable(gate):
+        needed = "a function of the ledger as it will be (Pending), which raises what refuses the batch"
+        remedy = 'Of a suite make one: lambda after: check(after.touched_history(), "history").require().'
+        raise InvalidArgument(function, "gate", needed, gate, remedy=remedy)
+
+
+def asked(gate: Gate | None, transaction: Transaction, kind: Kind, buckets: list[int]) -> list[Scope]:
+    """Let a gate, if there is one, look; returns what the commit of these buckets must find as it was."""
+    if gate is None:
+        return reads(kind, buckets)
+    after = Pending(transaction, kind, buckets)
+    gate(after)
+    return after._looked_at()

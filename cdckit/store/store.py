@@ -112,7 +112,8 @@ class Store:
         What *work* returns, which is given a transaction from the newest commit, and commits it.
 
         Where another writer has changed what it goes by, it is done again on what that one left, up
-        to 20 times, after a wait that grows and differs from writer to writer.
+        to 20 times, after a wait that grows and differs from writer to writer.  What *work* raises itself
+        ends it, also a conflict in another store.
 
         Raises:
             ConflictingCommit: Others came between each time.
@@ -122,7 +123,7 @@ class Store:
                 try:
                     return work(transaction)
                 except ConflictingCommit:
-                    if number == _TRIES - 1:
+                    if number == _TRIES - 1 or not transaction.has_ended:
                         raise
             time.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
         raise AssertionError("every round returns or raises")

@@ -371,6 +371,11 @@ class Transaction:
 
     # Ending ----------------------------------------------------------------------------------------------
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether a commit was tried, well or not, or it was closed."""
+        return self._ended
+
     def commit(
         self, *, batch: str | None = None, digest: int | None = None, reads: Iterable[Scope] | None = None
     ) -> Committed:

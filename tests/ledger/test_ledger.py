@@ -274,6 +274,13 @@ def test_arguments_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     changes = prices(spark, price(1, 1, "a"))
     with pytest.raises(InvalidArgument, match="batch to be a text or a number"):
         ledger.apply(changes, 1.5)  # type: ignore[arg-type]
+    for suite in ("history", {"name": "mine"}):
+        with pytest.raises(
+            InvalidArgument, match=r"sink\(\) needs gate to be a function .* lambda after: check"
+        ):
+            ledger.sink("s", gate=suite)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match=r"apply\(\) needs gate to be a function"):
+            ledger.apply(changes, gate=suite)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="free of the names of a history's own columns"):
         ledger.apply(
             changes.withColumn("data", F.col("data").withField("ledger_open", F.lit(1))).withColumn(
