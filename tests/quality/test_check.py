@@ -270,7 +270,8 @@ def test_a_ledger_refuses_what_its_gate_does_not_let_pass(
     def guard(after: Pending) -> None:
         touched = after.touched_history()
         seen.append((touched.select("number").distinct().count(), after.touched_changes().count()))
-        check_all({"changes": (after.touched_changes(), "changes"), "history": (touched, "history")})
+        suites = {"changes": (after.touched_changes(), "changes"), "history": (touched, "history")}
+        assert [name for name, each in check_all(suites).items() if not each.ok] == []
         few = {"type": "unexpected_rows_expectation", "notes": "No flight is on time in row 7.", "kwargs": {}}
         few["kwargs"] = {"unexpected_rows_query": "SELECT * FROM {batch} WHERE number = 7"}
         check(touched, {"name": "mine", "expectations": [few]}).require()
