@@ -43,8 +43,8 @@ def test_it_is_shown_the_entities_of_which_there_is_news(spark: SparkSession, tm
     def look(after: Pending) -> None:
         changes, versions = after.touched_changes(), after.touched_history()
         assert (changes.columns, versions.columns) == (after.changes().columns, after.history().columns)
-        numbers = (changes.select("data.id"), versions.select("id"))
-        seen.append([sorted(row[0] for row in each.collect()) for each in numbers])
+        found = changes.selectExpr("data.id", "'change'").union(versions.selectExpr("id", "'version'"))
+        seen.append(sorted(map(tuple, found.collect())))
 
     # Of number 3 the message again, as one that was true a day before: of the two the log has both.
     earlier = first.where("data.id = 3").withColumn(
@@ -54,7 +54,10 @@ def test_it_is_shown_the_entities_of_which_there_is_news(spark: SparkSession, tm
     ledger.apply(told(spark, (15, 7, 2)).union(earlier), gate=look)
     assert (files, len(ledger.store.snapshot().files("changes"))) == (15, 1)
     ledger.apply(told(spark, (4, 2.5, 3), kind="double"), gate=look)
-    assert seen == [[[3, 3, 15], [3, 15]], [[4, 4], [4, 4]]]
+    assert seen == [
+        [(3, "change"), (3, "change"), (3, "version"), (15, "change"), (15, "version")],
+        [(4, "change"), (4, "change"), (4, "version"), (4, "version")],
+    ]
 
 
 def test_it_is_asked_again_if_another_writer_changed_what_it_was_shown(
