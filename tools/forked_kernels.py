@@ -2,15 +2,21 @@
 Kernels that are forked from a process that has imported what each of them would import by itself.
 
 A kernel that starts afresh takes two seconds of processor time before its first cell, for the same imports
-each time.  In a forked one an import only gives a name; all else is as in a kernel of a user's.
+each time.  In a forked one an import only gives a name, and a text has the same hash in all that one process
+forks.  Where it looks for modules, its folder, environment and random numbers are as in a kernel of a user's,
+and as such a one it ends soon after the process that started it, however that ended.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
-from multiprocessing import forkserver, get_context
+from collections.abc import Sequence
+from functools import cache
+from multiprocessing import current_process, forkserver, get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -60,7 +66,7 @@ class Forked:
         self._process.kill()
 
 
-def forked(command: list[str], *, cwd: str, env: dict[str, str], **more: Any) -> Any:
+def forked(command: list[str], *, env: dict[str, str], cwd: str | None = None, **more: Any) -> Any:
     """
     Start a kernel as jupyter_client's `launch_kernel` does; what it prints by itself goes nowhere.
 
@@ -69,7 +75,10 @@ def forked(command: list[str], *, cwd: str, env: dict[str, str], **more: Any) ->
     if command[0] != sys.executable or "-m" not in command:
         return launch_kernel(command, cwd=cwd, env=env, **more)
     arguments = command[command.index("-m") + 1 :]
-    process = get_context("forkserver").Process(target=_run, args=(arguments, cwd, env), name="kernel")
+    folder = cwd or os.getcwd()
+    given = (arguments, folder, env, _module_path(folder, env.get("PYTHONPATH")))
+    # What is no daemon, multiprocessing waits for when this process ends: for ever.
+    process = get_context("forkserver").Process(target=_run, args=given, name="kernel", daemon=True)
     process.start()
     assert process.pid is not None
     # Jupyter ends the group of a kernel's process, which must not be that of this one.
@@ -78,18 +87,51 @@ def forked(command: list[str], *, cwd: str, env: dict[str, str], **more: Any) ->
     return Forked(process)
 
 
-def _run(arguments: list[str], cwd: str, env: dict[str, str]) -> None:
+@cache
+def _module_path(folder: str, given: str | None) -> Sequence[str]:
+    """Where a Python that starts in a folder looks for modules; this one's path has what pytest put there."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if given is not None:
+        env["PYTHONPATH"] = given
+    ask = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"]
+    said = subprocess.run(ask, cwd=folder, env=env, stdout=subprocess.PIPE, check=True).stdout
+    path: list[str] = json.loads(said)
+    return [each for each in path if each]
+
+
+def _run(arguments: list[str], cwd: str, env: dict[str, str], module_path: Sequence[str]) -> None:
     os.setsid()
+    _let_the_server_end()
+    current_process().daemon = False  # It may have children of its own, as any kernel.
     os.chdir(cwd)
     os.environ.clear()
-    # The process that it was forked from: when that ends, so does the kernel.
-    os.environ.update(env, JPY_PARENT_PID=str(os.getppid()))
+    os.environ.update(env)
     time.tzset()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     np.random.seed()
-    sys.argv = arguments
+    sys.path[:] = module_path
+    ours = __name__.partition(".")[0]
+    for name in [name for name in sys.modules if name.partition(".")[0] == ours]:
+        del sys.modules[name]
+    # When the process that it was forked from ends, so does the kernel.  (ipykernel reads the variable
+    # JPY_PARENT_PID when it is imported, which was long before.)
+    sys.argv = [*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
     from ipykernel.kernelapp import launch_new_instance
 
     launch_new_instance()
+
+
+def _let_the_server_end() -> None:
+    """
+    Close what keeps the process alive that forks: it ends when nobody has this open any more.
+
+    Each process that it forks is given it, to fork by it as well.  Python has no public name for it; under
+    another one nothing is closed, and the test of kernels whose owner is killed fails.
+    """
+    server = getattr(forkserver, "_forkserver", None)
+    held = getattr(server, "_forkserver_alive_fd", None)
+    if held is not None:
+        os.close(held)
+        setattr(server, "_forkserver_alive_fd", None)  # noqa: B010
