@@ -18,7 +18,16 @@ from cdckit.parts.options import require_rows
 from cdckit.parts.schemas import quoted, require_batch, require_columns
 from cdckit.parts.steps import step
 from cdckit.quality.checked import Checked, Told
-from cdckit.quality.counting import BATCH, Counted, are_the_tables, by_rows, counted, with_breaks
+from cdckit.quality.counting import (
+    ALIKE,
+    BATCH,
+    BREAKS,
+    Counted,
+    are_the_tables,
+    by_rows,
+    counted,
+    with_breaks,
+)
 from cdckit.quality.others import counted_by_great_expectations
 from cdckit.quality.suites import Suite, suite_of
 from cdckit.quality.unrolled import unrolled
@@ -63,7 +72,9 @@ def check(
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
-        one sort; and for each sentence that is broken one more, for its rows.  On 1,400,000 versions of 8
+        one sort; and for each sentence that is broken one more, for its rows.  The suite `ledger` reads its
+        tables twice, `bitemporal` three times: a table that is computed anew for each reading, such as
+        `ledger.beliefs()`, which is a merge, should be cached (`cache=True`).  On 1,400,000 versions of 8
         fields the suite `history` took a quarter of the processor time of their merge, `changes` a twelfth,
         and `ledger`, which brings the log and the versions into one order, a little more than the merge.
 
@@ -84,10 +95,18 @@ def check(
     told = suite_of(suite, function=_FUNCTION)
     require_columns(frame, told.columns, function=_FUNCTION)
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
+    _require_free(frame)
     require_rows(rows, "rows", function=_FUNCTION)
     views = {"batch": frame} | _views(told, tables or {})
     with step(frame.sparkSession, f"check: {told.name}"), _held(frame, cache):
         return Checked(told.name, *_answered(told, views, rows))
+
+
+def _require_free(frame: DataFrame) -> None:
+    taken = [name for name in frame.columns if name.lower() in (BREAKS, ALIKE)]
+    if taken:
+        needed = f"a table without the columns {BREAKS} and {ALIKE}, which check makes itself"
+        raise InvalidArgument(_FUNCTION, "frame", needed, taken, remedy="Give them other names.")
 
 
 def _answered(told: Suite, views: Mapping[str, DataFrame], rows: int) -> tuple[int, tuple[Told, ...]]:

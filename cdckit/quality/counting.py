@@ -29,6 +29,8 @@ _OTHER_ROWS = re.compile(
 )
 _SELECT = re.compile(r"SELECT\s+\*\s+FROM\s+(?=\{batch\}|\()")
 _WHERE = re.compile(r"\s+WHERE\s+(.+)", re.S)
+# All columns in a place where another column would be one more: not `count(*)`, nor those of a struct.
+_ALL_COLUMNS = re.compile(r"(?<!\.)(?<!\bcount\()\*", re.I)
 # What ends a query, hides its end, or is more than a condition.
 _UNCLEAR = re.compile(r"--|/\*|;")
 _MORE = re.compile(
@@ -39,6 +41,8 @@ _MORE = re.compile(
 _TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.S)
 
 
+BREAKS, ALIKE = "cdckit_breaks", "cdckit_alike"
+"""The columns that a table gets here, so it cannot have them."""
 _BITS = 62
 """So many sentences fit into a number; those beyond are asked of the wider rows."""
 
@@ -76,11 +80,17 @@ def _says_too_little(sort: str, kwargs: Mapping[str, Any]) -> bool:
 
 
 def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
-    """Of which rows the sentences speak, each with the places of those that do, so that few passes do."""
+    """
+    Of which rows the sentences speak, each with the places of those that do, so that few passes do.
+
+    The sentences about the rows of the table are asked of wider ones, unless something there speaks of all
+    columns: the column of `with_breaks` would be one of them.
+    """
     found: dict[str, list[int]] = {}
     for place, each in enumerate(sentences):
         found.setdefault(each.rows, []).append(place)
-    wider = next((rows for rows in found if rows != BATCH and are_the_tables(rows)), None)
+    asked = {rows: [sentences[place].breaks for place in places] for rows, places in found.items()}
+    wider = next((rows for rows in found if rows != BATCH and _takes_a_column(rows, asked[rows])), None)
     if wider is not None and BATCH in found:
         found[wider] += found.pop(BATCH)
     return list(found.items())
@@ -88,17 +98,23 @@ def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
 
 def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[str]]:
     """
-    What is asked of the rows of the table itself as a column of it, made before anything else of these rows.
+    The rows with a column more, which has the answers of the sentences about the rows of the table itself.
 
-    So what they alone read is not carried through a shuffle.  Returns such rows, and of each sentence the
-    condition on them.
+    It is made of the table before rows are compared with others, so that the columns which only these
+    sentences read are not carried through a shuffle.  Returns these rows, and the condition of each sentence.
     """
     own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
     bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow
     made = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
-    wider = rows.replace(BATCH, f"(SELECT *, {made} AS cdckit_breaks FROM {BATCH})") if bits else rows
-    asked = {place: f"cdckit_breaks & {bit}L <> 0" for place, bit in bits.items()}
+    wider = rows.replace(BATCH, f"(SELECT *, {made} AS {BREAKS} FROM {BATCH})") if bits else rows
+    asked = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}
     return wider, [asked.get(place, each.breaks) for place, each in sentences.items()]
+
+
+def _takes_a_column(rows: str, conditions: Sequence[str]) -> bool:
+    """Whether these are wider rows of the table, and mean the same if it has one column more."""
+    said = " ".join([rows.replace("(SELECT *,", "("), *conditions])
+    return are_the_tables(rows) and not _ALL_COLUMNS.search(said)
 
 
 def are_the_tables(rows: str) -> bool:
@@ -175,9 +191,9 @@ def _between(kwargs: Mapping[str, Any]) -> str:
 def _unique(columns: Sequence[str]) -> Counted:
     """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
     names = [_column({"column": name}) for name in columns]
-    alike = f"(SELECT *, count(*) OVER (PARTITION BY {', '.join(names)}) AS cdckit_alike FROM {BATCH})"
+    alike = f"(SELECT *, count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
-    return Counted(alike, f"cdckit_alike > 1 AND ({some})")
+    return Counted(alike, f"{ALIKE} > 1 AND ({some})")
 
 
 def _greater(kwargs: Mapping[str, Any]) -> str:

@@ -31,10 +31,10 @@ def gate(
         severity: How much a broken sentence must matter to shut the gate: `info`, `warning` or `critical`.
         tables: As for `check`.
 
-    What a batch would do to a history is asked by the *gate* of `Ledger.apply` and `Ledger.sink` instead.
-
     Returns:
         A function for `foreachBatch`.  It raises `BrokenPromises` where the gate is shut.
+
+    What a batch would do to a history is asked by the *gate* of `Ledger.apply` and `Ledger.sink` instead.
 
     Cost: for each batch that of `check`: the batch is read once more, so cache what is dear to compute.
 

@@ -88,7 +88,13 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
 
 
 def _sentence(stated: Mapping[str, Any]) -> Sentence:
-    notes = stated.get("notes") or stated["type"].replace("_", " ")
+    notes = stated.get("notes") or _default_notes(stated)
     says = notes if isinstance(notes, str) else " ".join(notes)
     source = (stated.get("meta") or {}).get("source", "")
     return Sentence(stated["type"], stated["kwargs"], says, source, stated.get("severity", "critical"))
+
+
+def _default_notes(stated: Mapping[str, Any]) -> str:
+    """Words for an expectation that has none: its sort and its arguments, so that no two are alike."""
+    said = ", ".join(f"{name} {value}" for name, value in stated["kwargs"].items() if value is not None)
+    return f"{stated['type'].replace('_', ' ')}: {said}" if said else stated["type"].replace("_", " ")

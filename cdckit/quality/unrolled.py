@@ -65,7 +65,9 @@ def unrolled(query: str, views: Mapping[str, DataFrame], changes: str) -> str:
         NAMELESS: lambda: _nameless(fields, provenance),
         HALF: lambda: _any(_half(name) for name in provenance),
         SAID: lambda: f"array({', '.join(map(_said, sent))})",
-        VOIDS: lambda: _listed({_void(name): _named(name) for name in provenance if name in fields}, _ENTRY),
+        VOIDS: lambda: _listed(
+            {_void(name, name in fields): _named(name) for name in provenance if name != "guid"}, _ENTRY
+        ),
         NULLS: lambda: _listed({_null(name): text_literal(name) for name in sent}, "string"),
     }
     for text, of in made.items():
@@ -110,9 +112,11 @@ def _said(field: str) -> str:
 _ENTRY = "struct<field: string, message: string>"
 
 
-def _void(field: str) -> str:
+def _void(field: str, is_column: bool) -> str:
+    """Whether a field has provenance and no value; a table without its column has none."""
     name = _name(field)
-    return f"({FIELD_PROVENANCE}.{name} IS NOT NULL AND {name} IS NULL)"
+    lacks = f" AND {name} IS NULL" if is_column else ""
+    return f"({FIELD_PROVENANCE}.{name} IS NOT NULL{lacks})"
 
 
 def _named(field: str) -> str:

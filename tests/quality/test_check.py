@@ -171,6 +171,43 @@ def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
     assert repr(found.told[10].shown).startswith("number  name  {name}  place")
 
 
+def test_what_speaks_of_all_columns_is_not_given_one_more(products: DataFrame) -> None:
+    """Sentences about the rows of the table are counted by a column, which would be one of them."""
+    keys = "array_size(json_object_keys(to_json(struct(*))))"
+    queries = {
+        f"SELECT * FROM (SELECT *, {keys} AS filled FROM {{batch}}) WHERE filled < 2": 2,
+        f"SELECT * FROM (SELECT *, number * 2 AS twice FROM {{batch}}) WHERE {keys} < 3": 2,
+        "SELECT * FROM (SELECT *, count(*) OVER (PARTITION BY name) AS n FROM {batch}) WHERE n > 1": 2,
+    }
+    for query, broken in queries.items():
+        stated = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
+        found = check(products, {"name": "both", "expectations": [stated, NAMED]})
+        assert [each.broken for each in found.told] == [broken, 2]
+    with pytest.raises(InvalidArgument, match="without the columns cdckit_breaks and cdckit_alike"):
+        check(products.withColumn("CDCKIT_breaks", F.lit(1)), SUITE)
+
+
+def test_sentences_without_words_are_told_apart(products: DataFrame) -> None:
+    plain = {name: NAMED[name] for name in ("type", "kwargs")}
+    other = {**plain, "kwargs": {"column": "kind"}}
+    found = check(products.withColumn("kind", F.col("name")), {"name": "x", "expectations": [plain, other]})
+    with pytest.raises(BrokenPromises, match=r"breaks 2 sentences(.|\n)*not be null: column kind") as error:
+        found.require()
+    assert error.value.broken == dict.fromkeys((each.sentence.says for each in found.told), 2)
+
+
+def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:
+    """Said of each field by its name, the sentence counts what it counts as it stands."""
+    tables = views(spark, "ledger", [told("ledger")["good"]])
+    suite = suite_of("ledger", function="check")
+    lacking = {**tables, "batch": tables["batch"].drop("name")}
+    seen, numbers = count(sentences(suite)[-1:], lacking)
+    lacking["cdckit_changes"].createOrReplaceTempView("cdckit_changes")
+    as_it_stands = suite.sentences[-1].kwargs["unexpected_rows_query"]
+    assert [*numbers] == [spark.sql(as_it_stands, batch=lacking["batch"]).count()] == [2]
+    assert seen == lacking["batch"].count()
+
+
 def test_the_table_is_read_once_and_released_even_if_that_fails(
     spark: SparkSession, products: DataFrame
 ) -> None:
@@ -366,7 +403,7 @@ def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: S
         "ledger",
         tables={"changes": _whole_changes(tables["cdckit_changes"].withColumn("carried", sent), words)},
     )
-    assert [each.broken for each in found.told] == [0, 0, 0, 1, 1, 0, 0]
+    assert [each.broken for each in found.told] == [0, 0, 0, 0, 1, 0, 1, 0, 0]
     assert check(history.withColumn("field_provenance", said).where("number = 0"), "history").ok
 
 
