@@ -164,18 +164,7 @@ class Answers:
             passes when the source sends it again; so rejects heal from there, or by `rebuild` with the source
             or the schema that was lacking.
         """
-        snapshot = self._snapshot()
-        waiting = rows_of(snapshot, WAITING, WAITING_SCHEMA)
-        overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
-        fault = DatabusFault.WINDOW_OPEN
-        named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
-        told = waiting.withColumns(
-            {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
-        )
-        columns = KEPT_SCHEMA.fieldNames()
-        found = rows_of(snapshot, EVENTS, KEPT_SCHEMA).select(*columns).unionByName(told.select(*columns))
-        bad = found.where(F.col(ERROR_CODE).isNotNull())
-        return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
+        return _rejected(self._snapshot())
 
     def tables(self, *, version: int | None = None, timestamp: datetime | None = None) -> dict[str, View]:
         """
@@ -190,6 +179,9 @@ class Answers:
         """
         snapshot = self.store.snapshot(version, timestamp)
         require_kind(snapshot, RELAY)
+        return self._ledgers(snapshot)
+
+    def _ledgers(self, snapshot: Snapshot) -> dict[str, View]:
         told = self._settings
         kinds = {name: told.kind(name).noted(snapshot, self.location, None) for name in told.keys}
         return {name: View(snapshot, kind) for name, kind in kinds.items()}
@@ -210,11 +202,16 @@ class Answers:
         return self.tables(version=version, timestamp=timestamp)[source]
 
     def contracts(self) -> dict[str, object]:
-        """Every table with the suite of sentences that it keeps, the ledgers by source: for `check_all`."""
+        """
+        The tables that have a suite of sentences, with its name, the ledgers by source: for `check_all`.
+
+        All are of one commit.
+        """
+        snapshot = self._snapshot()
         return {
-            "windows": (windows(self.events()), "databus_windows"),
-            "rejects": (self.rejects(), "rejects"),
-            "tables": self.tables(),
+            "windows": (windows(as_told(told_rows(snapshot))), "databus_windows"),
+            "rejects": (_rejected(snapshot), "rejects"),
+            "tables": self._ledgers(snapshot),
         }
 
     def stream(
@@ -288,3 +285,17 @@ class Answers:
         found = self.store.snapshot()
         require_kind(found, RELAY)
         return found
+
+
+def _rejected(snapshot: Snapshot) -> DataFrame:
+    waiting = rows_of(snapshot, WAITING, WAITING_SCHEMA)
+    overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
+    fault = DatabusFault.WINDOW_OPEN
+    named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
+    told = waiting.withColumns(
+        {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
+    )
+    columns = KEPT_SCHEMA.fieldNames()
+    found = rows_of(snapshot, EVENTS, KEPT_SCHEMA).select(*columns).unionByName(told.select(*columns))
+    bad = found.where(F.col(ERROR_CODE).isNotNull())
+    return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())

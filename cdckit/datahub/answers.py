@@ -142,7 +142,7 @@ class Answers:
         return rejected(state.received(), state.log())
 
     def contracts(self) -> dict[str, object]:
-        """Every table with the suite of sentences that it keeps, targets by their names: for `check_all`."""
+        """The tables that have a suite of sentences, with its name, targets by theirs: for `check_all`."""
         state = self._state()
         targets = {
             entity: {

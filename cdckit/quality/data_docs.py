@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from cdckit.errors import InvalidArgument
 from cdckit.quality.checked import Checked, Told
 from cdckit.quality.checking import check
-from cdckit.quality.contracts import HasContracts, asked_of
+from cdckit.quality.contracts import Asked, HasContracts, asked_of
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import Suite
 
 _FUNCTION = "check_all"
+_LONGEST = 200
+"""So many bytes of a name stand in that of its file, which may have 255."""
 
 
 def check_all(
@@ -26,7 +31,7 @@ def check_all(
     docs: str | Path | None = None,
 ) -> dict[str, Checked]:
     """
-    Check several tables, such as all that a store has, each by its suite: a checkpoint.
+    Check several tables, such as those of a store that have a suite, each by its own: a checkpoint.
 
     Args:
         asked: A store, which knows its tables and their suites: a `Ledger`, or a shell of a door (`Hub`,
@@ -36,7 +41,8 @@ def check_all(
             suite `ledger` of a history finds `changes` in the table beside it that is asked by this suite.
         rows: As for `check`.
         docs: A folder for the pages of Great Expectations about what was found, its Data Docs; it is made
-            where it is not there, and `index.html` in it is where to begin.  Without it no file is written.
+            where it is not there, and `index.html` in it is where to begin.  Signs of a name that a file
+            cannot have, such as a slash, are underscores there.  Without it no file is written.
 
     Returns:
         By the same names, what `check` says of each; of a store in a mapping, and of a mapping in it, as
@@ -61,6 +67,8 @@ def check_all(
     {'changes': 4, 'history': 4, 'ledger': 4}
     """
     every = asked_of(asked, function=_FUNCTION)
+    for name, each in every.items():
+        _require_clear(name, each, tables or {})
     context = None if docs is None else ephemeral_context("Data Docs")
     found = {
         name: check(each.table, each.suite.stated, tables={**each.beside, **(tables or {})}, rows=rows)
@@ -69,6 +77,16 @@ def check_all(
     if context is not None and docs is not None:
         _write(context, found, {name: each.suite for name, each in every.items()}, Path(docs))
     return found
+
+
+def _require_clear(name: str, asked: Asked, tables: Mapping[str, DataFrame]) -> None:
+    """Of tables beside each other that could all be the one which a suite reads, none is taken."""
+    for table in asked.suite.tables:
+        if table in asked.several and table not in tables:
+            found = ", ".join(asked.several[table])
+            needed = f"one table of the suite {table} beside {name}, which its suite {asked.suite.name} reads"
+            remedy = f"Say which with tables={{{table!r}: …}}, or put each beside its own in a mapping."
+            raise InvalidArgument(_FUNCTION, "asked", needed, found, remedy=remedy)
 
 
 def _write(context: Any, found: Mapping[str, Checked], suites: Mapping[str, Suite], folder: Path) -> None:
@@ -86,13 +104,35 @@ def _write(context: Any, found: Mapping[str, Checked], suites: Mapping[str, Suit
     context.add_data_docs_site("cdckit", site)
     now = datetime.now(UTC)
     run = RunIdentifier(run_name="cdckit", run_time=now)
-    for name, suite in suites.items():
+    pages = _file_names(suites)
+    names = _file_names({suite.name for suite in suites.values()})
+    for name, each in suites.items():
+        suite = replace(each, name=names[each.name])
         written = _suite(suite)
         if written.name not in {each.name for each in context.suites.all()}:
             context.suites.add(written)
-        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, name)
+        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, pages[name])
         context.validation_results_store.set(key, _results(found[name], suite, name, run))
     context.build_data_docs(site_names=["cdckit"])
+
+
+def _file_names(names: Collection[str]) -> dict[str, str]:
+    """
+    By each name what its page is called, so that it can be a file.
+
+    Great Expectations leaves a page out, without a word, if its name has a slash.  What is no letter, digit
+    or harmless sign becomes an underscore; names that then differ in case at most get numbers.
+    """
+    made: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(names):
+        plain = re.sub(r"[^\w .()+=,@-]", "_", name).encode()[:_LONGEST].decode(errors="ignore")
+        new, number = plain, 2
+        while new.casefold() in taken:
+            new, number = f"{plain} ({number})", number + 1
+        taken.add(new.casefold())
+        made[name] = new
+    return made
 
 
 def _suite(suite: Suite) -> Any:
@@ -103,7 +143,7 @@ def _suite(suite: Suite) -> Any:
         {**stated, "description": told.says}
         for stated, told in zip(suite.stated["expectations"], suite.sentences, strict=True)
     ]
-    return gx.ExpectationSuite(**{**suite.stated, "expectations": described})
+    return gx.ExpectationSuite(**{**suite.stated, "name": suite.name, "expectations": described})
 
 
 def _results(checked: Checked, suite: Suite, name: str, run: Any) -> Any:

@@ -182,7 +182,7 @@ class Answers:
 
     def contracts(self) -> dict[str, object]:
         """
-        Every table with the suite of sentences that it keeps, the ledgers by type: for `check_all`.
+        The tables that have a suite of sentences, with its name, the ledgers by type: for `check_all`.
 
         Of the messages those that are no duplicates: of what comes again nothing is said but that.
         """

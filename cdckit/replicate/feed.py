@@ -197,7 +197,11 @@ class Feed:
         return View(snapshot, found.kind(self._buckets).noted(snapshot, self.location, None))
 
     def contracts(self) -> dict[str, object]:
-        """Every table with the suite of sentences that it keeps, the ledgers by name: for `check_all`."""
+        """
+        The tables that have a suite of sentences, with its name, the ledgers by name: for `check_all`.
+
+        All are of one commit.
+        """
         snapshot = self._snapshot()
         kinds = {str(each): each.kind(self._buckets) for each in self._known(snapshot).values() if each.keys}
         ledgers = {
@@ -205,8 +209,8 @@ class Feed:
         }
         return {
             "records": (rows_of(snapshot, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS), "records"),
-            "schema_zone": (self.schema_zone(), "schema_zone"),
-            "rejects": (self.rejects(), "rejects"),
+            "schema_zone": (rows_of(snapshot, ZONE, ZONE_SCHEMA), "schema_zone"),
+            "rejects": (_rejected(snapshot), "rejects"),
             "tables": ledgers,
         }
 
@@ -245,18 +249,7 @@ class Feed:
             One row per record (`cdckit.rejected.REJECT_SCHEMA`), which can be fed again once it is mended.
             Data that was given up (METADATA_MISSING) is used all the same if its metadata comes at last.
         """
-        snapshot = self._snapshot()
-        kept = rows_of(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
-        given_up = rows_of(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
-        fault = ReplicateFault.METADATA_MISSING
-        named = given_up.withColumns(
-            {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
-        )
-        found = kept.unionByName(named.select(*REJECT_SCHEMA.fieldNames()))
-        # A topic that was made anew counts its offsets from 0 again: its records are others.
-        content = found.withColumn("content", F.xxhash64("key", "value"))
-        once = content.dropDuplicates(["topic", "partition", "offset", ERROR_CODE, "content"])
-        return once.drop("content")
+        return _rejected(self._snapshot())
 
     # Writing ---------------------------------------------------------------------------------------------
 
@@ -398,3 +391,15 @@ class Feed:
 
 _WAITING_SCHEMA = T.StructType([*RECEIVED_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])
 _REJECTS_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField("of_table", T.StringType())])
+
+
+def _rejected(snapshot: Snapshot) -> DataFrame:
+    kept = rows_of(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
+    given_up = rows_of(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
+    fault = ReplicateFault.METADATA_MISSING
+    named = given_up.withColumns({ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)})
+    found = kept.unionByName(named.select(*REJECT_SCHEMA.fieldNames()))
+    # A topic that was made anew counts its offsets from 0 again: its records are others.
+    content = found.withColumn("content", F.xxhash64("key", "value"))
+    once = content.dropDuplicates(["topic", "partition", "offset", ERROR_CODE, "content"])
+    return once.drop("content")

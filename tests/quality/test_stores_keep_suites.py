@@ -50,13 +50,16 @@ TOLD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
 @pytest.mark.parametrize("store", TOLD, ids=lambda store: store.__name__)
 def test_all_tables_of_a_store_keep_their_suites(
     spark: SparkSession, tmp_path: Path, store: Callable[[SparkSession, Path], HasContracts]
 ) -> None:
-    found = check_all(store(spark, tmp_path))
+    found = check_all(store(spark, tmp_path / "store"), docs=tmp_path / "docs")
     assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
     assert {name.split(".")[0] for name in found} == TOLD[store]
+    pages = [*(tmp_path / "docs" / "validations").rglob("*.html")]
+    assert len(pages) == len(found), "a page of Data Docs for each, whatever a table is called"
     kept = [each.rows for name, each in found.items() if name.endswith(".ledger")]
     assert all(kept), "no ledger is empty"
     assert bool(kept) == (store is not service)

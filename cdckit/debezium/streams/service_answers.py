@@ -129,7 +129,7 @@ class Answers:
         return subscriptions(self._snapshot())
 
     def contracts(self) -> dict[str, object]:
-        """Every table with the suite of sentences that it keeps: for `check_all`."""
+        """The tables that have a suite of sentences, with its name: for `check_all`."""
         return {
             "updates": (self.messages(ENTITY_UPDATES), "debezium_updates"),
             "subscriptions": (self.subscriptions(), "history"),

@@ -1,0 +1,63 @@
+"""`check_all`: what it can be asked, and that each answer has a page of its own in Data Docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from test_suites import told, views
+
+from cdckit import InvalidArgument, check_all
+
+NAMED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}
+SUITE = {"name": "mine", "expectations": [NAMED]}
+
+
+@pytest.fixture(scope="module")
+def products(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, "kettle"), (2, None)], "number int, name string").coalesce(1)
+
+
+def test_what_cannot_be_asked_is_told_with_its_place(products: DataFrame) -> None:
+    has_column = products.withColumnRenamed("name", "contracts")
+    wrong: list[tuple[Any, str]] = [
+        ({"x": (products,)}, r"asked\['x'\]"),
+        ({"x": (products, SUITE, 1)}, r"asked\['x'\]"),
+        ({"in": {"x": [products, SUITE]}}, r"asked\['in.x'\]"),
+        ({"x": (SUITE, products)}, r"asked\['x'\]"),
+        ({1: (products, SUITE)}, "asked"),
+        ({"x": has_column}, r"asked\['x'\]"),
+        (products, "asked"),
+    ]
+    for asked, place in wrong:
+        with pytest.raises(InvalidArgument, match=rf"needs {place} to be what has `contracts\(\)`"):
+            check_all(asked)
+
+
+def test_no_answer_takes_the_place_of_another(products: DataFrame) -> None:
+    with pytest.raises(InvalidArgument, match=r"tables of different names; it is 'two of the name a\.b'"):
+        check_all({"a.b": (products, SUITE), "a": {"b": (products, SUITE)}})
+
+
+def test_of_two_logs_beside_a_history_none_is_taken(spark: SparkSession) -> None:
+    tables = views(spark, "ledger", [told("ledger")["good"]])
+    log = tables["cdckit_changes"]
+    asked = {
+        "flights": {"one": (log, "changes"), "two": (log, "changes"), "kept": (tables["batch"], "ledger")}
+    }
+    with pytest.raises(
+        InvalidArgument, match=r"one table of the suite changes beside flights.kept.*one, two"
+    ):
+        check_all(asked)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
+def test_every_answer_has_a_page_whatever_it_is_called(products: DataFrame, tmp_path: Path) -> None:
+    names = ["a/b", "a\\b", "A_B", "a:b", "50%", "a b", "é#?*", "..", "x" * 300, "x" * 299 + "y"]
+    other = {**SUITE, "name": "of mine/this: year"}
+    found = check_all({name: (products, other if name == "a/b" else SUITE) for name in names}, docs=tmp_path)
+    assert [*found] == names
+    assert len([*(tmp_path / "validations").rglob("*.html")]) == len(names)
+    assert len([*(tmp_path / "expectations").rglob("*.html")]) == 2
