@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cdckit.asking.lookups import Lookup
 from cdckit.asking.points import NEVER, Overlap, Points, VersionIndex, Versions
@@ -14,6 +15,11 @@ from cdckit.parts.running import NOWHERE, Bools, Ints
 
 REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
 NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))
+
+ANY = np.iinfo(np.uint64).max
+"""The tolerance that passes every distance: from Spark's least instant to its greatest it is as much."""
+
+Distances = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class How:
     def of(lookup: Lookup, source: int) -> How:
         """The same without its table."""
         most = lookup.tolerance
-        tolerance = NEVER if most is None else min(NEVER, most // timedelta(microseconds=1))
+        tolerance = ANY if most is None else min(ANY, most // timedelta(microseconds=1))
         gives_reason = lookup.reason is not None
         return How(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
 
@@ -64,15 +70,15 @@ def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools
     order = np.lexsort((points.known, points.key))
     points, has_time = Points(*(column[order] for column in points)), has_time[order]
     try:
-        found, distance = _nearest(versions.at(alive), points, how)
+        found, distance, ahead = _nearest(versions.at(alive), points, how)
     except Overlap as overlap:
         raise Overlap(int(alive[overlap.version])) from None
     version = np.append(alive, NOWHERE)[found]
     reason = np.full(len(version), NO_VERSION)
     if how.reason:
         reason = _reasons(versions, deleted, points, how)
-    far = (version != NOWHERE) & (np.abs(distance) > how.tolerance)
-    reason[far] = np.where(distance[far] > 0, TOO_OLD, TOO_FAR)
+    far = (version != NOWHERE) & (distance > np.uint64(how.tolerance))
+    reason[far] = np.where(ahead[far], TOO_FAR, TOO_OLD)
     reason[~has_time] = NO_TIME
     version[far | ~has_time] = NOWHERE
     back = np.empty_like(order)
@@ -80,22 +86,27 @@ def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools
     return Answers(version[back], reason[back])
 
 
-def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Ints]:
-    """For each point a version or `NOWHERE`, and how long before the point it began: less than 0 if after."""
+def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Distances, Bools]:
+    """For each point a version or `NOWHERE`, how far from the point it begins, and whether it is ahead."""
     index = VersionIndex(alive)
     # Where nothing is found, NOWHERE takes the last one of these.
     begins = np.append(alive.begins, 0)
     found = np.full(len(points.key), NOWHERE)
-    distance = np.zeros(len(points.key), dtype=np.int64)
+    distance, ahead = np.zeros(len(found), dtype=np.uint64), np.zeros(len(found), dtype=bool)
     if how.direction != "forward":
         found = index.in_force(points, just_before=how.strictly)
-        distance = points.at - begins[found]
+        distance = _time_between(begins[found], points.at)
     if how.direction != "backward":
         later = index.next_to_begin(points, later=how.strictly)
-        ahead = begins[later] - points.at
-        nearer = (later != NOWHERE) & ((found == NOWHERE) | (ahead < distance))
-        found, distance = np.where(nearer, later, found), np.where(nearer, -ahead, distance)
-    return found, distance
+        until = _time_between(points.at, begins[later])
+        ahead = (later != NOWHERE) & ((found == NOWHERE) | (until < distance))
+        found, distance = np.where(ahead, later, found), np.where(ahead, until, distance)
+    return found, distance, ahead
+
+
+def _time_between(first: Ints, second: Ints) -> Distances:
+    """How long it is from each to what is not before it: exact, where the difference of two longs is not."""
+    return second.view(np.uint64) - first.view(np.uint64)
 
 
 def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> Ints:

@@ -15,11 +15,20 @@ from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, end_of
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
-SOURCE, AT, UNTIL = "source", "at", "until"
-KNOWN, FORGOTTEN, IS_DELETED, FACT = "known", "forgotten", "deleted", "fact"
-"""The columns, beside the key and the versions: of which source a version is, null for a fact; when it begins
-and ends in the world and in what was believed, of a fact the two times at which it asks."""
+SOURCE = "source"
+"""Of which source a version is; null for a fact."""
 
+AT, UNTIL = "at", "until"
+"""When a version begins and ends in the world; the first is the time at which a fact asks."""
+
+KNOWN, FORGOTTEN = "known", "forgotten"
+"""When a version begins and ends to be believed; the first is the moment of knowledge of a fact."""
+
+IS_DELETED = "deleted"
+"""Whether a version is deleted."""
+
+FACT = "fact"
+"""The fact, where one struct has it (`whole_fact`)."""
 
 LOOKUP = "lookup"
 """What an overlap says beside the key and when it begins: into which lookup."""
@@ -126,7 +135,8 @@ def rows(
         )
         for place, source in enumerate(asked.sources)
     ]
-    return reduce(_with, [*answers, questions])
+    # The facts come first: a union takes the metadata of a column from its first table.
+    return reduce(_with, [questions, *answers])
 
 
 def whole_fact(facts: DataFrame) -> Column:

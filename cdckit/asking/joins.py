@@ -59,8 +59,8 @@ def as_of_join(
             What arrived at that moment was known.  Every lookup must then be a bitemporal table.
 
     Returns:
-        Every fact as often as it was there, its columns unchanged (all of them nullable), and
-        behind them for each lookup one struct column: `guid`, `valid_from_timestamp`,
+        Every fact as often as it was there, its columns unchanged (with their metadata, all of them
+        nullable), and behind them for each lookup one struct column: `guid`, `valid_from_timestamp`,
         `valid_to_timestamp`, with *known* `system_from_timestamp` (since when it had been believed), the
         fields, `source_message` and, if asked for, `field_provenance`; and, if asked for, the reason.
         The struct is null where nothing was found: drop these rows for an inner join.
@@ -85,10 +85,11 @@ def as_of_join(
     Cost: lookups that ask by the same columns of *facts* go together, and those into the same table for the
     same fields read it once.  Each such group is one shuffle of facts and versions by key, and a sort; no
     join, so the work does not grow with facts times versions of a key.  For the version in force alone, the
-    JVM sorts the rows of a key and spills to disk: a hot key costs time on a cluster, not memory.  With
-    *known*, or any option of `Lookup`, workers hold the facts and versions of one key in memory; they search
-    in time that grows as sorting does, times the logarithm of how many beliefs the key has.  A filter of the
-    result saves nothing, since an overlap must be found whoever looks: filter the facts before.  A ledger is
+    JVM sorts the rows of a key (twice: by one number that brings them near to their places, then in full)
+    and spills to disk: a hot key costs time on a cluster, not memory.  With *known*, or any option of
+    `Lookup`, workers hold the facts and versions of one key in memory; they search in time that grows as
+    sorting does, times the logarithm of how many beliefs the key has.  A filter of the result saves nothing,
+    since an overlap must be found whoever looks: filter the facts before.  A ledger is
     asked by its `history()`, at the commit at which that was called.
 
     Source:
@@ -168,7 +169,7 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     """The facts with more columns, made by workers: a key's rows lie together, and one holds them all."""
     together = rows.rows(facts, asked, time, known, [rows.whole_fact(facts)]).repartition(*asked.key)
     of = together.sortWithinPartitions(*asked.key)
-    made = [T.StructField(each.name, each.dataType) for each in facts.schema]
+    made = [T.StructField(each.name, each.dataType, metadata=each.metadata) for each in facts.schema]
     for place, lookup in zip(asked.source_of, asked.lookups, strict=True):
         made.append(T.StructField(lookup.into, of.schema[version_column(place)].dataType))
         if lookup.reason is not None:
@@ -217,7 +218,10 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
     text = _overlap_text(overlapping, key, F.col(rows.AT))
     return where_sound(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
-        *(F.col(place).alias(name) for name, place in places.items()),
+        *(
+            _of_fact(line, places[each.name]).alias(each.name, metadata=each.metadata)
+            for each in facts.schema
+        ),
         *(
             F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
             for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
@@ -245,6 +249,13 @@ def _nearly_sorted(line: DataFrame, key: Sequence[str]) -> tuple[DataFrame, list
     seconds = F.coalesce(F.unix_seconds(rows.AT), F.lit(0)).bitwiseAND(F.lit((1 << 32) - 1))
     together = line.repartition(columns[0])
     return together.sortWithinPartitions(F.shiftleft(group, 32).bitwiseOR(seconds)), columns
+
+
+def _of_fact(line: DataFrame, name: str) -> Column:
+    """A column of facts, nullable as all that workers make: no option of a lookup changes the schema."""
+    if line.schema[name].nullable:
+        return F.col(name)
+    return F.when(F.col(rows.SOURCE).isNull(), F.col(name))
 
 
 def _last(place: int) -> str:

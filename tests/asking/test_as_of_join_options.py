@@ -215,6 +215,67 @@ def test_columns_of_all_types_go_through_workers(spark: SparkSession, gates: Dat
     assert joined.select("same.gate").collect() == [("Z",)], "a key of no type is null everywhere"
 
 
+def test_no_option_changes_the_columns_of_the_facts(spark: SparkSession, gates: DataFrame) -> None:
+    """All are nullable, with the metadata (comments, lengths) of the facts, not that of the history."""
+
+    def commented(frame: DataFrame, of: str) -> DataFrame:
+        return frame.select(*(F.col(each).alias(each, metadata={"comment": of}) for each in frame.columns))
+
+    columns = {"guid": F.lit("f"), "at": F.lit(hour(10)), "Overlap": F.lit(1), "list": F.array("id")}
+    facts = commented(spark.range(1).withColumns(columns), "of the facts")
+    never_null = {
+        name: F.coalesce(name, F.lit(value))
+        for name, value in (("guid", ""), ("valid_from_timestamp", hour(0)))
+    }
+    table = commented(gates.withColumns(never_null), "of the history")
+    assert not any(each.nullable for each in facts.schema)
+    for reason in (None, "overlap_"):
+        joined = as_of_join(facts, Lookup(table, on="guid", into="found", reason=reason), time="at")
+        for asked, has in zip(facts.schema, joined.schema, strict=False):
+            assert (has.name, has.nullable, has.metadata) == (asked.name, True, {"comment": "of the facts"})
+            assert has.dataType.simpleString() == asked.dataType.simpleString()
+        assert joined.select(*facts.columns, "found.gate").collect() == [(*facts.collect()[0], "B")]
+
+
+def test_no_distance_is_too_long(spark: SparkSession) -> None:
+    """
+    What holds since ever begins at Spark's least instant, more than 2^63 microseconds before 1970 and later.
+
+    The next version begins in 2023.
+    """
+    least, then = -(2**63), 1_700_000_000_000_000
+    is_first = F.col("gate") == "ever"
+    table = history_of(spark, [version("f", 9, 10, "ever"), version("f", 10, None, "next")]).withColumns(
+        {
+            "valid_from_timestamp": F.timestamp_micros(F.when(is_first, F.lit(least)).otherwise(then)),
+            "valid_to_timestamp": F.when(is_first, F.timestamp_micros(F.lit(then))),
+        }
+    )
+    day = timedelta(days=1)
+    asked: dict[str, dict[str, Any]] = {
+        "backward": {"tolerance": day},
+        "forward": {"direction": "forward", "tolerance": day},
+        "near": {"direction": "nearest", "tolerance": day},
+        "nearest": {"direction": "nearest"},
+        "longest": {"tolerance": timedelta.max},
+    }
+    facts = spark.createDataFrame([(1, least), (2, 0), (3, then - 5)], "id int, micros long").select(
+        "id", F.lit("f").alias("guid"), F.timestamp_micros("micros").alias("at")
+    )
+    lookups = [
+        Lookup(table, on="guid", into=name, reason=f"{name}_why", **options)
+        for name, options in asked.items()
+    ]
+    joined = as_of_join(facts, *lookups, time="at").orderBy("id")
+    assert joined.select(*(F.coalesce(f"{name}.gate", f"{name}_why") for name in asked)).collect() == [
+        ("ever", "ever", "ever", "ever", "ever"),
+        ("too old", "too far ahead", "too far ahead", "next", "ever"),
+        ("too old", "next", "next", "next", "ever"),
+    ]
+    alone = found(table.where(is_first), -3000, direction="nearest", tolerance=day)
+    assert alone == [(None, "too old")]
+
+
 def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> None:
     rows = [version("f", 9, 12, "A"), version("f", 11, None, "B")]
     facts = spark.createDataFrame([(1, "f", hour(20))], FACTS)
