@@ -107,11 +107,17 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
     # What is needed twice in any case, Spark works out once: so the bytes are asked twice, and their digits.
     has_digits = (F.octet_length(raw) >= 1) & (F.octet_length(raw) <= 16)
     digits = F.when(has_digits, F.hex(raw))
-    fill = F.when(F.substring(digits, 1, 1) >= "8", F.lit("F")).otherwise(F.lit("0"))
+    is_negative = F.substring(digits, 1, 1) >= "8"
+    fill = F.when(is_negative, F.lit("F")).otherwise(F.lit("0"))
     padded = F.lpad(digits, 32, fill)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
-    long = F.try_add(F.try_multiply(high, F.lit(_TWO_TO_64).cast("decimal(20,0)")), low)
+    # Of a number below zero one more of the higher half, and the lower one below zero: the product alone may
+    # have a digit more than the sum.
+    unit = F.lit(_TWO_TO_64).cast("decimal(20,0)")
+    borrowed = is_negative.cast("int").cast("decimal(1,0)")
+    product = F.try_multiply((high + borrowed).cast("decimal(20,0)"), unit)
+    long = F.try_add(product, (low - borrowed * unit).cast("decimal(21,0)"))
     short = F.conv(F.lpad(digits, 16, fill), 16, -10)
     # Two branches, neither of them a plain null: into such a one Spark moves the question whether it is null,
     # and works out the value once more for the answer.
