@@ -142,7 +142,11 @@ class Answers:
         return rejected(state.received(), state.log())
 
     def contracts(self) -> dict[str, object]:
-        """The tables that have a suite of sentences, with its name, targets by theirs: for `check_all`."""
+        """
+        The tables that have a suite of sentences, with its name, targets by theirs: for `check_all`.
+
+        All targets are of one commit; messages and rejects, which no suite compares with them, of the newest.
+        """
         state = self._state()
         targets = {
             entity: {

@@ -185,6 +185,7 @@ class Answers:
         The tables that have a suite of sentences, with its name, the ledgers by type: for `check_all`.
 
         Of the messages those that are no duplicates: of what comes again nothing is said but that.
+        Each table is of the newest commit when it is made; a ledger's log and history are of one.
         """
         first = with_fates(self._snapshot()).where(F.col("fate") != Fate.DUPLICATE.value)
         return {

@@ -129,7 +129,11 @@ class Answers:
         return subscriptions(self._snapshot())
 
     def contracts(self) -> dict[str, object]:
-        """The tables that have a suite of sentences, with its name: for `check_all`."""
+        """
+        The tables that have a suite of sentences, with its name: for `check_all`.
+
+        Each is of the newest commit when it is made; no suite compares one with another.
+        """
         return {
             "updates": (self.messages(ENTITY_UPDATES), "debezium_updates"),
             "subscriptions": (self.subscriptions(), "history"),
