@@ -75,7 +75,8 @@ class Document:
         if name in self.answered:
             return (*(None,) * 8, True), 0
         self.answered[name] = None
-        self._forget()
+        if len(self.answered) > self.remember:
+            self._forget()
         self.ended = max(self.ended, at)
         before = self._text() if include_before or shown else None
         status, reasons, action = self._applied(against, ops)

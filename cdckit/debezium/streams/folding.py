@@ -24,6 +24,7 @@ IS_LAST = T.StructField("is_last", T.BooleanType())
 """Whether a row is the last of its entity: only such a row has the state behind it."""
 
 _KNOWN = "_known"
+_GROUP = "_group"
 _ROWS_AT_ONCE = 1 << 14
 _CHARACTERS_AT_ONCE = 1 << 26
 
@@ -97,9 +98,11 @@ def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: S
         for field in given.schema
         if isinstance(field.dataType, T.ArrayType) and field.name not in plan.keeps.fieldNames()
     }
-    together = given.withColumns(lists).repartition(*map(quoted, plan.identity))
+    identity = [quoted(name) for name in plan.identity]
+    # To tell two rows apart by a number takes no look at their texts, whose first ones are mostly the same.
+    together = given.withColumns(lists).repartition(*identity).withColumn(_GROUP, F.hash(*identity))
     ranked = [F.col(_KNOWN).desc(), *(F.col(quoted(name)) for name in order)]
-    ordered = together.sortWithinPartitions(*map(quoted, plan.identity), *ranked)
+    ordered = together.sortWithinPartitions(_GROUP, *identity, *ranked).drop(_GROUP)
     return Made(ordered, partial(_folded, plan=plan), plan.columns()).rows()
 
 

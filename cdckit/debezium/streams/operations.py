@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from cdckit.debezium.streams.json_values import DEEPEST, depth
 from cdckit.debezium.streams.paths import BadPath, Path, path_of, shown
@@ -24,7 +26,7 @@ _CONTAINERS = (dict, list)
 _NO_NUMBERS = (bool, str, dict, list, type(None))
 
 
-class Operation(NamedTuple):
+class Operation(msgspec.Struct, frozen=True):
     """
     One operation of a patch.
 
@@ -55,7 +57,8 @@ def operations(ops: Any) -> tuple[list[Operation], list[str]]:
         return [], []
     if not isinstance(ops, list):
         return [], [f"ops are no list: {shown(ops)}"]
-    found, reasons = [], []
+    found: list[Operation] = []
+    reasons: list[str] = []
     for place, each in enumerate(ops, 1):
         try:
             found.append(_operation(each))
