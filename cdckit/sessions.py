@@ -9,7 +9,10 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -29,6 +32,18 @@ ENVIRONMENT = {
 
 # They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+# PySpark asks the JVM what these stand for at every use: for each column, and for each `select`.  For a short
+# name Java then looks through all jars of Spark, in one package after another.
+_ASKED_AT_EVERY_USE = (
+    "functions",
+    "PythonUtils",
+    "PythonSQLUtils",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+)
 
 
 class NoJava(CdcError, RuntimeError):
@@ -65,7 +80,7 @@ def session(
             Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
             machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
         small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
-            runs at half the speed, and shuffles make four partitions.
+            runs at half the speed, shuffles make two partitions, and plans are not adapted while they run.
         ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
             name each job by what cdckit does.
         config: Further Spark settings; they win over the ones chosen here.
@@ -106,6 +121,7 @@ def session(
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise NoJava() from error
         raise
+    _ask_once()
     jupyter.attach()
     return made
 
@@ -119,9 +135,18 @@ def _running() -> SparkSession | None:
     return found
 
 
+def _ask_once() -> None:
+    """Let PySpark's view of its JVM keep what names of classes stand for, which is always the same."""
+    jvm: Any = SparkContext._jvm
+    for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
+        found = getattr(jvm, name)
+        if isinstance(found, JavaClass):
+            vars(jvm)[name] = found
+
+
 def settings(memory: str, small: bool = False) -> dict[str, str]:
     """What a local session with so large a heap is told, for *small* data or any."""
-    partitions = 4 if small else 8 * (os.cpu_count() or 1)
+    partitions = 2 if small else 8 * (os.cpu_count() or 1)
     log = Path(__file__).with_name("log4j2.properties")
     java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
     return {
@@ -136,6 +161,9 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Upper bound only: adaptive execution joins partitions that turn out small.
         "spark.sql.shuffle.partitions": str(partitions),
+        # After each shuffle it plans anew, and writes a text of the whole plan, with the plans of all that is
+        # cached in it: of few rows both take longer than what is gained.
+        "spark.sql.adaptive.enabled": str(not small).lower(),
         # Each batch that goes through Python costs a millisecond or two, whatever it holds; with
         # Spark's 10,000 rows that is a fifth of the time of decoding.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",

@@ -17,6 +17,7 @@ from cdckit import session, sessions
 
 FRESH = """
 import os, sys, time
+from pyspark.sql import functions as F
 from cdckit import session
 spark = session(memory="1g", config={"spark.sql.shuffle.partitions": "3"})
 conf = spark.conf
@@ -24,6 +25,11 @@ print(time.tzname[0], conf.get("spark.sql.session.timeZone"), conf.get("spark.sq
 print(conf.get("spark.driver.memory"), conf.get("spark.driver.host"), conf.get("spark.ui.enabled"))
 print(session(memory="7g") is spark)
 from cdckit_probe import batches
+asked, client = [], spark.sparkContext._gateway._gateway_client
+send = client.send_command
+client.send_command = lambda command, *more: (asked.append(command), send(command, *more))[1]
+spark.range(1).select(F.col("id") + 1, F.lit(2))
+print(len(asked) > 10, [command for command in asked if command.startswith("r\\nu\\n")])
 print(*spark.range(1).mapInArrow(batches, "exe string, known boolean").first())
 spark.sparkContext.stop()
 print(session().range(3).count())
@@ -57,7 +63,8 @@ def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
 def test_a_session_of_ones_own(tmp_path: Path) -> None:
     """
     UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter, and on Linux
-    they are forked from a process that knows this package.
+    they are forked from a process that knows this package.  Columns are made without asking Java what the
+    classes are of which PySpark makes them.
 
     Who stopped the context gets another one, and so does Windows.  One JVM for all: each takes seconds.
     """
@@ -70,24 +77,27 @@ def test_a_session_of_ones_own(tmp_path: Path) -> None:
         check=True,
     )
     lines = done.stdout.splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "UTC UTC 3",
         "1g localhost false",
         "True",
+        "True []",
         f"{sys.executable} {sys.platform == 'linux'}",
     ]
-    assert lines[4:] == ["3", "UTC UTC 4"]
+    assert lines[5:] == ["3", "UTC UTC 4"]
     assert done.stderr == ""
 
 
 def test_a_session_for_samples_compiles_once_and_makes_few_partitions() -> None:
     few, many = sessions.settings("1g", small=True), sessions.settings("1g")
-    assert few["spark.sql.shuffle.partitions"] == "4"
+    assert few["spark.sql.shuffle.partitions"] == "2"
     java = "spark.driver.extraJavaOptions"
     assert few[java].startswith(f"{many[java]} -XX:TieredStopAtLevel=1")
     # By itself Java gives one compiler 48 MiB, and stops compiling when they are full.
     assert "-XX:ReservedCodeCacheSize=240m" in few[java]
-    assert {name for name in few if few[name] != many[name]} <= {java, "spark.sql.shuffle.partitions"}
+    assert [each["spark.sql.adaptive.enabled"] for each in (few, many)] == ["false", "true"]
+    only = {java, "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"}
+    assert {name for name in few if few[name] != many[name]} <= only
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are Spark's own in every case")

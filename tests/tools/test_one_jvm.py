@@ -43,7 +43,7 @@ spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load().wri
 ).trigger(availableNow=True).start().awaitTermination()
 print(batches)
 """
-FOUND = "NO_CODEGEN\n4 UTC\nNone\n[] False\n0 0\n[]\n[3]\n"
+FOUND = "NO_CODEGEN\n2 UTC\nNone\n[] False\n0 0\n[]\n[3]\n"
 CONFTEST = """
 from tools.one_jvm import OneJvm
 def pytest_configure(config):
