@@ -104,12 +104,12 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
 
     Null if it has more digits than *precision*, or more than 16 bytes.
     """
-    # What is needed twice in any case, Spark works out once: so the bytes are asked twice, and their digits.
-    has_digits = (F.octet_length(raw) >= 1) & (F.octet_length(raw) <= 16)
-    digits = F.when(has_digits, F.hex(raw))
+    # What is needed twice in any case, Spark works out once: so the digits are asked twice, the bytes never.
+    digits = F.hex(raw)
+    there = digits != ""
     is_negative = F.substring(digits, 1, 1) >= "8"
     fill = F.when(is_negative, F.lit("F")).otherwise(F.lit("0"))
-    padded = F.lpad(digits, 32, fill)
+    padded = F.lpad(F.when(there & (F.length(digits) <= 32), digits), 32, fill)
     high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
     low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
     # Of a number below zero one more of the higher half, and the lower one below zero: the product alone may
@@ -118,10 +118,11 @@ def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
     borrowed = is_negative.cast("int").cast("decimal(1,0)")
     product = F.try_multiply((high + borrowed).cast("decimal(20,0)"), unit)
     long = F.try_add(product, (low - borrowed * unit).cast("decimal(21,0)"))
-    short = F.conv(F.lpad(digits, 16, fill), 16, -10)
+    below_zero = F.conv(F.lpad(digits, 16, "F"), 16, -10)
+    short = F.when(is_negative, below_zero).otherwise(F.conv(digits, 16, 10))
     # Two branches, neither of them a plain null: into such a one Spark moves the question whether it is null,
     # and works out the value once more for the answer.
-    is_short = digits.isNotNull() & (F.length(digits) <= 16)
+    is_short = there & (F.length(digits) <= 16)
     whole = F.when(is_short, short).otherwise(long.cast("string"))
     # As text with an exponent: to divide would cost digits.
     return F.concat(whole, F.lit(f"E-{scale}")).try_cast(f"decimal({precision},{scale})")

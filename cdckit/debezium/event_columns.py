@@ -104,5 +104,6 @@ def is_of(table: str, *, function: str) -> Column:
     """Whether an event is of the table: its name, with the schema and the database before it if wanted."""
     require_name(table, "table", function=function)
     full = F.concat_ws(".", "db", "schema", "table")
-    # Nearly always the table's own name says so: what follows is then not looked at.
-    return F.col("table").eqNullSafe(table) | (full == table) | F.endswith(full, F.lit(f".{table}"))
+    # Nearly always the table's own name says so.  Not *or*: what two parts of it need, Spark works out first.
+    longer = (full == table) | F.endswith(full, F.lit(f".{table}"))
+    return F.when(F.col("table") == table, True).otherwise(longer)

@@ -61,7 +61,7 @@ def table_rows(
     Raises:
         As `changes`.
 
-    Cost: a projection, no shuffle; with `decode` about three times the processor time that `from_json` of
+    Cost: a projection, no shuffle; with `decode` less than three times the processor time that `from_json` of
         the same text takes (seen with 200,000 events of ten columns).
 
     >>> from cdckit import debezium
@@ -242,18 +242,24 @@ def _common(name: str, encodings: Sequence[Encoding]) -> T.DataType:
 
 
 def _errors(values: Mapping[str, Column], keys: Sequence[str]) -> list[Column]:
-    missing = [F.when(values[key].isNull(), F.lit(key)) for key in keys]
-    invalid = [
-        F.when(
-            _of("text of", name).isNotNull() & value.isNull(),
-            F.concat(F.lit(f"{name}: "), _of("text of", name)),
-        )
-        for name, value in values.items()
-    ]
+    missing = {key: values[key].isNull() for key in keys}
+    invalid = {name: _of("text of", name).isNotNull() & value.isNull() for name, value in values.items()}
+    says = {name: F.concat(F.lit(f"{name}: "), _of("text of", name)) for name in values}
     found = error_columns(
         [
-            (EventFault.VALUE_INVALID, F.coalesce(*invalid).isNotNull(), F.coalesce(*invalid)),
-            (EventFault.KEY_MISSING, F.coalesce(*missing).isNotNull(), F.coalesce(*missing)),
+            # Joined by *or*, whose parts Spark takes to be needed all: it works a value out once, for the
+            # row and for this.  Of what is coalesced it takes so the first alone, and works out others anew.
+            (EventFault.VALUE_INVALID, reduce(or_, invalid.values()), _first(invalid, says)),
+            (
+                EventFault.KEY_MISSING,
+                reduce(or_, missing.values()),
+                _first(missing, {key: F.lit(key) for key in keys}),
+            ),
         ]
     )
     return [column.alias(name) for name, column in found.items()]
+
+
+def _first(conditions: Mapping[str, Column], says: Mapping[str, Column]) -> Column:
+    """What is said of the first name whose condition holds."""
+    return F.coalesce(*(F.when(condition, says[name]) for name, condition in conditions.items()))

@@ -102,11 +102,22 @@ def one_object(
     does.  Nesting deeper than a thousand is refused by the reader itself.
 
     Spark puts what a column is made of wherever a filter reads it, and would read the text there anew.  It
-    does not for what is exploded.  Lists of lists, since a function that is given each list reads it once.
+    does not for what is kept.
     """
     listed = F.from_json(F.concat(F.lit("["), text_of_value(), F.lit("]")), T.ArrayType(kind), _STRICT)
-    only = F.flatten(F.filter(F.array(listed), lambda found: F.size(found) == 1))
-    return records.withColumn(FOUND, F.explode_outer(only if made is None else F.transform(only, made)))
+    # As a list of lists, since a function that is given each list reads it once.
+    only = F.filter(F.array(listed), lambda found: F.size(found) == 1)
+    read = records.withColumn(FOUND, _kept(F.try_element_at(only, F.lit(1))[0]))
+    return read if made is None else read.withColumn(FOUND, _kept(made(F.col(FOUND))))
+
+
+def _kept(value: Column) -> Column:
+    """
+    The same value, worked out once, in a projection of its own.
+
+    Spark moves no filter past what it takes to differ from call to call, as the number of a partition.
+    """
+    return F.when(F.spark_partition_id() >= 0, value)
 
 
 def text_of_value() -> Column:

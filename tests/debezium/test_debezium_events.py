@@ -113,6 +113,14 @@ def test_what_events_are_as_changes(spark: SparkSession, case: dict[str, Any]) -
         assert [row["error_code"] for row in refused] == case["rejects"]
 
 
+def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSession) -> None:
+    """The reader of JSON stands once in the plan, however often its answer is asked."""
+    decoded = debezium.decode(records(spark, [], []))
+    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "n": "string"})
+    plan = told._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(ArrayType") == 1
+
+
 def test_a_stale_row_of_a_snapshot_does_not_win(spark: SparkSession) -> None:
     """The snapshot began before a change of 12:00:01, but its row says 12:00:09."""
     source = {"connector": "postgresql", "name": "shop", "table": "t"}
