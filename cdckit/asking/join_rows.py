@@ -27,12 +27,6 @@ KNOWN, FORGOTTEN = "known", "forgotten"
 IS_DELETED = "deleted"
 """Whether a version is deleted."""
 
-FACT = "fact"
-"""The fact, where one struct has it (`whole_fact`)."""
-
-LOOKUP = "lookup"
-"""What an overlap says beside the key and when it begins: into which lookup."""
-
 
 @dataclass(frozen=True)
 class Source:
@@ -116,7 +110,7 @@ def rows(
         asked: What is asked by one key of them.
         time: Their column that says when a fact was.
         known: Their moment of knowledge.
-        carried: What a row has of its fact beside that (`whole_fact`, `side_by_side`).
+        carried: What a row has of its fact beside that (`side_by_side`).
     """
     questions = facts.select(
         *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), *carried
@@ -139,14 +133,9 @@ def rows(
     return reduce(_with, [questions, *answers])
 
 
-def whole_fact(facts: DataFrame) -> Column:
-    """The fact in one struct."""
-    return F.struct(*(F.col(quoted(name)) for name in facts.columns)).alias(FACT)
-
-
 def side_by_side(facts: DataFrame, asked: Asked, time: str) -> dict[str, str]:
     """
-    For each column of the facts the column of `rows` that has it, where no struct does.
+    For each column of the facts the column of `rows` that has it.
 
     The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
     sorted and buffered, their width costs time, and so does each look into a struct.

@@ -1,4 +1,4 @@
-"""What workers make of facts and versions: of the rows of whole keys, each fact with what it asked for."""
+"""What workers say of facts and versions, given their keys and times: which version each fact gets."""
 
 from __future__ import annotations
 
@@ -6,81 +6,88 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import types as T
 
-from cdckit.asking.join_answers import NO_VERSION, REASONS, Answers, How, answered
-from cdckit.asking.join_rows import (
-    AT,
-    FACT,
-    FORGOTTEN,
-    IS_DELETED,
-    KNOWN,
-    LOOKUP,
-    SOURCE,
-    UNTIL,
-    version_column,
-)
+from cdckit.asking.join_answers import REASONS, Answers, How, answered
+from cdckit.asking.join_rows import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL
 from cdckit.asking.points import NEVER, Overlap, Points, Versions
-from cdckit.kernel.arrays import bools, ints, positions
-from cdckit.kernel.entities import ROWS_AT_ONCE, first_of_entity, whole_entities
-from cdckit.parts.arrow_types import batch_of
+from cdckit.kernel.arrays import bools, ints, numbered, positions
+from cdckit.kernel.entities import ROWS_AT_ONCE, whole_entities
+from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.running import NOWHERE, Bools, Ints
 
 _ALWAYS = np.iinfo(np.int64).min
 
 
-def joined(
-    batches: Iterable[pa.RecordBatch], key: Sequence[str], hows: Sequence[How], schema: pa.Schema
+STAND, REASON = "stand", "reason"
+"""What is said of a row for each lookup: where the version stands that a fact gets, and why it gets none."""
+
+OVERLAP = "overlap"
+"""Into which lookup a version goes that overlaps with another one."""
+
+
+def said_columns(hows: Sequence[How]) -> T.StructType:
+    """What is said of each row."""
+    said = T.StructType().add(OVERLAP, T.StringType())
+    for index, how in enumerate(hows):
+        said = said.add(said_column(STAND, index), T.LongType())
+        if how.reason:
+            said = said.add(said_column(REASON, index), T.StringType())
+    return said
+
+
+def said_column(kind: str, index: int) -> str:
+    """The name of a column of one lookup."""
+    return f"{kind}_{index}"
+
+
+def told(
+    batches: Iterable[pa.RecordBatch], group: str, key: Sequence[str], hows: Sequence[How]
 ) -> Iterator[pa.RecordBatch]:
     """
-    The facts among the rows, which lie together by key, with an answer to each of *hows*.
+    For each row, of which those of a group lie together, where it stands, and which version each fact gets.
 
-    The last column is of an overlap: nothing follows a row in which it says something.
+    Of a version, its own place among all rows; of a fact, the place of the version that it gets, or null.
     """
-    for table in whole_entities(batches, key):
-        number = np.cumsum(first_of_entity(table, key)) - 1
-        source = ints(table.column(SOURCE).fill_null(NOWHERE))
-        facts = np.flatnonzero(source == NOWHERE)
-        found = []
-        for how in hows:
-            rows = np.flatnonzero(source == how.source)
-            try:
-                answers = _answers(table, number, facts, rows, how)
-            except Overlap as overlap:
-                yield _overlapping(table, int(rows[overlap.version]), how, schema)
-                return
-            # Where nothing is found, NOWHERE takes the last one of these.
-            found.append(answers._replace(version=np.append(rows, NOWHERE)[answers.version]))
-        for start in range(0, len(facts), ROWS_AT_ONCE):
-            some = slice(start, start + ROWS_AT_ONCE)
-            columns = table.column(FACT).take(pa.array(facts[some])).flatten()
-            for how, answers in zip(hows, found, strict=True):
-                columns += _columns(table, how, Answers(*(each[some] for each in answers)))
-            sound = pa.nulls(len(facts[some]), schema.types[-1])
-            yield batch_of(dict(zip(schema.names, [*columns, sound], strict=True)), schema)
+    schema = arrow_schema(said_columns(hows))
+    begin = 0
+    for table in whole_entities(batches, [group]):
+        said = _said(table, begin, key, hows)
+        begin += table.num_rows
+        made = batch_of({name: said.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            yield made.slice(start, ROWS_AT_ONCE)
 
 
-def _overlapping(table: pa.RecordBatch, row: int, how: How, schema: pa.Schema) -> pa.RecordBatch:
-    """A row that says of nothing but the version in a row of the table: it overlaps with another one."""
-    kind = schema.types[-1]
-    parts = [
-        pa.array([how.into], part.type) if part.name == LOOKUP else table.column(part.name).slice(row, 1)
-        for part in kind
-    ]
-    columns = [pa.nulls(1, each) for each in schema.types[:-1]]
-    said = pa.StructArray.from_arrays(parts, [part.name for part in kind])
-    return batch_of(dict(zip(schema.names, [*columns, said], strict=True)), schema)
+def _said(table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[How]) -> dict[str, pa.Array]:
+    """What is said of the rows of whole groups, of which the first stands at *begin*; nothing where null."""
+    number = numbered(pa.StructArray.from_arrays([table.column(name) for name in key], list(key)))
+    source = ints(table.column(SOURCE).fill_null(NOWHERE))
+    facts = np.flatnonzero(source == NOWHERE)
+    place = np.arange(begin, begin + table.num_rows)
+    said: dict[str, pa.Array] = {}
+    for index, how in enumerate(hows):
+        rows = np.flatnonzero(source == how.source)
+        try:
+            answers = _answers(table, number, facts, rows, how)
+        except Overlap as overlap:
+            return {OVERLAP: _at(table.num_rows, rows[[overlap.version]], pa.array([how.into]))}
+        # Where nothing is found, NOWHERE takes the last one of these.
+        stands = place.copy()
+        stands[facts] = np.append(place[rows], NOWHERE)[answers.version]
+        said[said_column(STAND, index)] = positions(stands)
+        if how.reason:
+            lacks = answers.version == NOWHERE
+            why = pa.array(REASONS).take(pa.array(answers.reason[lacks]))
+            said[said_column(REASON, index)] = _at(table.num_rows, facts[lacks], why)
+    return said
 
 
-def _columns(table: pa.RecordBatch, how: How, answers: Answers) -> list[pa.Array]:
-    """The columns that a lookup adds."""
-    version = table.column(version_column(how.source)).take(positions(answers.version))
-    if not how.reason:
-        return [version]
-    why = pa.array(np.where(answers.version == NOWHERE, answers.reason, NO_VERSION))
-    said = pa.array(REASONS, pa.large_string()).take(why)
-    found = pa.array(answers.version != NOWHERE)
-    return [version, pc.if_else(found, pa.scalar(None, said.type), said)]
+def _at(count: int, rows: Ints, values: pa.Array) -> pa.Array:
+    """So many values: these in some rows, null in all others."""
+    places = np.full(count, NOWHERE)
+    places[rows] = np.arange(len(rows))
+    return values.take(positions(places))
 
 
 def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: How) -> Answers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
@@ -12,16 +12,17 @@ from pyspark.sql import types as T
 
 from cdckit.asking import join_rows as rows
 from cdckit.asking.join_answers import How
+from cdckit.asking.join_lines import carried, of_facts, sorted_by_number, text_of_overlap, with_group
 from cdckit.asking.join_rows import Asked, asked_by_key, version_column
-from cdckit.asking.join_workers import joined
+from cdckit.asking.join_workers import OVERLAP, REASON, STAND, said_column, said_columns, told
 from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_columns
-from cdckit.asking.overlapping_versions import overlap_text, where_sound
+from cdckit.asking.overlapping_versions import where_sound
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_TO, end_of
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted, require_columns, require_type
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import made_beside
 
 __all__ = ["Lookup", "as_of_join"]
 
@@ -75,22 +76,23 @@ def as_of_join(
             it in another case; a `tolerance` below zero; another `direction`; a `provenance` or `strictly`
             that is neither True nor False; a table that is a stream, or has two columns that differ in case
             alone.
-        NoSuchArrowType: A column is of a type that workers cannot be given, and a lookup asks for more than
-            the version in force, or *known* is given.
+        NoSuchArrowType: A part of a key is of a type that workers cannot be given, and its lookup asks for
+            more than the version in force, or *known* is given.
         SparkRuntimeException: When the result is computed (Spark's; the text names the lookup, the key and
             the instant in UTC): two versions of one key that are not deleted overlap.  Then either the
             history is not sound, or `on` does not tell one entity from the next.  With *known* an
             overlap that no fact meets may pass.
 
     Cost: lookups that ask by the same columns of *facts* go together, and those into the same table for the
-    same fields read it once.  Each such group is one shuffle of facts and versions by key, and a sort; no
-    join, so the work does not grow with facts times versions of a key.  For the version in force alone, the
-    JVM sorts the rows of a key (twice: by one number that brings them near to their places, then in full)
-    and spills to disk: a hot key costs time on a cluster, not memory.  With *known*, or any option of
-    `Lookup`, workers hold the facts and versions of one key in memory; they search in time that grows as
-    sorting does, times the logarithm of how many beliefs the key has.  A filter of the result saves nothing,
-    since an overlap must be found whoever looks: filter the facts before.  A ledger is
-    asked by its `history()`, at the commit at which that was called.
+    same fields read it once.  For each such group facts and versions are shuffled by key and sorted; no
+    join, so the work does not grow with facts times versions of a key.  The JVM does that (sorting twice: by
+    one number that brings rows near to their places, then in full) and spills to disk: a hot key costs time
+    on a cluster, not memory.  With *known*, or any option of `Lookup`, rows are shuffled once more and sorted
+    once more for each lookup: between, workers are given keys and times, and say which version each fact
+    gets.  They hold those of one key in memory (some hundred bytes for each fact and version, whatever else
+    it has), and search in time that grows as sorting does, times the logarithm of how many beliefs the key
+    has.  A filter of the result saves nothing, since an overlap must be found whoever looks: filter the facts
+    before.  A ledger is asked by its `history()`, at the commit at which that was called.
 
     Source:
         SQL:2011, `FOR SYSTEM_TIME AS OF` with a point in application time; Feast, point-in-time joins.
@@ -166,25 +168,63 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
 
 
 def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
-    """The facts with more columns, made by workers: a key's rows lie together, and one holds them all."""
-    together = rows.rows(facts, asked, time, known, [rows.whole_fact(facts)]).repartition(*asked.key)
-    of = together.sortWithinPartitions(*asked.key)
-    made = [T.StructField(each.name, each.dataType, metadata=each.metadata) for each in facts.schema]
-    for place, lookup in zip(asked.source_of, asked.lookups, strict=True):
-        made.append(T.StructField(lookup.into, of.schema[version_column(place)].dataType))
-        if lookup.reason is not None:
-            made.append(T.StructField(lookup.reason, T.StringType()))
-    overlap = _free_name("overlap", [each.name for each in made])
-    said = T.StructType([of.schema[name] for name in (*asked.key, rows.AT)]).add(rows.LOOKUP, T.StringType())
-    columns = T.StructType([*made, T.StructField(overlap, said)])
+    """
+    The facts with more columns: workers are given keys and times, and say which version each fact gets.
+
+    All else waits in the JVM, where the versions are then put beside their facts.
+    """
+    places = rows.side_by_side(facts, asked, time)
+    line, (group, *_) = with_group(rows.rows(facts, asked, time, known, carried(places, asked)), asked.key)
+    together = line.repartition(group).sortWithinPartitions(group)
+    arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
     hows = list(map(How.of, asked.lookups, asked.source_of))
-    by = partial(joined, key=asked.key, hows=hows, schema=arrow_schema(columns, large=True))
-    found = Made(of, by, columns, large=True).rows()
-    told = {name: F.col(overlap).getField(name) for name in said.fieldNames()}
-    key = [(told[name], said[name].dataType) for name in asked.key]
-    text = _overlap_text(told[rows.LOOKUP], key, told[rows.AT])
-    sound = where_sound(found, overlap=F.col(overlap).isNotNull(), text=text, keep=F.lit(True))
-    return sound.drop(overlap)
+    times = [rows.AT, rows.UNTIL, *([rows.KNOWN, rows.FORGOTTEN] if known is not None else [])]
+    read = dict.fromkeys([group, *asked.key, rows.SOURCE, *times, rows.IS_DELETED])
+    by = partial(told, group=group, key=asked.key, hows=hows)
+    said = together.withColumn(_SAID, made_beside(list(read), by, said_columns(hows), large=True))
+    line = said.select(*line.columns, f"{_SAID}.*")
+    overlap = F.col(OVERLAP)
+    line = where_sound(
+        line, overlap=overlap.isNotNull(), text=text_of_overlap(overlap, line, asked), keep=F.lit(True)
+    )
+    for index, place in enumerate(asked.source_of):
+        line = _with_version(line, group, index, place, later=asked.source_of[index + 1 :])
+    made = []
+    for index, lookup in enumerate(asked.lookups):
+        made.append(F.col(_found(index)).alias(lookup.into))
+        if lookup.reason is not None:
+            made.append(F.col(said_column(REASON, index)).alias(lookup.reason))
+    return line.select(*of_facts(facts, line, places), *made)
+
+
+_SAID = "said"
+
+
+def _with_version(line: DataFrame, group: str, index: int, place: int, later: Sequence[int]) -> DataFrame:
+    """
+    Each fact with the version that stands where a lookup says, in a new column.
+
+    A version and the facts that get it have one number, as nothing else of their group has: sorted by it,
+    they follow their version.  Facts that get none have no number, and come first.
+
+    Args:
+        line: Facts and versions, with what workers said of them.
+        group: The column of the group.
+        index: Which lookup.
+        place: That of its source.
+        later: The places of sources that are needed afterwards; of others the versions go.
+    """
+    stand, source = F.col(said_column(STAND, index)), F.col(rows.SOURCE)
+    near = sorted_by_number(line, group, stand * 2 + source.isNull().cast("long"))
+    in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
+    so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    found = F.last(version_column(place), ignorenulls=True).over(so_far)
+    return near.withColumn(_found(index), found).where(source.isNull() | source.isin(*later))
+
+
+def _found(index: int) -> str:
+    """The name of the column with what a lookup found."""
+    return f"found_{index}"
 
 
 def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
@@ -196,9 +236,9 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
     places = rows.side_by_side(facts, asked, time)
-    there = (*asked.key, rows.AT)
-    carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
-    line, by = _nearly_sorted(rows.rows(facts, asked, time, None, carried), asked.key)
+    line, by = with_group(rows.rows(facts, asked, time, None, carried(places, asked)), asked.key)
+    # What this does not sort (keys with one upper half, times from 2106 on), the window does.
+    line = sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(rows.AT))
     is_fact = F.col(rows.SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*by).orderBy(
@@ -215,47 +255,14 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
             for place in range(len(asked.sources))
         )
     )
-    key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
-    text = _overlap_text(overlapping, key, F.col(rows.AT))
+    text = text_of_overlap(overlapping, line, asked)
     return where_sound(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
-        *(
-            _of_fact(line, places[each.name]).alias(each.name, metadata=each.metadata)
-            for each in facts.schema
-        ),
+        *of_facts(facts, line, places),
         *(
             F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
             for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
         ),
     )
-
-
-_GROUP = "group"
-
-
-def _nearly_sorted(line: DataFrame, key: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """
-    The rows of a key together and about in the order of time; and the columns that tell keys apart fastest.
-
-    To sort by a key and a time, Spark compares row with row, each from anywhere in memory: that took most of
-    the time of this join.  By one number it sorts without a look at the rows.  So they are sorted by a number
-    first, which takes them near to their places, and the window's own sort has little left to do.
-    """
-    columns = list(key)
-    if len(key) > 1 or not isinstance(line.schema[key[0]].dataType, T.IntegralType):
-        line, columns = line.withColumn(_GROUP, F.hash(*key)), [_GROUP, *key]
-    # The upper half is of the key, the lower of the time.  What this does not sort (keys with one upper half,
-    # times from 2106 on), the window does.
-    group = F.coalesce(F.col(columns[0]).cast("long"), F.lit(0))
-    seconds = F.coalesce(F.unix_seconds(rows.AT), F.lit(0)).bitwiseAND(F.lit((1 << 32) - 1))
-    together = line.repartition(columns[0])
-    return together.sortWithinPartitions(F.shiftleft(group, 32).bitwiseOR(seconds)), columns
-
-
-def _of_fact(line: DataFrame, name: str) -> Column:
-    """A column of facts, nullable as all that workers make: no option of a lookup changes the schema."""
-    if line.schema[name].nullable:
-        return F.col(name)
-    return F.when(F.col(rows.SOURCE).isNull(), F.col(name))
 
 
 def _last(place: int) -> str:
@@ -267,17 +274,3 @@ def _lasts(asked: Asked, place: int) -> Column:
     """Whether the last version of a source is still in force."""
     end = end_of(asked.sources[place].history, end=F.col(_last(place)).getField(VALID_TO))
     return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
-
-
-def _overlap_text(into: Column, key: Iterable[tuple[Column, T.DataType]], at: Column) -> Column:
-    """What to say of a version that begins while another one of its key is in force."""
-    lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
-    return overlap_text(lookup, key, at, function=FUNCTION)
-
-
-def _free_name(name: str, taken: Iterable[str]) -> str:
-    """A name that no column has: this one, or with lines behind it."""
-    lower = {each.lower() for each in taken}
-    while name in lower:
-        name += "_"
-    return name

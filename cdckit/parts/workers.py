@@ -55,7 +55,7 @@ class Made:
         return partial(_made, by=self.by, large=self.large)
 
 
-def made_beside(names: Sequence[str], by: Function, columns: T.StructType) -> Column:
+def made_beside(names: Sequence[str], by: Function, columns: T.StructType, *, large: bool = False) -> Column:
     """
     What workers make of some columns of the rows beside it, as a struct: one for each row, in their order.
 
@@ -63,10 +63,11 @@ def made_beside(names: Sequence[str], by: Function, columns: T.StructType) -> Co
     some size in a file.  Where rows are wide, that is a fraction of what `Made` costs.
 
     Args:
-        names: The columns that *by* is given, two or more; their texts and bytes are no large ones.
+        names: The columns that *by* is given, two or more.
         by: Is given the batches of one partition, and yields, in batches of any size, a row of *columns* for
             each of their rows, in the same order; it may be behind by as many as it likes.
         columns: The fields of the struct.
+        large: Whether *by* is given all texts and bytes as Arrow's large ones, or none.
 
     Sort within partitions before: Spark moves no sort, filter or limit past the column, since it is told that
     what is made is not determined by the values of the row.
@@ -74,7 +75,7 @@ def made_beside(names: Sequence[str], by: Function, columns: T.StructType) -> Co
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         batches = (pa.RecordBatch.from_arrays(list(each), list(names)) for each in columns_of_batches)
-        for made in _made(batches, by, large=False):
+        for made in _made(batches, by, large=large):
             yield pa.StructArray.from_arrays(made.columns, made.schema.names)
 
     # PySpark's stubs know no structs here.

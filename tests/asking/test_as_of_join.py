@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -215,14 +216,18 @@ def test_several_histories_are_looked_up_each_by_its_own_key(
 
 
 @pytest.mark.parametrize("key", ["number", "price", "name", ["number", "price"]], ids=str)
-def test_facts_and_versions_are_shuffled_once(
+def test_facts_and_versions_are_shuffled_once_and_where_workers_answer_twice(
     spark: SparkSession, products: DataFrame, key: str | list[str]
 ) -> None:
-    """Whatever the key: a whole number, one with an equality of its own, a text, several."""
+    """Whatever the key (a whole number, one with its own equality, a text, several) and however many ask."""
     facts = products.select("number", "price", "name", F.col("valid_from_timestamp").alias("time"))
-    joined = as_of_join(facts, Lookup(products.where("number = 1"), on=key, into="product"), time="time")
-    plan = joined._jdf.queryExecution().executedPlan().toString()
-    assert plan.count("Exchange") == 1, plan
+    plain = Lookup(products.where("number = 1"), on=key, into="product")
+    asked = [replace(plain, into=into, direction=into) for into in ("forward", "nearest")]
+    for lookups, shuffles in (([plain], 1), (asked, 2)):
+        joined = as_of_join(facts, *lookups, time="time")
+        plan = joined._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("Exchange") == shuffles, plan
+        assert plan.count("ArrowEvalPython") == shuffles - 1, "all are answered in one pass"
 
 
 def test_one_history_may_be_looked_up_twice(spark: SparkSession, products: DataFrame) -> None:

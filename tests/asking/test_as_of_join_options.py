@@ -195,7 +195,7 @@ def test_the_columns_of_all_lookups_come_in_their_order(spark: SparkSession, gat
     assert joined.select("now.gate", "other.guid", "next.gate").collect() == [("B", "g", "C")]
 
 
-def test_columns_of_all_types_go_through_workers(spark: SparkSession, gates: DataFrame) -> None:
+def test_columns_of_all_types_stay_as_they_are(spark: SparkSession, gates: DataFrame) -> None:
     facts = spark.range(1).select(
         F.lit("f").alias("guid"),
         F.timestamp_micros(F.lit(int(hour(10).timestamp() * 1_000_000))).alias("at"),
@@ -288,6 +288,22 @@ def test_versions_that_overlap_are_never_chosen_from(spark: SparkSession) -> Non
         as_of_join(facts, lookup, time="at").select("id").collect()
 
 
+def test_keys_that_spark_hashes_to_one_number_are_told_apart(spark: SparkSession) -> None:
+    """Their rows come to a worker together: taken for one key they would overlap."""
+    one, other = "f34402", "f288913"
+    assert spark.sql(f"SELECT hash('{one}') = hash('{other}')").collect() == [(True,)]
+    history = history_of(spark, [version(one, 9, 12, "A"), version(other, 8, 20, "B")])
+    asked = [(1, one, hour(10)), (2, one, hour(13)), (3, other, hour(13)), (4, other, hour(7))]
+    plain = Lookup(history, on="guid", into="found")
+    joined = as_of_join(spark.createDataFrame(asked, FACTS), replace(plain, reason="why"), time="at")
+    assert joined.orderBy("id").select("found.gate", "why").collect() == [
+        ("A", None),
+        (None, "no version"),
+        ("B", None),
+        (None, "no version"),
+    ]
+
+
 KEY = {
     "flag": ("true", "true"),
     "ratio": ("1e10D", "1.0E10"),
@@ -328,13 +344,17 @@ def test_the_jvm_and_workers_say_the_same_of_an_overlap(spark: SparkSession, zon
 
 
 def test_keys_that_are_intervals(spark: SparkSession, gates: DataFrame) -> None:
-    """Of days and seconds by the JVM and by workers; of months, which Arrow has not, by the JVM alone."""
+    """
+    Of days and seconds by the JVM and by workers; of months, which Arrow has not, by the JVM alone.
+
+    What is no key may be of any type: it stays in the JVM.
+    """
     keys = {"wait": F.expr("INTERVAL 90 SECONDS"), "term": F.expr("INTERVAL 2 MONTHS")}
     history = gates.where("guid = 'g'").withColumns(keys)
     facts = spark.createDataFrame([(1, "g", hour(10))], FACTS).withColumns(keys)
-    by_both = Lookup(history, on="wait", into="found", fields=["gate"], reason="why")
-    joined = as_of_join(facts.drop("term"), by_both, time="at")
-    assert joined.select("found.gate").collect() == [("Z",)]
+    by_both = Lookup(history, on="wait", into="found", fields=["gate", "term"], reason="why")
+    joined = as_of_join(facts, by_both, time="at")
+    assert joined.where("term = found.term").select("found.gate").collect() == [("Z",)]
     by_jvm = Lookup(history, on=["wait", "term"], into="found", fields=["gate"])
     assert as_of_join(facts, by_jvm, time="at").select("found.gate").collect() == [("Z",)]
     with pytest.raises(NoSuchArrowType, match="one is interval month: cast it before, to text for example"):
