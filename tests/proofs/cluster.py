@@ -6,17 +6,23 @@ import os
 import shutil
 import subprocess
 import zipfile
-from importlib.metadata import version
+from collections.abc import Iterator
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
 from jars import SCALA, SPARK_JARS
 from kafka import free_port, java_path
+from packaging.requirements import Requirement
 from programs import ROOT, wait_until
 from pythons import python_with
 
-NEEDED = ("numpy", "pandas", "pyarrow", "fastavro", "deltalake", "datafusion")
-"""What cdckit needs where it works; PySpark itself comes with the executors."""
+
+def needed() -> Iterator[str]:
+    """What cdckit needs where it works, in our versions; PySpark itself comes with the executors."""
+    for each in map(Requirement, requires("cdckit") or []):
+        if each.marker is None and each.name != "pyspark":
+            yield f"{each.name}=={version(each.name)}"
 
 
 class Cluster:
@@ -28,7 +34,7 @@ class Cluster:
             pytest.skip("a cluster needs `java` on the PATH or in JAVA_HOME")
         self._folder, self._java = folder, java
         self.master = f"spark://127.0.0.1:{free_port()}"
-        self.python = python_with(*(f"{name}=={version(name)}" for name in NEEDED))
+        self.python = python_with(*needed())
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def package(self) -> Path:
