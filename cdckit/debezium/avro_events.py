@@ -93,6 +93,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     producer = Producer(
         form="avro",
         text=F.col("text"),
+        is_read=found.isNotNull(),
         types=_types(texts),
         row_key=F.coalesce("avro_key", json_key()),
         refused=[

@@ -61,7 +61,7 @@ def table_rows(
     Raises:
         As `changes`.
 
-    Cost: a projection, no shuffle; with `decode` less than three times the processor time that `from_json` of
+    Cost: a projection, no shuffle; with `decode` two to three times the processor time that `from_json` of
         the same text takes (seen with 200,000 events of ten columns).
 
     >>> from cdckit import debezium

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -50,6 +50,7 @@ ENVELOPE = [
 """What is read of an event's envelope."""
 
 FOUND = "found"
+_VALUE_READ = "value read"
 
 _COLUMN = T.StructType(
     [*flat_columns("type string, field string, name string"), T.StructField("parameters", TEXTS)]
@@ -68,35 +69,27 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
-    # The payload is taken here, not field by field later: a plain field Spark asks for where it is needed,
-    # all else it works out before, such as what a delete alone needs.
-    read = one_object(records, _VALUE, _envelope)
-    text = text_of_value()
-    unread = F.col(FOUND).isNull() & ~_is_nothing(text)
-    producer = Producer("json", text, json_types(), json_key(), [(EventFault.NOT_JSON, unread, text)])
-    return envelopes(read, producer)
+    read = one_object(records, _VALUE)
+    text, is_read = text_of_value(), F.col(_VALUE_READ).isNotNull()
+    unread = [(EventFault.NOT_JSON, ~is_read & ~_is_nothing(text), text)]
+    envelope = _envelope(F.col(_VALUE_READ))
+    told = read.withColumnRenamed(FOUND, _VALUE_READ).withColumn(FOUND, envelope)
+    return envelopes(told, Producer("json", text, is_read, json_types(), json_key(), unread))
 
 
-def _envelope(found: Column) -> Column:
+def _envelope(value: Column) -> Column:
     """What is read of an envelope, and the schema: beside a schema the envelope is the payload."""
-    payload = found["payload"]
-
-    def said(told: Callable[[str], Column]) -> Column:
-        fields = {field.name: told(field.name) for field in ENVELOPE}
-        document = document_of(text_of_value(), fields["source"]["connector"])
-        fields |= {"after": F.coalesce(fields["after"], document), "schema": found["schema"]}
-        return F.struct(*(value.alias(name) for name, value in fields.items()))
-
-    wrapped = said(lambda name: F.coalesce(payload[name], found[name]))
-    return F.when(payload.isNotNull(), wrapped).when(found.isNotNull(), said(lambda name: found[name]))
+    # A struct that is never null: of such a one Spark makes the fields alone that are asked for.
+    payload = value["payload"]
+    fields = {field.name: F.coalesce(payload[field.name], value[field.name]) for field in ENVELOPE}
+    document = document_of(text_of_value(), fields["source"]["connector"])
+    fields |= {"after": F.coalesce(fields["after"], document), "schema": value["schema"]}
+    return F.struct(*(field.alias(name) for name, field in fields.items()))
 
 
-def one_object(
-    records: DataFrame, kind: T.StructType, made: Callable[[Column], Column] | None = None
-) -> DataFrame:
+def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
     """
-    The records, with `found`: the one JSON object that their value is, or what is *made* of it; null for all
-    else.
+    The records, with `found`: the one JSON object that their value is; null for all else.
 
     Spark's reader ends with the first value of a text; as an element of a list, it must end where the text
     does.  Nesting deeper than a thousand is refused by the reader itself.
@@ -107,8 +100,7 @@ def one_object(
     listed = F.from_json(F.concat(F.lit("["), text_of_value(), F.lit("]")), T.ArrayType(kind), _STRICT)
     # As a list of lists, since a function that is given each list reads it once.
     only = F.filter(F.array(listed), lambda found: F.size(found) == 1)
-    read = records.withColumn(FOUND, _kept(F.try_element_at(only, F.lit(1))[0]))
-    return read if made is None else read.withColumn(FOUND, _kept(made(F.col(FOUND))))
+    return records.withColumn(FOUND, _kept(F.try_element_at(only, F.lit(1))[0]))
 
 
 def _kept(value: Column) -> Column:
@@ -132,24 +124,25 @@ class Producer(NamedTuple):
     """
     What differs by the form of events.
 
-    Its name, the value as text, the columns' types, the key's columns, what is wrong.
+    Its name, the value as text, whether it was read, the columns' types, the key's columns, what is wrong.
     """
 
     form: str
     text: Column
+    is_read: Column
     types: Column
     row_key: Column
     refused: Sequence[tuple[EventFault, Column, Column]]
 
 
 def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
-    """The events of records, whose envelopes are in `found`: null where there is none."""
+    """The events of records, whose envelopes are in `found`: null, or all null, where there is none."""
     told = F.col(FOUND)
     source, operation, text = told["source"], told["op"], producer.text
     kind = _kind(text)
     is_row = kind == Kind.ROW
     columns = {
-        "form": F.when(F.col(FOUND).isNotNull(), producer.form),
+        "form": F.when(producer.is_read, producer.form),
         "kind": kind,
         "connector": source["connector"],
         "source": source["name"],
