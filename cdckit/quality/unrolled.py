@@ -33,6 +33,27 @@ SAID = (
 )
 """With which priority a change says something of each field; null of what it does not carry."""
 
+UNSAID = "array_size(array_remove(array_remove(array(carried.*), true), false)) > 0"
+"""Whether a change does not say of each field if its message sent it."""
+
+EMPTY = "array_size(array_remove(array(carried.*), false)) = 0"
+"""Whether a change carries no field."""
+
+FIELDLESS = "operation <> 'delete' AND data IS NULL"
+"""Whether a change lacks the fields that it should have."""
+
+PRIORITIES = f"slice(array({FIELD_PROVENANCE}.*).p, 2, 100000)"
+"""The priorities of all fields, without that of the row, which comes first."""
+
+NEWS = (
+    "zip_with(names, coalesce(names_before, CAST(array() AS array<string>)), "
+    "(now, was) -> IF(now <=> was, NULL, now))"
+)
+"""The messages that a version names where the one before it names another, or none; else null."""
+
+UNTOLD = "array_size(array_except(names, array_append(told, NULL))) > 0"
+"""Whether a version names a message that its instant does not have."""
+
 _PAIRS = "'map<string,struct<m:string>>'"
 VOIDS = (
     f"transform(array_except(coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()), "
@@ -55,15 +76,24 @@ SOME = re.compile(
 )
 """Whether two arrays of priorities, one for each field, differ somewhere as it is said."""
 
+ABSENT = re.compile(r"(?<=\bIF\()`(\w+)` IS NULL(?=, \d+L, 0L\))")
+"""Whether a column is null, as `with_breaks` asks it of the rows of the table."""
+
 
 def unrolled(query: str, views: Mapping[str, DataFrame], changes: str) -> str:
     """The query with such texts replaced; *changes* is the name of the log of changes among the views."""
     provenance = _fields(views["batch"].schema, FIELD_PROVENANCE)
     sent = _fields(views[changes].schema, "carried") if changes in views else []
     fields = [name for name in views["batch"].columns if name not in STANDARD_COLUMNS]
+    flags = _flags(views["batch"].schema)
     made: Mapping[str, Callable[[], str]] = {
         NAMELESS: lambda: _nameless(fields, provenance),
         HALF: lambda: _any(_half(name) for name in provenance),
+        **({} if flags is None else {UNSAID: lambda: _unsaid(flags), EMPTY: lambda: _empty(flags)}),
+        FIELDLESS: lambda: FIELDLESS + _and_leaf(views["batch"].schema, "data"),
+        PRIORITIES: lambda: _priorities(provenance[1:]),
+        NEWS: lambda: f"array({', '.join(map(_news, range(len(provenance) + 1)))})",
+        UNTOLD: lambda: _untold(len(provenance) + 1),
         SAID: lambda: f"array({', '.join(map(_said, sent))})",
         VOIDS: lambda: _listed(
             {_void(name, name in fields): _named(name) for name in provenance if name != "guid"}, _ENTRY
@@ -73,6 +103,7 @@ def unrolled(query: str, views: Mapping[str, DataFrame], changes: str) -> str:
     for text, of in made.items():
         if text in query:
             query = query.replace(text, of())
+    query = ABSENT.sub(lambda found: found[0] + _and_leaf(views["batch"].schema, found[1]), query)
     places = max(len(provenance), len(sent))
     return SOME.sub(lambda found: _any(_differs(found, place) for place in range(places)), query)
 
@@ -94,9 +125,63 @@ def _any(conditions: Iterable[str]) -> str:
 def _nameless(fields: Sequence[str], provenance: Sequence[str]) -> str:
     lacking = []
     for name in map(_name, fields):
-        known = f" AND {FIELD_PROVENANCE}.{name} IS NULL" if name in map(_name, provenance) else ""
-        lacking.append(f"({name} IS NOT NULL{known})")
+        known = f"{FIELD_PROVENANCE}.{name} IS NULL AND " if name in map(_name, provenance) else ""
+        lacking.append(f"({known}{name} IS NOT NULL)")
     return _any(lacking)
+
+
+def _priorities(fields: Sequence[str]) -> str:
+    listed = ", ".join(f"{FIELD_PROVENANCE}.{_name(each)}.p" for each in fields)
+    return f"array({listed})" if fields else "CAST(array() AS array<int>)"
+
+
+def _news(place: int) -> str:
+    now, was = f"get(names, {place})", f"get(names_before, {place})"
+    return f"IF({now} <=> {was}, NULL, {now})"
+
+
+def _untold(places: int) -> str:
+    """Most instants have one message: then it is compared, as no set has to be made."""
+    others = _any(f"coalesce(get(names, {place}) <> get(told, 0), false)" for place in range(places))
+    return f"IF(array_size(told) = 1, {others}, {UNTOLD})"
+
+
+def _flags(schema: T.StructType) -> Sequence[str] | None:
+    """The fields of `carried`; none if one of them is no boolean: then the text stands as it is."""
+    kind = schema["carried"].dataType if "carried" in schema.names else None
+    if not isinstance(kind, T.StructType) or any(each.dataType != T.BooleanType() for each in kind):
+        return None
+    return kind.fieldNames()
+
+
+def _unsaid(flags: Sequence[str]) -> str:
+    return _any(f"carried.{_name(each)} IS NULL" for each in flags)
+
+
+def _empty(flags: Sequence[str]) -> str:
+    return f"NOT {_any(f'coalesce(carried.{_name(each)}, true)' for each in flags)}"
+
+
+def _and_leaf(schema: T.StructType, column: str) -> str:
+    """
+    Of a struct that is null every field is, too: Spark reads all of them, unless one is named.
+
+    The field is a small one; of names that differ in case alone SQL cannot tell which is meant.
+    """
+    kind = schema[column].dataType if column in schema.names else None
+    if not isinstance(kind, T.StructType):
+        return ""
+    names = [name.lower() for name in kind.fieldNames()]
+    leaves = [
+        each for each in kind if names.count(each.name.lower()) == 1 and _SIZES.get(type(each.dataType))
+    ]
+    small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
+    return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
+
+
+_SIZES: Mapping[type[T.DataType], int] = {
+    T.BooleanType: 1, T.IntegerType: 4, T.LongType: 8, T.DoubleType: 9, T.StringType: 16, T.TimestampType: 17,
+}  # fmt: skip
 
 
 def _half(field: str) -> str:
@@ -129,9 +214,10 @@ def _null(field: str) -> str:
 
 def _listed(asked: Mapping[str, str], kind: str) -> str:
     """By condition a value: the list of those of which it is true, made only where it is true of any."""
-    values = ", ".join(f"IF({condition}, {value}, NULL)" for condition, value in asked.items())
     nothing = f"CAST(array() AS array<{kind}>)"
-    return f"IF({_any(asked)}, array_compact(array({values})), {nothing})" if asked else nothing
+    # Not `array_compact`: that is a lambda, and a projection that has one is not compiled with its scan.
+    values = ", ".join(f"IF({condition}, array({value}), {nothing})" for condition, value in asked.items())
+    return f"IF({_any(asked)}, concat({values}), {nothing})" if asked else nothing
 
 
 def _differs(found: re.Match[str], place: int) -> str:
