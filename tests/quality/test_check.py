@@ -176,9 +176,9 @@ def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
         for query in queries
     ]
     braces = {**NAMED, "kwargs": {"column": "{name}"}}
-    nested = {**NAMED, "kwargs": {"column": "place"}}  # there, though its first field is null
+    nested = {**NAMED, "kwargs": {"column": "place"}}  # there in row 2, though all of its fields are null
     suite = {"name": "queries", "meta": {"order_by": ["number"]}, "expectations": [*stated, braces, nested]}
-    place = F.expr("IF(number = 1, NULL, named_struct('x', name, 'y', number))")
+    place = F.expr("IF(number = 1, NULL, named_struct('x', name, 'y', nullif(number, 2)))")
     found = check(products.withColumns({"{name}": F.col("name"), "place": place}), suite)
     assert [each.broken for each in found.told] == [*queries.values(), 2, 1]
     assert repr(found.told[10].shown).startswith("number  name  {name}  place")
