@@ -159,7 +159,7 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         # Spark writes a text of every plan that it runs, for the UI that is off: the short one.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
-        # Upper bound only: adaptive execution joins partitions that turn out small.
+        # For data of any size an upper bound only: adaptive execution joins partitions that turn out small.
         "spark.sql.shuffle.partitions": str(partitions),
         # After each shuffle it plans anew, and writes a text of the whole plan, with the plans of all that is
         # cached in it: of few rows both take longer than what is gained.

@@ -87,12 +87,13 @@ def as_of_join(
     same fields read it once.  For each such group facts and versions are shuffled by key and sorted; no
     join, so the work does not grow with facts times versions of a key.  The JVM does that (sorting twice: by
     one number that brings rows near to their places, then in full) and spills to disk: a hot key costs time
-    on a cluster, not memory.  With *known*, or any option of `Lookup`, rows are shuffled once more and sorted
-    once more for each lookup: between, workers are given keys and times, and say which version each fact
-    gets.  They hold those of one key in memory (some hundred bytes for each fact and version, whatever else
-    it has), and search in time that grows as sorting does, times the logarithm of how many beliefs the key
-    has.  A filter of the result saves nothing, since an overlap must be found whoever looks: filter the facts
-    before.  A ledger is asked by its `history()`, at the commit at which that was called.
+    on a cluster, not memory.  With *known*, or any option of `Lookup`, rows are shuffled once more, and
+    sorted twice more for each lookup: between, workers are given keys and times, and say which version each
+    fact gets.  They hold those of one key in memory (some hundreds of bytes and the key for each fact and
+    version, whatever else it has; several keys if Spark's hash of them is the same), and search in time that
+    grows as sorting does, times the logarithm of how many beliefs the key has.  A filter of the result saves
+    nothing, since an overlap must be found whoever looks: filter the facts before.  A ledger is asked by its
+    `history()`, at the commit at which that was called.
 
     Source:
         SQL:2011, `FOR SYSTEM_TIME AS OF` with a point in application time; Feast, point-in-time joins.
@@ -219,7 +220,9 @@ def _with_version(line: DataFrame, group: str, index: int, place: int, later: Se
     in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     found = F.last(version_column(place), ignorenulls=True).over(so_far)
-    return near.withColumn(_found(index), found).where(source.isNull() | source.isin(*later))
+    # Versions that are needed afterwards carry none: what is sorted again is to be narrow.
+    of_fact = F.when(source.isNull(), found) if later else found
+    return near.withColumn(_found(index), of_fact).where(source.isNull() | source.isin(*later))
 
 
 def _found(index: int) -> str:
@@ -237,7 +240,7 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     """
     places = rows.side_by_side(facts, asked, time)
     line, by = with_group(rows.rows(facts, asked, time, None, carried(places, asked)), asked.key)
-    # What this does not sort (keys with one upper half, times from 2106 on), the window does.
+    # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
     line = sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(rows.AT))
     is_fact = F.col(rows.SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.

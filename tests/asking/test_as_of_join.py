@@ -216,7 +216,7 @@ def test_several_histories_are_looked_up_each_by_its_own_key(
 
 
 @pytest.mark.parametrize("key", ["number", "price", "name", ["number", "price"]], ids=str)
-def test_facts_and_versions_are_shuffled_once_and_where_workers_answer_twice(
+def test_facts_and_versions_are_shuffled_once_and_once_more_for_the_answers_of_workers(
     spark: SparkSession, products: DataFrame, key: str | list[str]
 ) -> None:
     """Whatever the key (a whole number, one with its own equality, a text, several) and however many ask."""

@@ -215,7 +215,12 @@ def test_every_fact_finds_what_the_messages_that_had_arrived_say(spark: SparkSes
     ]
     frame = spark.createDataFrame(facts, "id int, h int, k string, departs timestamp, decided timestamp")
     joined = as_of_join(frame, *lookups, time="departs", known="decided")
-    rows = {row["id"]: row for row in joined.toArrow().to_pylist()}
+    # As in `session(small=True)`; the other random tests are adapted while they run.
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        rows = {row["id"]: row for row in joined.toArrow().to_pylist()}
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
     assert len(rows) == len(facts)
     ever = by_key(fold(changes, entity="thing", keys=KEYS, fields=list(FIELDS)))
     compared = 0

@@ -196,6 +196,13 @@ def test_answers_do_not_depend_on_how_patches_come_in_batches(spark: SparkSessio
     at_once = streams.apply_patches(patches)
     outcome = [(row.status, row.is_repeat) for row in at_once.orderBy("offset").collect()]
     assert outcome == expected
+    # By a column of the caller's, of any name, where record times tell nothing.
+    place, nothing = F.col("offset"), F.lit(0).cast("long")
+    timeless = {"timestamp": F.lit(AT), "begun": place, "offset": nothing, "at": place, "_group": place}
+    named = patches.withColumns(timeless).orderBy(F.rand(3)).repartition(7)
+    for name in ("at", "_group"):
+        by_name = streams.apply_patches(named, order_by=[name]).orderBy("begun").collect()
+        assert [(row.status, row.is_repeat) for row in by_name] == expected
     shuffled = streams.apply_patches(patches.orderBy(F.rand(3)).repartition(7))
     assert [(row.status, row.is_repeat) for row in shuffled.orderBy("offset").collect()] == expected
 

@@ -21,7 +21,7 @@ from pythons import python_with
 def needed() -> Iterator[str]:
     """What cdckit needs where it works, in our versions; PySpark itself comes with the executors."""
     for each in map(Requirement, requires("cdckit") or []):
-        if each.marker is None and each.name != "pyspark":
+        if (each.marker is None or each.marker.evaluate({"extra": ""})) and each.name != "pyspark":
             yield f"{each.name}=={version(each.name)}"
 
 

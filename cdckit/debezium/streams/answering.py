@@ -27,6 +27,8 @@ from cdckit.parts.arguments import require_flag, require_instant, require_int
 from cdckit.parts.schemas import require_batch, require_columns, require_types
 from cdckit.rejected import ERROR_CODE
 
+# Names that no column of a caller has, by which patches may be ordered.
+_AT, _SHOWN = "answered at", "shown in any case"
 _READS = (
     "errors",
     "client_id",
@@ -36,8 +38,8 @@ _READS = (
     "include_before",
     "include_after",
     "learning",
-    "at",
-    "shown",
+    _AT,
+    _SHOWN,
 )
 
 
@@ -202,7 +204,7 @@ def _answered(
     require_columns(patches, order, function=function)
     usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
-    given = usable.withColumns({"errors": against, "at": _ended(ended, function), "shown": shown})
+    given = usable.withColumns({"errors": against, _AT: _ended(ended, function), _SHOWN: shown})
     plan = Plan(identity, _READS, keeps, MADE, STATE, fold)
     return folded(given, known, plan, order=order)
 

@@ -23,8 +23,9 @@ from cdckit.parts.workers import Made
 IS_LAST = T.StructField("is_last", T.BooleanType())
 """Whether a row is the last of its entity: only such a row has the state behind it."""
 
-_KNOWN = "_known"
-_GROUP = "_group"
+# Names that no column of a caller has, by which messages may be ordered.
+_KNOWN = "known before"
+_GROUP = "number of the entity"
 _ROWS_AT_ONCE = 1 << 14
 _CHARACTERS_AT_ONCE = 1 << 26
 
