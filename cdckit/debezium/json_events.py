@@ -95,21 +95,12 @@ def one_object(records: DataFrame, kind: T.StructType) -> DataFrame:
     does.  Nesting deeper than a thousand is refused by the reader itself.
 
     Spark puts what a column is made of wherever a filter reads it, and would read the text there anew.  It
-    does not for what is kept.
+    does not for what is exploded; and filters that do not read it go on to the records, and to their files.
     """
     listed = F.from_json(F.concat(F.lit("["), text_of_value(), F.lit("]")), T.ArrayType(kind), _STRICT)
     # As a list of lists, since a function that is given each list reads it once.
     only = F.filter(F.array(listed), lambda found: F.size(found) == 1)
-    return records.withColumn(FOUND, _kept(F.try_element_at(only, F.lit(1))[0]))
-
-
-def _kept(value: Column) -> Column:
-    """
-    The same value, worked out once, in a projection of its own.
-
-    Spark moves no filter past what it takes to differ from call to call, as the number of a partition.
-    """
-    return F.when(F.spark_partition_id() >= 0, value)
+    return records.withColumn(FOUND, F.explode_outer(F.flatten(only)))
 
 
 def text_of_value() -> Column:

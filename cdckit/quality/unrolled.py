@@ -10,6 +10,7 @@ The texts that are replaced are those of the suites of cdckit, whole, so that no
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
@@ -147,11 +148,17 @@ def _untold(places: int) -> str:
 
 
 def _flags(schema: T.StructType) -> Sequence[str] | None:
-    """The fields of `carried`; none if one of them is no boolean: then the text stands as it is."""
+    """The fields of `carried`; none if one is no boolean, or has no name in SQL: then the text stands."""
     kind = schema["carried"].dataType if "carried" in schema.names else None
     if not isinstance(kind, T.StructType) or any(each.dataType != T.BooleanType() for each in kind):
         return None
-    return kind.fieldNames()
+    return kind.fieldNames() if len(_told_apart(kind)) == len(kind) else None
+
+
+def _told_apart(kind: T.StructType) -> Sequence[T.StructField]:
+    """The fields whose names do not differ in case alone: of others SQL cannot tell which is meant."""
+    count = Counter(name.lower() for name in kind.fieldNames())
+    return [field for field in kind if count[field.name.lower()] == 1]
 
 
 def _unsaid(flags: Sequence[str]) -> str:
@@ -166,15 +173,12 @@ def _and_leaf(schema: T.StructType, column: str) -> str:
     """
     Of a struct that is null every field is, too: Spark reads all of them, unless one is named.
 
-    The field is a small one; of names that differ in case alone SQL cannot tell which is meant.
+    The field is a small one.
     """
     kind = schema[column].dataType if column in schema.names else None
     if not isinstance(kind, T.StructType):
         return ""
-    names = [name.lower() for name in kind.fieldNames()]
-    leaves = [
-        each for each in kind if names.count(each.name.lower()) == 1 and _SIZES.get(type(each.dataType))
-    ]
+    leaves = [each for each in _told_apart(kind) if type(each.dataType) in _SIZES]
     small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
     return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
 

@@ -121,6 +121,16 @@ def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSessio
     assert plan.count("from_json(ArrayType") == 1
 
 
+def test_a_filter_of_records_reaches_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a table of all topics, what is asked of one is read alone."""
+    records(spark, [b"{}"], [{}]).write.partitionBy("topic").parquet(str(tmp_path / "records"))
+    kept = spark.read.schema(RECORD_SCHEMA).parquet(str(tmp_path / "records"))
+    some = debezium.decode(kept).where("topic = 't' AND offset < 7")
+    plan = some._jdf.queryExecution().executedPlan().toString()
+    assert "topic" in plan.partition("PartitionFilters: [")[2].partition("]")[0]
+    assert "LessThan(offset,7)" in plan.partition("PushedFilters: [")[2].partition("]")[0]
+
+
 def test_a_stale_row_of_a_snapshot_does_not_win(spark: SparkSession) -> None:
     """The snapshot began before a change of 12:00:01, but its row says 12:00:09."""
     source = {"connector": "postgresql", "name": "shop", "table": "t"}

@@ -382,6 +382,9 @@ def test_a_field_may_be_called_like_anything_in_a_suite(spark: SparkSession) -> 
     assert check(history.withColumns({"before": F.lit("x"), "field_provenance": said}), "history").ok
     table = views(spark, "bitemporal", [told("bitemporal")["good"]])["batch"]
     assert check(table.withColumns({"held": F.lit("x"), "believed": F.lit("x")}), "bitemporal").ok
+    changes = views(spark, "changes", [told("changes")["good"]])["batch"]
+    alike = F.expr("named_struct('number', true, 'NUMBER', true)")
+    assert check(changes.withColumn("carried", alike), "changes").told
 
 
 def test_what_is_told_column_by_column_stands_in_the_suites() -> None:
