@@ -75,9 +75,9 @@ def check(
         one sort; and for each sentence that is broken one more, for its rows.  The suite `ledger` sorts the
         versions, and then versions and log together; `bitemporal` reads its table three times: one that is
         computed anew for each reading, such as `ledger.beliefs()`, which is a merge, should be cached
-        (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history` took a quarter of the processor
-        time of their merge, `changes` a twentieth, and `ledger`, which brings the log and the versions into
-        one order, about as much as the merge.
+        (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history` took three tenths of the time
+        of their merge, `changes` a twentieth, and `ledger`, which brings the log and the versions into one
+        order, about as much as the merge.
 
     >>> check(history, "history").ok
     True
