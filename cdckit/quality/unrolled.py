@@ -170,11 +170,7 @@ def _empty(flags: Sequence[str]) -> str:
 
 
 def _and_leaf(schema: T.StructType, column: str) -> str:
-    """
-    Of a struct that is null every field is, too: Spark reads all of them, unless one is named.
-
-    The field is a small one.
-    """
+    """That a small field of it is null, too: for a struct alone Spark would read all of its fields."""
     kind = schema[column].dataType if column in schema.names else None
     if not isinstance(kind, T.StructType):
         return ""
