@@ -153,7 +153,9 @@ def _net_changes(
         _change(F.unix_micros(VALID_FROM), values),
         _change(F.unix_micros(VALID_TO), [-value for value in values]),
     ]
-    told = versions.select(_group(versions, by).alias("group"), F.inline(F.array(*changes)))
+    # In two steps: beside `inline`, Spark forgets the names in a struct over functions of nested elements.
+    grouped = versions.select(_group(versions, by).alias("group"), F.array(*changes).alias("changes"))
+    told = grouped.select("group", F.inline("changes"))
     if not by:
         # All entities are one group, even where there are none.
         told = told.unionByName(_nothing(told, first))

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.asking.allen import is_period
 from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
@@ -43,7 +44,8 @@ def changes_between(
 
     Args:
         history: One row per version; intervals of one entity must not overlap, which is not checked
-            here (see `find_overlaps`).  Without `field_provenance` nobody is named.
+            here (see `find_overlaps`).  A version that ends as it begins changes nothing.  Without
+            `field_provenance` nobody is named.
         start: Where the period begins: an aware datetime in any zone.
         end: Where it ends, later than *start*; None for a period without an end.
         keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
@@ -92,7 +94,7 @@ def changes_between(
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = F.lit(True) if end is None else begins < last
     # What ends at start is what the changes at start begin from.
-    needed = begun & (ends.isNull() | (ends >= first))
+    needed = begun & (ends.isNull() | (ends >= first)) & is_period(begins, ends)
     previous = F.lag("version").over(Window.partitionBy("guid").orderBy("begins"))
     joined = (
         _versions(history.where(needed))
@@ -132,7 +134,8 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
 
     Args:
         a: One row per version; intervals of one entity must not overlap, which is not checked here
-            (see `find_overlaps`).  Without `field_provenance` nobody is named.
+            (see `find_overlaps`).  One that ends as it begins says nothing.  Without `field_provenance`
+            nobody is named.
         b: Another one, of the same business fields in any order.
         keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
             their values in *a* then or, where *a* knows nothing of the entity, or has it deleted and *b* has
@@ -302,7 +305,7 @@ def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
 
 def _events(history: DataFrame, side: str) -> DataFrame:
     """Each version where it begins, and nothing where it ends: only there can a state change."""
-    versions = _versions(history)
+    versions = _versions(history.where(is_period(F.col(VALID_FROM), F.col(VALID_TO))))
     version = F.col("version")
     begun = F.struct(F.col("begins"), version.alias(side))
     nothing = F.lit(None).cast(versions.schema["version"].dataType)

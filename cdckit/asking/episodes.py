@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.asking.allen import is_period
 from cdckit.asking.durations import require_groups
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -24,6 +25,9 @@ from cdckit.history import (
 from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+
+_LONGEST = 2**63 - 1
+"""The longest time that Spark has, in microseconds."""
 
 
 def episodes(
@@ -46,7 +50,8 @@ def episodes(
             in `where`; while an entity is deleted, no condition holds.
         keep: Business fields that say which entity it is: each episode has them as its first version
             has them.
-        bridge: Episodes with no more than this between them are one; by default only those that meet.
+        bridge: Episodes with no more than this between them are one; by default only those that meet.  A
+            day is 24 hours.
 
     Returns:
         One row per episode: `guid`, *keep*, `valid_from_timestamp`, `valid_to_timestamp` (exclusive; null
@@ -86,14 +91,15 @@ def episodes(
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
     columns = [F.col(quoted(name)) for name in kept]
-    lasts = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > F.col(VALID_FROM))
     held = (
         with_open_ends(history)
-        .where(condition & ~F.col(DELETED) & lasts)
+        .where(condition & ~F.col(DELETED) & _lasts())
         .select("guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first"))
     )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
-    begins = F.lag(VALID_TO).over(in_time) + F.lit(bridge) < F.col(VALID_FROM)
+    # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
+    gap = F.unix_micros(VALID_FROM) - F.unix_micros(F.lag(VALID_TO).over(in_time))
+    begins = gap > F.lit(min(bridge // timedelta(microseconds=1), _LONGEST)).cast("bigint")
     so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     numbered = held.withColumn("begins", begins).withColumn(
         "episode", F.sum(F.coalesce("begins", F.lit(False)).cast("bigint")).over(so_far)
@@ -175,11 +181,11 @@ def transitions(
     state = F.struct(
         F.col(DELETED).alias("deleted"),
         F.col(VALID_TO).alias("ends"),
-        _form(history, field).alias("value"),
+        # A deleted version keeps the fields of the key.
+        F.when(~F.col(DELETED), _form(history, field)).alias("value"),
         *(_form(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
     )
-    lasts = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > F.col(VALID_FROM))
-    states = history.where(lasts).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
+    states = history.where(_lasts()).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
     before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
     told = states.withColumn("before", before).withColumn(
         "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
@@ -204,6 +210,11 @@ def transitions(
         )
         .agg(F.count(F.lit(1)).alias("transitions"))
     )
+
+
+def _lasts() -> Column:
+    """Whether a version is in force at any instant."""
+    return is_period(F.col(VALID_FROM), F.col(VALID_TO))
 
 
 def _form(history: DataFrame, name: str) -> Column:

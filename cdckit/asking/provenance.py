@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.asking.allen import is_period
 from cdckit.asking.as_of import as_of, current
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
@@ -390,9 +391,14 @@ def _said(history: DataFrame, fields: T.StructType) -> DataFrame:
 
 
 def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
-    """Add `begins`, one flag per field: something else was said, or nothing known, until this version."""
+    """
+    Add `begins`, one flag per field: something else was said, or nothing known, until this version.
+
+    Without versions that end as they begin: what they say never stood.
+    """
     by_time = Window.partitionBy(_GUID).orderBy(VALID_FROM)
-    before = versions.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
+    in_force = versions.where(is_period(F.col(VALID_FROM), F.col(VALID_TO)))
+    before = in_force.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
     follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
     begins = []
     for index, field in enumerate(fields):

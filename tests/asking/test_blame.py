@@ -209,6 +209,17 @@ def test_columns_that_came_to_the_history_later_are_no_fields(history: DataFrame
     assert answer(blame(more, {"id": "mug"})) == answer(blame(history, {"id": "mug"}))
 
 
+def test_a_version_over_as_it_begins_said_nothing(spark: SparkSession) -> None:
+    """Wherever it stands among the others: who asks is told of those that were in force."""
+    said = {"guid": ("m9", 9), "id": ("m9", 9), "name": ("m9", 9), "price": ("m9", 9)}
+    never = [version(hour, hour, {"name": "Jug", "price": 9}, said) for hour in (9, 10, 11)]
+    schema = history_schema(FIELDS)
+    expected = blame(rows_to_dataframe(spark, MUG, schema), {"id": "mug"}, at=at(11)).collect()
+    for rows in ([*never, *MUG], [*MUG, *never]):
+        found = blame(rows_to_dataframe(spark, rows, schema), {"id": "mug"}, at=at(11))
+        assert found.collect() == expected
+
+
 def test_an_empty_history_has_no_rows(spark: SparkSession) -> None:
     assert blame(rows_to_dataframe(spark, [], history_schema(FIELDS)), {"id": "mug"}).collect() == []
 

@@ -222,6 +222,15 @@ def test_a_missing_or_wrong_column_is_named(spark: SparkSession) -> None:
         changes_between(history.withColumn("field_provenance", F.lit("x")), at(9), None)
 
 
+def test_a_version_over_as_it_begins_changed_nothing(spark: SparkSession) -> None:
+    """Wherever it stands among the others."""
+    mug, cup = version(9, 10, (1, "Mug", None), "1 1 1 -"), version(10, None, (1, "Cup", None), "1 1 2 -")
+    never = [version(hour, hour, (1, "Jug", 9.0), "3 3 3 3") for hour in (9, 10, 11)]
+    for rows in ([*never, mug, cup], [mug, cup, *never]):
+        found = changes_between(history_of(spark, *rows), at(10), None)
+        assert [tuple(row)[2:] for row in found.collect()] == [("update", "name", "Mug", "Cup", "m2", 2)]
+
+
 def test_an_empty_history_never_changed(spark: SparkSession) -> None:
     assert changes(changes_between(history_of(spark), at(9), None)) == []
 

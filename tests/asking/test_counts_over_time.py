@@ -88,6 +88,16 @@ def test_decimals_add_up_exactly_and_doubles_are_refused(history: DataFrame) -> 
         counts_over_time(history.withColumn("price", F.lit(0.1)), hour(0), hour(1), sums="price")
 
 
+def test_a_group_may_be_of_maps_within_arrays(history: DataFrame, versions: list[dict[str, Any]]) -> None:
+    """In whatever order their entries are written: they come as these, sorted."""
+    one, other = (F.create_map(*map(F.lit, entries)) for entries in (("a", 1, "b", 2), ("b", 2, "a", 1)))
+    nested = history.withColumn("tags", F.array(F.when(F.col("seats") == 1, one).otherwise(other)))
+    found = counts_over_time(nested, hour(0), hour(1), by="tags", every=timedelta(hours=1)).collect()
+    assert [(row["tags"], row["entities"]) for row in found] == [
+        ([[("a", 1), ("b", 2)]], len(in_force(versions, hour(0))))
+    ]
+
+
 def test_a_microsecond_after_an_instant_of_the_grid_is_after_it_in_a_thousand_years_too(
     spark: SparkSession,
 ) -> None:

@@ -73,6 +73,17 @@ def test_a_field_differs_from_when_to_when(spark: SparkSession) -> None:
     assert differences(diff(b, a)) == [("name", at(10), at(11), "Cup", "Mug", "m2", "m1")]
 
 
+def test_a_version_over_as_it_begins_was_never_there(spark: SparkSession) -> None:
+    """Wherever it stands among the others, and also where it ends before it begins."""
+    mug, cup = version(9, 10, "Mug", 1.0, "1 1 1"), version(10, None, "Cup", 1.0, "1 2 1")
+    never = [version(hour, hour, "Jug", 9.0, "3 3 3") for hour in (9, 10, 11)]
+    backwards = version(12, 8, "Jug", 9.0, "3 3 3")
+    b = history_of(spark, mug, cup)
+    for rows in ([*never, backwards, mug, cup], [mug, cup, *never, backwards]):
+        a = history_of(spark, *rows)
+        assert differences(diff(a, b)) == differences(diff(b, a)) == []
+
+
 def test_a_reader_is_told_the_key(spark: SparkSession) -> None:
     """Of either history, where one of them lacks it.  No key is called as a column of the answer."""
     a = history_of(spark, version(9, None, "Mug", 1.0, "1 1 1"))

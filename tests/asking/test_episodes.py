@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +96,54 @@ def _told(before: Row | None, row: Row) -> list[tuple[Any, ...]]:
     if before["gate"] == row["gate"]:
         return []
     return [(row["seats"], "update", before["gate"], row["gate"])]
+
+
+def test_a_bridge_of_a_day_is_24_hours_in_every_zone(spark: SparkSession) -> None:
+    """In Paris, 31 March 2024 has 23 hours."""
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    midnight = datetime(2024, 3, 30, 12, tzinfo=UTC)
+    starts = (midnight, midnight + timedelta(hours=25))
+    rows = [
+        {
+            "guid": "g",
+            "valid_from_timestamp": start,
+            "valid_to_timestamp": start + timedelta(hours=1),
+            "deleted_indicator": False,
+        }
+        for start in starts
+    ]
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    try:
+        history, day = history_of(spark, rows), timedelta(days=1)
+        found = [
+            episodes(history, F.lit(True), bridge=bridge).count()
+            for bridge in (day, day - timedelta(microseconds=1), timedelta.max)
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert found == [1, 2, 1]
+
+
+def test_a_deleted_entity_has_no_value_even_of_its_key(spark: SparkSession) -> None:
+    """A deleted version keeps the fields of the key, as `merge` makes it: here the gate."""
+    lives = ((0, 2, False, "A"), (2, 4, True, "A"), (4, 6, False, "A"), (6, 7, True, "A"), (7, 9, False, "B"))
+    rows = [
+        {
+            "guid": "g",
+            "valid_from_timestamp": hour(begins),
+            "valid_to_timestamp": hour(ends),
+            "deleted_indicator": deleted,
+            "gate": gate,
+        }
+        for begins, ends, deleted, gate in lives
+    ]
+    found = transitions(history_of(spark, rows), "gate", hour(0), None, by="gate")
+    assert sorted(map(tuple, found.collect()), key=repr) == [
+        ("A", "delete", "A", None, 2),
+        ("A", "insert", None, "A", 1),
+        ("A", "recreate", None, "A", 1),
+        ("B", "recreate", None, "B", 1),
+    ]
 
 
 def test_what_cannot_be_meant(history: DataFrame) -> None:
