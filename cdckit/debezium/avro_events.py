@@ -14,7 +14,8 @@ from cdckit.debezium.avro_references import whole_schema
 from cdckit.debezium.avro_schemas import column_types, plain_schema
 from cdckit.debezium.avro_wire import Registry, read_batches, worker_schema
 from cdckit.debezium.event_faults import EventFault
-from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_of, envelopes, json_key
+from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, envelopes, json_key
+from cdckit.debezium.mongo_documents import document_of
 from cdckit.errors import InvalidArgument
 from cdckit.parts.avro import SchemaRefused
 from cdckit.parts.workers import Made
@@ -88,14 +89,16 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     by = partial(read_batches, registry=registry, envelope=envelope)
     read = Made(for_workers(records), by, worker_schema(envelope)).rows()
     found = F.col(FOUND)
-    after = F.coalesce(found["after"], document_of(F.col("text"), found["source"]["connector"]))
+    row_key = F.coalesce("avro_key", json_key())
+    document = document_of(F.col("text"), found["source"]["connector"], row_key)
+    after = F.coalesce(found["after"], document)
     told = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
     producer = Producer(
         form="avro",
         text=F.col("text"),
         is_read=found.isNotNull(),
         types=_types(texts),
-        row_key=F.coalesce("avro_key", json_key()),
+        row_key=row_key,
         refused=[
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],

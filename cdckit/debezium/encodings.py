@@ -50,6 +50,9 @@ def encoding(said: str, *, function: str) -> Encoding:
         if base.startswith(("io.debezium.", "org.apache.kafka.")) or base.endswith("[]"):
             # A geometry, a range, a vector, …: left as it was sent.
             return _TEXT
+        if base.startswith("interval"):
+            # PostgreSQL writes `1 day 02:03:04` for every kind; Spark's types of that name do not read it.
+            return _TEXT
     try:
         kind = T.DataType.fromDDL(said)
     except Exception:
@@ -90,7 +93,7 @@ def _from_base64(text: Column) -> Column:
 def _cut(nanos: Column) -> Column:
     """Microseconds of nanoseconds, cut towards the past."""
     # As decimals: the quotient of two longs is a double, which has fewer digits.
-    return ((nanos - F.pmod(nanos, F.lit(1000))).cast("decimal(20,0)") / 1000).cast("long")
+    return F.floor(nanos.cast("decimal(20,0)") / 1000).cast("long")
 
 
 def _from_hex(text: Column) -> Column:
@@ -161,7 +164,8 @@ def _variable(text: Column) -> Column:
     pointed = F.concat(
         sign, F.substring(enough, F.lit(1), point), F.lit("."), F.substring(enough, point + 1, scale)
     )
-    return F.when(scale == 0, whole).when(scale.between(1, 1000), pointed)
+    filled = F.when(whole == "0", whole).otherwise(F.concat(whole, F.repeat(F.lit("0"), -scale)))
+    return F.when(scale.between(-1000, 0), filled).when(scale.between(1, 1000), pointed)
 
 
 _TEXT = Encoding(T.StringType(), lambda text: text)
@@ -171,7 +175,7 @@ _OF_MILLIS = Encoding(
     T.TimestampType(), lambda text: _micros((text.try_cast("decimal(20,0)") * 1000).try_cast("long"))
 )
 _BASE64 = Encoding(T.BinaryType(), _from_base64)
-_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: _whole(text) * 1000)
+_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_whole(text), F.lit(1000)))
 _INSTANT = _cast(T.TimestampType())
 _INT, _SMALL = _cast(T.IntegerType()), _cast(T.ShortType())
 
@@ -197,7 +201,10 @@ _SIMPLE: dict[str, Encoding] = {
     "io.debezium.time.nanotimestamp": Encoding(T.TimestampType(), lambda text: _micros(_cut(_whole(text)))),
     "io.debezium.time.zonedtimestamp": _INSTANT,
     "io.debezium.time.isotimestamp": _INSTANT,
-    "io.debezium.time.isodate": _cast(T.DateType()),
+    # With an offset behind the day, which is always that of UTC.
+    "io.debezium.time.isodate": Encoding(
+        T.DateType(), lambda text: F.rtrim(text, F.lit("Z")).try_cast("date")
+    ),
     "io.debezium.time.time": _MILLIS_OF_DAY,
     "io.debezium.time.microtime": _LONG,
     "io.debezium.time.nanotime": Encoding(T.LongType(), lambda text: _cut(_whole(text))),

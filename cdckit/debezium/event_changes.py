@@ -59,12 +59,16 @@ def changes(
 
     Returns:
         One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
-        at its source (see `time_taken_from` in `table_rows`); `sequence` is its position; `message_id` is
-        the source and the position, so that a redelivered event is the same message (topic, partition and
-        offset where there is no position).  Beside them stand `snapshot`, as the event says it, and
+        at its source (see `time_taken_from` in `table_rows`).  `sequence` is its position, and of a create
+        that a changed key brought the place right behind its delete.  `message_id` is the source and the
+        position, so that a redelivered event is the same message (topic, partition and offset where there is
+        no position); of a read and a delete the operation too, since they may stand at the position of
+        another change of the row.  Beside them stand `snapshot`, as the event says it, and
         `moved_to` and `moved_from`: the other key, as JSON, where the key of a row changed.
 
         A timestamp without a zone is taken for one in UTC.  Times of day are microseconds since midnight.
+        A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
+        Base64, unless *columns* says a type for it: `org.apache.kafka.connect.data.Decimal(38,30)`.
 
     Raises:
         InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
@@ -108,7 +112,7 @@ def changes(
     return spread.select(
         F.when(is_deleted, IS_DELETED).otherwise(UPSERT).alias("operation"),
         _effective(rows, snapshot_at).alias("effective_timestamp"),
-        F.coalesce("position", F.lit("")).alias("sequence"),
+        _sequence().alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
         message_id(said).alias("message_id"),
         said.alias("source"),
@@ -129,9 +133,17 @@ def source_name(given: str | None) -> Column:
 def message_id(source: Column) -> Column:
     """Which event it is, of its source: by its position where it has one."""
     place = F.concat_ws("/", "topic", "partition", "offset")
-    # The row that an incremental snapshot read may stand at the position of a change of the same row.
-    read = F.when(F.col("operation") == READ, F.concat(F.lit("r/"), F.col("position")))
-    return F.concat(source, F.lit(":"), F.coalesce(read, F.col("position"), place))
+    # The row that an incremental snapshot read may stand at the position of a change of the same row; and a
+    # delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
+    is_beside = F.col("operation").isin(READ, DELETE)
+    beside = F.when(is_beside, F.concat(F.col("operation"), F.lit("/"), F.col("position")))
+    return F.concat(source, F.lit(":"), F.coalesce(beside, F.col("position"), place))
+
+
+def _sequence() -> Column:
+    """The position; of a create that a changed key brought, the one behind that of its delete."""
+    behind = F.when(F.col("old_key").isNotNull(), F.concat("position", F.lit("/1")))
+    return F.coalesce(behind, "position", F.lit(""))
 
 
 def _effective(rows: DataFrame, snapshot_at: datetime | Column | None) -> Column:

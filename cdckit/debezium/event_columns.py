@@ -65,7 +65,8 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     _require_one(table, sorted({row["name"] for row in found}), decoded)
     made: dict[str, tuple[str, ...]] = {}
     for row in found:
-        said = known_encoding(row["value"])
+        # Null where wal2json was told to leave types out.
+        said = known_encoding(row["value"] or "string")
         if said not in made.get(row["key"], ()):
             made[row["key"]] = (*made.get(row["key"], ()), said)
     return made

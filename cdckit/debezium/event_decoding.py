@@ -15,7 +15,9 @@ def decode(records: DataFrame) -> DataFrame:
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`): of one topic or of many,
             of one table or of many.  Values and keys are JSON, with or without the schema beside the
-            payload; those in Avro are in error (`NOT_JSON`): see `decode_avro`.
+            payload; those in Avro are in error (`NOT_JSON`): see `decode_avro`.  A row that
+            `ExtractNewRecordState` took out of its envelope is no event, nor is a CloudEvent
+            (`NOT_AN_EVENT`).
 
     Returns:
         One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.

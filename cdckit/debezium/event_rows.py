@@ -21,7 +21,7 @@ from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.events import DELETE, OF_ROWS, UPDATE, Kind, apart, error_columns, require_events
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
-from cdckit.parts.schemas import quoted
+from cdckit.parts.schemas import quoted, require_distinct_names
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE
@@ -151,10 +151,13 @@ def placeholders(placeholder: str) -> list[str]:
 
 def _columns(decoded: DataFrame, table: str, given: Columns | None) -> dict[str, tuple[str, ...]]:
     if given is None:
-        return columns_of(decoded, table)
+        found = columns_of(decoded, table)
+        require_distinct_names(found, "columns", function="changes")
+        return found
     if not isinstance(given, Mapping) or not given:
         needed = 'a mapping of column to type, such as {"id": "int64"}'
         raise InvalidArgument("changes", "columns", needed, given)
+    require_distinct_names(given, "columns", function="changes")
     return {name: (types,) if isinstance(types, str) else tuple(types) for name, types in given.items()}
 
 
@@ -210,8 +213,12 @@ def _is_any_of(text: Column, absent: Sequence[str]) -> Column:
 
 
 def _old(name: str) -> Column:
-    """The text of a key column before the event, which may have sent only what changed."""
-    return F.when(_has("before", name), F.col("before")[name]).otherwise(F.col("after")[name])
+    """
+    The text of a key column before the event, which may have sent only what changed.
+
+    Where another index than the primary key is a table's replica identity, `before` has null for the key.
+    """
+    return F.coalesce(F.col("before")[name], F.col("after")[name])
 
 
 def _has(texts: str, name: str) -> Column:

@@ -22,11 +22,15 @@ from cdckit.debezium.events import (
     time_columns,
     with_events,
 )
+from cdckit.debezium.mongo_documents import MONGODB, document_key, document_of
 from cdckit.debezium.positions import SOURCE_FIELDS, position
 from cdckit.parts.schemas import flat_columns
 
 _NUMBERS = ("ts_ms", "ts_us", "ts_ns", "lsn", "pos", "row", "ord")
 """What every connector writes as a number: Spark's reader is slow to make a text of one."""
+
+
+_TIMES = _NUMBERS[:3]
 
 
 def _told(*names: str) -> list[T.StructField]:
@@ -82,7 +86,7 @@ def _envelope(value: Column) -> Column:
     # A struct that is never null: of such a one Spark makes the fields alone that are asked for.
     payload = value["payload"]
     fields = {field.name: F.coalesce(payload[field.name], value[field.name]) for field in ENVELOPE}
-    document = document_of(text_of_value(), fields["source"]["connector"])
+    document = document_of(text_of_value(), fields["source"]["connector"], json_key())
     fields |= {"after": F.coalesce(fields["after"], document), "schema": value["schema"]}
     return F.struct(*(field.alias(name) for name, field in fields.items()))
 
@@ -130,7 +134,7 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
     """The events of records, whose envelopes are in `found`: null, or all null, where there is none."""
     told = F.col(FOUND)
     source, operation, text = told["source"], told["op"], producer.text
-    kind = _kind(text)
+    kind, is_document = _kind(text), source["connector"] == MONGODB
     is_row = kind == Kind.ROW
     columns = {
         "form": F.when(producer.is_read, producer.form),
@@ -151,7 +155,7 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
         ),
         "position": position(source["connector"], lambda name: source[name]),
         "transaction_id": F.coalesce(told["transaction"]["id"], source["txId"], source["gtid"], told["id"]),
-        "row_key": producer.row_key,
+        "row_key": F.when(is_document, document_key(producer.row_key)).otherwise(producer.row_key),
         "before": told["before"],
         "after": told["after"],
         "types": F.when(is_row, producer.types),
@@ -188,10 +192,19 @@ def _kind(text: Column) -> Column:
         .when(operation == MESSAGE, Kind.MESSAGE)
         .when(_is_nothing(text), Kind.TOMBSTONE)
         .when(operation.isNotNull(), F.lit(None).cast("string"))
-        .when(told["status"].isNotNull() & told["id"].isNotNull(), Kind.TRANSACTION)
-        .when(F.coalesce(told["databaseName"], told["ddl"]).isNotNull(), Kind.SCHEMA_CHANGE)
-        .when(told["source"].isNull() & told["ts_ms"].isNotNull(), Kind.HEARTBEAT)
+        # Strictly: a row that was taken out of its envelope may have columns of these names.
+        .when(told["status"].isin("BEGIN", "END") & told["id"].isNotNull(), Kind.TRANSACTION)
+        .when(
+            told["source"].isNotNull() & F.coalesce(told["databaseName"], told["ddl"]).isNotNull(),
+            Kind.SCHEMA_CHANGE,
+        )
+        .when(told["ts_ms"].isNotNull() & _says_times_alone(text), Kind.HEARTBEAT)
     )
+
+
+def _says_times_alone(text: Column) -> Column:
+    names = F.json_object_keys(F.coalesce(F.get_json_object(text, "$.payload"), text))
+    return F.size(F.array_except(names, F.array(*(F.lit(each) for each in _TIMES)))) == 0
 
 
 def _is_nothing(text: Column) -> Column:
@@ -212,14 +225,9 @@ def _instant(told: Column) -> Column:
 def json_key() -> Column:
     """The columns of the record's key, in JSON with or without its schema; null for any other key."""
     key = F.try_validate_utf8(F.col("key").cast("string"))
-    payload = F.when(F.contains(key, F.lit('"payload"')), F.get_json_object(key, "$.payload"))
+    # Beside a schema alone: a key column may have the name of the payload.
+    payload = F.when(F.contains(key, F.lit('"schema"')), F.get_json_object(key, "$.payload"))
     return F.from_json(F.coalesce(payload, key), TEXTS.simpleString(), _STRICT)
-
-
-def document_of(text: Column, connector: Column) -> Column:
-    """The row of MongoDB, which is JSON text within the JSON."""
-    inner = F.coalesce(F.get_json_object(text, "$.payload.after"), F.get_json_object(text, "$.after"))
-    return F.when(connector == "mongodb", F.from_json(inner, TEXTS.simpleString(), _STRICT))
 
 
 def json_types() -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -18,7 +18,7 @@ from cdckit.debezium.events import (
     time_columns,
     with_events,
 )
-from cdckit.debezium.json_events import FOUND, one_object, text_of_value
+from cdckit.debezium.json_events import FOUND, one_object, text_of_value, texts_of
 from cdckit.debezium.positions import binlog_position
 from cdckit.parts.schemas import flat_columns
 from cdckit.records import require_records
@@ -27,7 +27,7 @@ _SAID = T.StructType(
     [
         *flat_columns(
             "type string, database string, table string, ts string, xid string, xoffset string,"
-            " position string"
+            " position string, commit string"
         ),
         *(T.StructField(name, TEXTS) for name in ("data", "old")),
     ]
@@ -35,14 +35,17 @@ _SAID = T.StructType(
 _TYPES = {"insert": CREATE, "update": UPDATE, "delete": DELETE, "bootstrap-insert": READ}
 _OF_ROWS_NOT = ("bootstrap-start", "bootstrap-complete")
 _OF_SCHEMAS = r"^(database|table)-(create|alter|drop)$"
+_BEHIND_ALL = "9" * 20
 
 
 def decode_maxwell(records: DataFrame) -> DataFrame:
     """
     What every record of Maxwell says, in the columns of `decode`.
 
-    A row that is updated is sent whole, and in `old` what its changed columns were, the key among them.  A
-    value has the type that JSON has, so nothing is said of the columns' types: give them to `changes`.
+    A row that is updated is sent whole, and in `old` what its changed columns were, the key among them: a
+    column that only `old` has became null (Maxwell's option `output_nulls=false` leaves nulls out).  A value
+    has the type that JSON has, so nothing is said of the columns' types: give them to `changes`.  Decimals
+    are JSON numbers, of which 15 digits are kept (see `decode`).
 
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
@@ -52,7 +55,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         bootstrap's row r; the start and the end of a bootstrap are of the kind `heartbeat`, DDL is of the
         kind `schema_change`.  `event_timestamp` has whole seconds, so `position` decides within one: the
         place in the binlog (of Maxwell's option `output_binlog_position`) and the row in its
-        transaction.  It never fails on data.
+        transaction (`output_xoffset`; the last one says no number).  It never fails on data.
 
     Raises:
         MissingColumns, WrongColumnType: *records* are not records.
@@ -91,7 +94,9 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     micros = (
         F.when(kind == Kind.SCHEMA_CHANGE, seconds * 1000).otherwise(seconds * 1_000_000).try_cast("long")
     )
-    place = F.coalesce(said["xoffset"], F.when(said["position"].isNotNull(), ""))
+    # The last row of a transaction says that it is, and no number.
+    last = F.when(said["commit"] == "true", _BEHIND_ALL)
+    place = F.coalesce(said["xoffset"], last, F.when(said["position"].isNotNull(), ""))
     found = {
         "form": F.when(said.isNotNull(), "json"),
         "kind": kind,
@@ -109,7 +114,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         "position": F.concat_ws("/", binlog_position(said["position"]), F.lpad(place, 20, "0")),
         "transaction_id": said["xid"],
         "before": F.when(is_delete, said["data"]).otherwise(said["old"]),
-        "after": F.when(~is_delete, said["data"]),
+        "after": F.when(~is_delete, _with_nulls(said["data"], said["old"])),
         "said": F.when(~is_row, text_of_value()),
     }
     found["position"] = F.when(binlog_position(said["position"]).isNotNull(), found["position"])
@@ -124,3 +129,15 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         ]
     )
     return with_events(read, found, faults)
+
+
+def _with_nulls(data: Column, old: Column) -> Column:
+    """
+    A row, with null for each column that `old` has alone.
+
+    With the option `output_nulls=false` nulls are left out, and so is a column that became null.
+    """
+    gone = F.filter(F.map_keys(old), lambda name: ~F.map_contains_key(data, name))
+    null = F.lit(None).cast("string").alias("value")
+    nulls = F.transform(gone, lambda name: F.struct(name.alias("key"), null))
+    return F.when(F.size(gone) > 0, texts_of(F.concat(F.map_entries(data), nulls))).otherwise(data)

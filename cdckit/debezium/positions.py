@@ -12,7 +12,7 @@ _DIGITS = 20
 
 SOURCE_FIELDS = (
     "sequence", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
-    "scn", "txSeq", "ts_ms", "ord",
+    "scn", "txSeq", "lcr_position", "rs_id", "ssn", "ts_ms", "ord", "txnNumber",
 )  # fmt: skip
 """What is read of a source block to place an event."""
 
@@ -28,7 +28,11 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
       anew on another server; a GTID names a transaction, but does not sort between servers.
     - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
-    - MongoDB: the second of the operation and its number in it.  Snapshots say no number.
+      Changes of a transaction often have one SCN: where there is no number, as of XStream and before
+      Debezium 3.2, the place of the change in the stream or in the redo log tells them apart.
+    - MongoDB: the second of the operation and its number in it.  Snapshots say no number.  All changes of a
+      transaction have the same two: those of one document come one after the other in the topic, so the
+      record's offset tells them apart.
     """
     postgres = _joined(*_lsns(source("sequence"), source("lsn")))
     binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
@@ -36,7 +40,11 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
         F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
     )
     by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
-    oracle = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
+    scns = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
+    in_redo_log = F.concat_ws("/", source("rs_id"), _digits(source("ssn")))
+    unnumbered = F.coalesce(source("lcr_position"), F.when(source("rs_id").isNotNull(), in_redo_log))
+    oracle = F.concat_ws("/", scns, F.when(source("txSeq").isNull(), unnumbered))
+    in_transaction = F.when(source("txnNumber").isNotNull(), _digits(F.col("offset")))
     there = F.coalesce(
         *(source(name).cast("string") for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord"))
     )
@@ -45,7 +53,9 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
         .when(connector.isin("mysql", "mariadb"), binlog)
         .when(connector.isin("sqlserver", "db2"), by_lsn)
         .when(connector == "oracle", oracle)
-        .when(connector == "mongodb", _joined(source("ts_ms"), source("ord")))
+        .when(
+            connector == "mongodb", F.concat_ws("/", _joined(source("ts_ms"), source("ord")), in_transaction)
+        )
     )
     return F.when(there.isNotNull(), made)
 

@@ -76,8 +76,13 @@ def require_batch(frame: DataFrame, argument: str, instead: str, *, function: st
 
 def require_distinct(frame: DataFrame, argument: str, *, function: str) -> None:
     """Raise `InvalidArgument` if two columns have one name, be it in another case."""
+    require_distinct_names(frame.columns, argument, function=function)
+
+
+def require_distinct_names(columns: Iterable[str], argument: str, *, function: str) -> None:
+    """Raise `InvalidArgument` if two of the names are one, be it in another case."""
     found: dict[str, str] = {}
-    for name in frame.columns:
+    for name in columns:
         if name.lower() in found:
             needed = "of columns that differ in more than case"
             raise InvalidArgument(function, argument, needed, [found[name.lower()], name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, debezium, rejects
+from cdckit.changes import ORDER
 from cdckit.records import RECORD_SCHEMA
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/debezium/events.json").read_text())
@@ -23,10 +25,15 @@ DECODERS = {
 }
 
 
-def records(spark: SparkSession, values: list[bytes | None], headers: list[dict[str, str]]) -> DataFrame:
-    """Records of one topic, without a time of their own."""
+def records(
+    spark: SparkSession,
+    values: Sequence[bytes | None],
+    headers: Sequence[dict[str, str]],
+    key: bytes | None = None,
+) -> DataFrame:
+    """Records of one topic, without a time of their own; all with one key, or without any."""
     rows = [
-        (None, value, "t", 0, offset, None, 0, [(name, text.encode()) for name, text in said.items()] or None)
+        (key, value, "t", 0, offset, None, 0, [(name, text.encode()) for name, text in said.items()] or None)
         for offset, (value, said) in enumerate(zip(values, headers, strict=True))
     ]
     return spark.createDataFrame(rows, RECORD_SCHEMA)
@@ -114,6 +121,56 @@ def test_what_events_are_as_changes(spark: SparkSession, case: dict[str, Any]) -
         assert [row["error_code"] for row in refused] == case["rejects"]
 
 
+def test_documents_are_rows_by_the_ids_that_their_keys_say(spark: SparkSession) -> None:
+    """A delete of MongoDB has the key alone; changes of one transaction have one second and one number."""
+    source = {"connector": "mongodb", "name": "m", "db": "inventory", "collection": "customers", "ord": 1}
+    said: list[tuple[str, str | None, dict[str, int]]] = [
+        ("c", '{"_id": {"$numberLong": "1004"}, "name": "Ann"}', {"ts_ms": 1000}),
+        ("u", '{"_id": {"$numberLong": "1004"}, "name": "Anna"}', {"ts_ms": 2000, "txnNumber": 5}),
+        ("u", '{"_id": {"$numberLong": "1004"}, "name": "Anne"}', {"ts_ms": 2000, "txnNumber": 5}),
+        ("d", None, {"ts_ms": 3000}),
+    ]
+    values = [json.dumps({"op": op, "after": after, "source": source | at}) for op, after, at in said]
+    sent = records(spark, [each.encode() for each in values], [{}] * 4, key=b'{"id": "1004"}')
+    told = debezium.changes(debezium.decode(sent), "customers", columns={"_id": "int64", "name": "string"})
+    found = told.orderBy("sequence").collect()
+    assert [(row["operation"], *row["data"]) for row in found] == [
+        ("upsert", 1004, "Ann"),
+        ("upsert", 1004, "Anna"),
+        ("upsert", 1004, "Anne"),
+        ("delete", 1004, None),
+    ]
+    assert len({row["message_id"] for row in found}) == 4
+
+
+def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: SparkSession) -> None:
+    """The key of the records has the region too: a delete and a create at one position, of one number."""
+    source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
+    gone = {"op": "d", "before": {"id": 1, "region": "eu"}, "source": source}
+    come = {"op": "c", "after": {"id": 1, "region": "us"}, "source": source}
+    # Of two partitions, the create may well arrive first.
+    sent = records(
+        spark,
+        [json.dumps(come).encode(), json.dumps(gone).encode()],
+        [{"__debezium.oldkey": '{"id":1,"region":"eu"}'}, {"__debezium.newkey": '{"id":1,"region":"us"}'}],
+    )
+    columns = {"id": "int32", "region": "string"}
+    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns=columns)
+    first, second = told.orderBy(*ORDER).collect()
+    assert (first["operation"], second["operation"], second["data"]["region"]) == ("delete", "upsert", "us")
+    assert first["message_id"] != second["message_id"]
+
+
+def test_columns_of_events_that_say_no_types_are_texts(spark: SparkSession) -> None:
+    """As wal2json's, told to leave types out."""
+    value = (
+        b'{"action": "I", "table": "t", "timestamp": "2024-03-01 12:00:00+00", "columns": [{"name": "a"}]}'
+    )
+    assert debezium.columns(debezium.decode_wal2json(records(spark, [value], [{}])), "t") == {
+        "a": ("string",)
+    }
+
+
 def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSession) -> None:
     """The reader of JSON stands once in the plan, however often its answer is asked."""
     decoded = debezium.decode(records(spark, [], []))
@@ -158,5 +215,7 @@ def test_a_call_that_cannot_be_meant_is_refused(spark: SparkSession) -> None:
         debezium.changes(decoded, "t", keys=["id"], columns={"id": "no such type"})
     with pytest.raises(InvalidArgument, match="keys"):
         debezium.changes(decoded, "t", keys=["other"], columns={"id": "int32"})
+    with pytest.raises(InvalidArgument, match="differ in more than case"):
+        debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "Id": "int32"})
     with pytest.raises(InvalidArgument, match="a table among none at all"):
         debezium.changes(decoded, "t", keys=["id"])
