@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit import InvalidArgument, WrongColumnType, as_of, merge
 from cdckit.debezium import streams
+from cdckit.debezium.streams.field_statements import CONVERT
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -206,6 +208,18 @@ def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dot
     unfit = streams.find_unfit(updates, "C", fields).orderBy("offset").collect()
     assert [(row.offset, row.error_code) for row in unfit] == [(0, "NO_DOCUMENT"), (5, "UNFIT_VALUE")]
     assert "a.b is there twice" in unfit[1].error_description
+
+
+def test_numbers_at_the_ends_of_their_types() -> None:
+    for kind, lowest in ((T.IntegerType, -(2**31)), (T.LongType, -(2**63))):
+        assert [CONVERT[kind](each) for each in (lowest, ~lowest)] == [lowest, ~lowest]
+        for beyond in (lowest - 1, -lowest):
+            with pytest.raises(TypeError):
+                CONVERT[kind](beyond)
+    assert CONVERT[T.DoubleType](Decimal("1e308")) == 1e308
+    for far in (Decimal("1e309"), Decimal("-1e309"), 10**309):
+        with pytest.raises(OverflowError):  # no infinity instead of what was sent
+            CONVERT[T.DoubleType](far)
 
 
 def test_fields_that_cannot_be_are_said_when_called(answers: DataFrame) -> None:

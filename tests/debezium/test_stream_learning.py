@@ -18,10 +18,11 @@ from cdckit.debezium import streams
 from cdckit.debezium.streams import lessons
 from cdckit.debezium.streams.json_values import written
 from cdckit.debezium.streams.lessons import EntityType
-from cdckit.debezium.streams.value_types import common_type
+from cdckit.debezium.streams.value_types import common_type, type_of
 from cdckit.records import RECORD_SCHEMA
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
+DIGITS = "12345678901234567890.12345678901234567890"
 DOCUMENTS = [
     {"a": 1},
     {"a": 2**40, "b": {"c": "x"}},
@@ -143,10 +144,11 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
     def add(path: str, value: Any) -> dict[str, Any]:
         return {"op": "add", "path": path, "value": value}
 
-    def records(*said: dict[str, Any], start: int) -> Any:
+    def records(*said: dict[str, Any] | bytes, start: int) -> Any:
         rows = [
-            (None, json.dumps(each).encode(), "t", 0, start + place, None, 0, None)
+            (None, value, "t", 0, start + place, None, 0, None)
             for place, each in enumerate(said)
+            for value in [each if isinstance(each, bytes) else json.dumps(each).encode()]
         ]
         return spark.createDataFrame(rows, RECORD_SCHEMA)
 
@@ -165,8 +167,15 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
     schema = {**header, "ops": [add("C", declared), add("D", {"fields": {"n": n}})]}
     without = {**header, "request": 10, "ops": [{"op": "remove", "path": "D"}]}
 
+    # In another database: types that are texts, one as long as a type, and more digits than doubles have.
+    odd = {"db": "odd", **{name: header[name] for name in header if name != "db"}}
+    texts = [add("T", "text"), add("U", '{"fields'), add("V", ""), add("W", 5), add("N", None)]
+    long_number = json.dumps({**odd, "includeBefore": True, "ops": [*texts, add("X", 0)]}).replace(
+        '"value": 0', f'"value": {{"fields": {{"f": {DIGITS}}}}}'
+    )
+
     patches = streams.decode(records(*sent, start=0), streams.ENTITY_PATCHES)
-    schemas = streams.decode(records(schema, without, start=3), streams.SCHEMA_PATCHES)
+    schemas = streams.decode(records(schema, without, long_number.encode(), start=3), streams.SCHEMA_PATCHES)
     answers = streams.apply_patches(patches)
     types = streams.apply_schema_patches(schemas)  # nobody asked for `after`
     told_by = streams.learn(streams.schema_learning(answers, types), order_by=["offset"]).cache()
@@ -181,17 +190,51 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
         (3, {"a": long, **now_optional, "n": n, "z": flag}),
     ]
     # The page: one message for each entity type of the schema, without ops.
-    messages = streams.schema_learning(answers, types).where("is_type").orderBy("offset", "part")
-    assert [(row.part, row.parts, row.ops, json.loads(row.after)) for row in messages.collect()] == [
-        (1, 2, None, {"C": declared}),
-        (2, 2, None, {"D": {"fields": {"n": n}}}),
+    messages = streams.schema_learning(answers, types).where("is_type").orderBy("offset", "collection")
+    sent_on = streams.to_records(messages, streams.SCHEMA_LEARNING).collect()
+    said = [json.loads(row.value) for row in sent_on]
+    own = {"status": 1, "ended": 1, "begun": 1, "clientid": "c", "user": "u"}
+    first, second = {**own, "db": "d", "request": 9}, {**own, "db": "d", "request": 10}
+    assert said[:4] == [
+        {**first, "collection": "C", "part": 1, "parts": 2, "after": {"C": declared}},
+        {**first, "collection": "D", "part": 2, "parts": 2, "after": {"D": {"fields": {"n": n}}}},
         # Of one that was removed there is a message as well, or nobody would know.
-        (1, 2, None, {"C": declared}),
-        (2, 2, None, {"D": None}),
+        {**second, "collection": "C", "part": 1, "parts": 1, "after": {"C": declared}},
+        {**second, "collection": "D", "parts": 1, "after": {"D": None}},
     ]
+    # The page: the key is the entity's, or the database's.
+    assert [bytes(row.key) for row in sent_on[3:5]] == [b"d", b"odd"]
+    assert [(each["part"], each["parts"], each["after"]) for each in said[4:8]] == [
+        *((1, 5, {"T": "text"}), (2, 5, {"U": '{"fields'}), (3, 5, {"V": ""}), (4, 5, {"W": 5})),
+    ]
+    assert bytes(sent_on[8].value).endswith(f'"after":{{"X":{{"fields":{{"f":{DIGITS}}}}}}}}}'.encode())
     told = streams.learned_types(told_by).where("collection = 'D'").orderBy("offset").collect()
     assert [json.loads(row.entity_type)["D"]["fields"] for row in told] == [{"n": n}, {}]
-    known = streams.entity_types(told_by)
+    known = streams.entity_types(told_by).where("db = 'd'")
     assert sorted(row.collection for row in known.collect()) == ["C", "D"]
     nothing = streams.learn(streams.schema_learning(answers.where(F.lit(False))), known=known)
     assert {row.collection for row in streams.entity_types(nothing, known).collect()} == {"C", "D"}
+
+
+def test_fields_are_of_whatever_a_schema_declares() -> None:
+    """A type that is none, a name that is no path, and two names that are one with dots."""
+    fields = {
+        **{"a": 5, "b": {}, "c": {"type": ["LONG"]}, "x~y": {"type": "LONG"}, "d//e": {"type": "LONG"}},
+        **{"n/": {"type": "LONG"}, "n": {"type": "DOCUMENT"}},
+        **{
+            "p.q": {"type": "LONG"},
+            "p/q": {"type": "STRING"},
+            "r.s": {"type": "LONG"},
+            "r/s": {"type": "LONG"},
+        },
+    }
+    found = streams.fields_of(json.dumps({"C": {"fields": fields}}))
+    texts = dict.fromkeys(("a", "b", "c", "p.q"), "string")
+    longs = dict.fromkeys(("x~y", "d..e", "n.", "r.s"), "bigint")
+    assert {field.name: field.dataType.simpleString() for field in found} == {**texts, **longs}
+
+
+def test_types_of_numbers_at_their_ends() -> None:
+    """Two's complement has one more below zero."""
+    ends = [-(2**31), 2**31 - 1, -(2**31) - 1, 2**31, -(2**63), 2**63 - 1, -(2**63) - 1, 2**63]
+    assert [type_of(each) for each in ends] == [*["INTEGER"] * 2, *["LONG"] * 4, *["BIG_INTEGER"] * 2]

@@ -13,7 +13,7 @@ from typing import Any
 import patch_interpreter
 import pytest
 
-from cdckit.debezium.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES
+from cdckit.debezium.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
 from cdckit.debezium.streams.decoding import message
 from cdckit.debezium.streams.documents import Document
 from cdckit.debezium.streams.json_values import depth, read, written
@@ -124,6 +124,13 @@ def test_numbers_of_any_size_are_text_until_a_patch_uses_them() -> None:
         assert message(update, ENTITY_UPDATES)["error_code"] == "WRONG_TYPE"
 
 
+def test_whole_numbers_are_all_that_a_long_holds_and_the_database_is_in_either_field() -> None:
+    said: dict[str, Any] = {"db": None, "dbid": "d", "clientid": "c", "user": "u", "begun": 1, "patches": []}
+    for request, code in ((-(2**63), None), (2**63 - 1, None), (2**63, "WRONG_TYPE")):
+        found = message(json.dumps({**said, "request": request}).encode(), ENTITY_BATCHES)
+        assert (found.get("error_code"), found["db"]) == (code, "d"), request
+
+
 def test_instants_are_within_the_years_that_timestamps_have() -> None:
     """By hand: the first and the last millisecond, 0001-01-01T00:00:00.000 and 9999-12-31T23:59:59.999."""
     said = {"db": "d", "clientid": "c", "user": "u", "device": "d", "appVersion": "1"}
@@ -149,6 +156,7 @@ HOSTILE = {
     "a huge index where nothing is": [{"op": "add", "path": "new/999999999", "value": 1}],
     "not a number": '[{"op": "add", "path": "a", "value": NaN}]',
     "no JSON": "[{",
+    "a path of two slashes": [{"op": "remove", "path": "//"}],
     "more than fits": [{"op": "add", "path": "a", "value": "x" * 1_000_001}],
 }
 
@@ -169,6 +177,41 @@ def test_moves_do_not_nest_a_document_deeper_and_deeper() -> None:
     assert answer(of, [{"op": "move", "fromPath": "x", "toPath": path}])[0] == 1
     assert answer(of, [{"op": "move", "fromPath": "y", "toPath": "z/" * 60}], 2)[0] == 3
     assert depth(read(of.state()[0] or "")) == 62
+
+
+def test_sums_and_moves_are_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = document({"n": 1, "a": [0] * 100}, most=1000)
+    far = [{"op": "inc", "path": "n", "value": 12}, {"op": "inc", "path": "m", "value": Decimal("1E+900")}]
+    ops = written([*far, {"op": "inc", "path": "m", "value": 1}])
+    # 1 and 1E+900 are 901 digits, which its operation does not tell: 8, 206 and 906 characters of n, a, m.
+    assert answer(of, ops)[:2] == (
+        3,
+        ["the document would have 1,120 characters; the most are 1,000"],
+    )
+    twice = written([*far, *[{"op": "inc", "path": f"m{n}", "value": Decimal("1E+900")} for n in range(2)]])
+    assert answer(of, twice, 2)[0] == 1
+    sums = written([{"op": "inc", "path": f"m{n}", "value": 1} for n in range(2)])
+    assert answer(of, sums, 3)[1] == ["operation 2: its sums would make the document larger than it may be"]
+
+    monkeypatch.setattr(patching, "_MOST_LOOKED_AT", 1000)
+
+    def moves(path: str, times: int) -> list[dict[str, str]]:
+        steps = (("a", path), (path, "a"))
+        return [{"op": "move", "fromPath": one, "toPath": other} for one, other in steps] * times
+
+    assert answer(of, moves("b", 100), 4)[0] == 1  # no deeper than it was
+    assert answer(of, moves("b/c", 9), 5)[0] == 1
+    assert answer(of, moves("b/c", 10), 6)[1] == ["operation 19: the patch moves too much"]
+
+
+def test_many_copies_into_a_wide_document_take_no_square_of_time() -> None:
+    of = document({"s": [], **{f"f{n}": n for n in range(60_000)}}, most=2_000_000)
+    began = time.monotonic()
+    copies = [{"op": "copy", "fromPath": "s", "toPath": f"t{n}"} for n in range(16_000)]
+    assert answer(of, [*copies, {"op": "add", "path": "t7/-", "value": 1}])[0] == 1
+    assert time.monotonic() - began < 5
+    now = read(of.state()[0] or "")
+    assert (now["s"], now["t7"], now["t8"]) == ([], [1], [])
 
 
 def test_many_operations_on_a_wide_document_take_no_square_of_time() -> None:

@@ -80,7 +80,10 @@ def request(number: int, *ops: dict[str, Any], part: int = 1, parts: int = 1, **
 
 def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession, tmp_path: Path) -> None:
     service = streams.Service(spark, tmp_path, databases=["d"], buckets=1)
-    first = [request(1, part=2, parts=2), {**request(2), "db": "other"}, request(3)]
+    wish = {"device": "phone", "zone": "z", "creates": True}
+    where = {"collection": "$zoneSubscription", "zone": "own", "entity": "s"}
+    subscribed = request(4, {"op": "add", "path": "/", "value": wish}, **where)
+    first = [request(1, part=2, parts=2), {**request(2), "db": "other"}, request(3), subscribed]
     said = service.receive(first, "a", stream=streams.ENTITY_PATCHES, at=AT)
     assert [(row.part, row.waiting_for) for row in service.waiting().collect()] == [
         (2, "1 of 2 parts, the first of them part 1")
@@ -101,6 +104,17 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
     assert service.rejects().isEmpty()
     whole = service.messages(streams.COMPLETE_RESPONSES, after=said.number).collect()
     assert [(row.request, row.parts) for row in whole] == [(1, 2)]
+
+    # The phone had subscribed when request 1 created the entity.
+    told = service.messages(streams.CHANGES_BY_DEVICE).select("device", "action", "entity", "notification")
+    [notification] = told.collect()
+    assert notification[:3] == ("phone", "created", "e")
+    later = int((AT + timedelta(hours=2)).timestamp()) * 1000
+    for count in (1, 0):
+        [left] = service.messages(streams.DEVICE_NOTIFICATIONS).collect()
+        assert tuple(left) == ("d", None, "phone", count, later, later)
+        seen = [("phone", notification[3]), ("phone", notification[3]), ("phone", "unknown")]
+        service.acknowledge(spark.createDataFrame(seen, "device string, notification string"))
 
     with pytest.raises(BatchIdReused):
         service.receive(first, "b", stream=streams.ENTITY_PATCHES, at=AT)

@@ -89,6 +89,32 @@ def test_the_fixtures_batches_become_their_patches_updates_and_responses(
     assert set(found) - {"includeAfter", "learning"} == set(wanted) - {"before"}
 
 
+def test_keys_partitions_and_durability_are_those_of_the_page() -> None:
+    """An entity is one of a zone of a collection of a database; a request is one of its client."""
+    entity, request = "db/collection/zone/entity", "client_id/request"
+    stated = {
+        # key, partitioned by, ideally kept forever
+        "entity-batches": (request, request, True),
+        "entity-patches": (entity, entity, False),
+        "entity-updates": (entity, entity, False),
+        "schema-patches": ("db", "db", True),
+        "schema-updates": ("db", "db", False),
+        "schema-learning": (f"{entity} or db", "db/collection", False),
+        "partial-responses": (request, "client_id", False),
+        "complete-responses": (request, "client_id", False),
+        "connections": ("user", "user", False),
+        "zone-changes": (entity, "db/subject_zone", False),
+        "changes-by-device": ("device", "device", False),
+        "device-notifications": ("device", "device", False),
+    }
+    found = {}
+    for name, stream in streams.STREAMS.items():
+        keys = [stream.key, *([stream.other_key] if stream.other_key else [])]
+        key, partition_by = " or ".join(map("/".join, keys)), "/".join(stream.partition_by)
+        found[name] = (key, partition_by, stream.forever)
+    assert found == stated
+
+
 def test_messages_that_say_less_are_read() -> None:
     said = {"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 1, "ended": 2, "ops": []}
     place = {"collection": "C", "zone": "z", "entity": "e", "parts": 1, "status": 1}

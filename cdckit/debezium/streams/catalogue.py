@@ -80,6 +80,8 @@ class Stream:
             that there is to know under its key, and not a part or a difference.
         text: The column that has the text of a message as it is to be written, where the fields alone do not
             say it; a table without this column is written by its fields.
+        other_key: The columns of the key of a message that lacks one of *key*:
+            in schema-learning, that of an entity type.
 
     Source:
         Debezium streams; the table of each stream.
@@ -96,6 +98,7 @@ class Stream:
     forever: bool = False
     latest: bool = False
     text: str | None = None
+    other_key: tuple[str, ...] = ()
 
     def columns(self) -> T.StructType:
         """The columns of its messages, behind those of the records."""
@@ -174,6 +177,7 @@ SCHEMA_LEARNING = Stream(
     frozenset(("db", "clientid", "request", "user", "begun", "status")),
     key=_ENTITY_KEY,
     partition_by=("db", "collection"),
+    other_key=_DATABASE_KEY,
 )
 PARTIAL_RESPONSES = Stream(
     "partial-responses", _UPDATE, _RESPONSE | {"part"}, key=_REQUEST_KEY, partition_by=("client_id",)

@@ -21,7 +21,7 @@ from cdckit.rejected import ERROR_FIELDS
 
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
-_BITS = {"long": 63, "int": 31}
+_LONGS, _INTS = range(-(2**63), 2**63), range(-(2**31), 2**31)
 # Beyond them neither Python nor, further out, Spark has a timestamp: one such message would end a job.
 _INSTANTS = range(-62_135_596_800_000, 253_402_300_800_000)
 
@@ -98,7 +98,7 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
         return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
     if not isinstance(said, dict):
         return _with_fault(found, StreamFault.NOT_JSON, f"It is {shown(said)}.")
-    if "db" not in said and "dbid" in said:
+    if said.get("db") is None and "dbid" in said:
         said["db"] = said["dbid"]
     for field in stream.fields:
         given = said.get(field)
@@ -132,17 +132,9 @@ def _text(value: Any) -> str | None:
     return column_text(value)
 
 
-def _number(value: Any, *, bits: int) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or abs(value) >> bits):
-        raise TypeError("a whole number in range")
-    return value
-
-
-def _instant(value: Any) -> int | None:
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, int) or value not in _INSTANTS
-    ):
-        raise TypeError("milliseconds within the years 1 to 9999")
+def _number(value: Any, *, within: range, called: str = "a whole number in range") -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value not in within):
+        raise TypeError(called)
     return value
 
 
@@ -181,9 +173,9 @@ def _reasons(value: Any) -> list[str | None] | None:
 
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "text": _text,
-    "long": partial(_number, bits=_BITS["long"]),
-    "instant": _instant,
-    "int": partial(_number, bits=_BITS["int"]),
+    "long": partial(_number, within=_LONGS),
+    "instant": partial(_number, within=_INSTANTS, called="milliseconds within the years 1 to 9999"),
+    "int": partial(_number, within=_INTS),
     "flag": _flag,
     "json": _json,
     "ops": _ops,

@@ -16,7 +16,7 @@ from cdckit.debezium.streams.catalogue import ENTITY_UPDATES
 from cdckit.debezium.streams.codes import Status
 from cdckit.debezium.streams.field_statements import CONVERT, places_of, statement
 from cdckit.debezium.streams.json_values import read
-from cdckit.debezium.streams.paths import Path, path_of
+from cdckit.debezium.streams.paths import Path, steps_of
 from cdckit.debezium.streams.value_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.debezium.streams.zones import change_columns
 from cdckit.errors import InvalidArgument, WrongColumnType
@@ -147,18 +147,23 @@ def fields_of(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
         nested: As for `changes`: `dotted` leaves the documents out and takes what is in them; `whole` the
             opposite.
 
+    Returns:
+        A field of each name: where `a.b` and `b` within `a` are both there, one that is a string if their
+        types differ.  What a schema declares without a type, or with one that is not known, is a string too.
+
     >>> told = '{"Mugs": {"fields": {"size": {"type": "DOCUMENT"}, "size/cl": {"type": "LONG"}}}}'
     >>> fields_of(told).simpleString(), fields_of(told, nested="whole").simpleString()
     ('struct<size.cl:bigint>', 'struct<size:string>')
     """
     _require_nested(nested, "fields_of")
     [type_] = read(entity_type).values()
-    found = T.StructType()
+    found: dict[str, T.DataType] = {}
     for name, field in type_["fields"].items():
-        steps = path_of(name)
-        if len(steps) == 1 if nested == "whole" else field["type"] != DOCUMENT:
-            found.add(".".join(steps), _SPARK.get(field["type"], T.StringType()))
-    return found
+        steps, kind = steps_of(name), field.get("type") if isinstance(field, dict) else None
+        if len(steps) == 1 if nested == "whole" else kind != DOCUMENT:
+            dotted, type_of = ".".join(steps), _SPARK.get(str(kind), T.StringType())
+            found[dotted] = type_of if found.get(dotted, type_of) == type_of else T.StringType()
+    return T.StructType([T.StructField(name, kind) for name, kind in found.items()])
 
 
 _SPARK: Mapping[str, T.DataType] = {

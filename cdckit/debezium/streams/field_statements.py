@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
+from math import isinf
 from typing import Any
 
 from pyspark.sql import types as T
@@ -135,7 +136,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _whole(value: Any, *, bits: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >> bits:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < 1 << bits:
         raise TypeError
     return value
 
@@ -143,7 +144,10 @@ def _whole(value: Any, *, bits: int) -> int:
 def _double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise TypeError
-    return float(value)
+    found = float(value)
+    if isinf(found):  # a decimal beyond all doubles; of an int Python says so itself
+        raise OverflowError
+    return found
 
 
 def _instant(value: Any) -> Any:

@@ -17,6 +17,9 @@ from cdckit.parts.json_text import storable
 DEEPEST = 100
 """How deep a document may be nested."""
 
+# As a tuple: to look into `dict | list` takes twice the time.
+_CONTAINERS = (dict, list)
+
 
 class NoSuchText(ValueError):
     """A value has no JSON text: a number beyond what decimals hold."""
@@ -181,13 +184,24 @@ def depth(value: Any) -> int:
     >>> depth(1), depth([]), depth({"a": [1]})
     (0, 1, 2)
     """
-    found, level = 0, [value]
-    while containers := [each for each in level if isinstance(each, dict | list)]:
-        found += 1
+    return depth_and_size(value)[0]
+
+
+def depth_and_size(value: Any) -> tuple[int, int]:
+    """
+    How deep a value is nested, and how many values it has within it, itself among them.
+
+    >>> depth_and_size(1), depth_and_size({"a": [1]})
+    ((0, 1), (2, 3))
+    """
+    deep, many, level = 0, 1, [value]
+    while containers := [each for each in level if isinstance(each, _CONTAINERS)]:
+        deep += 1
         level = [
             inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)
         ]
-    return found
+        many += len(level)
+    return deep, many
 
 
 def same(first: Any, second: Any) -> bool:

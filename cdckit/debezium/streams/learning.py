@@ -14,6 +14,7 @@ from cdckit.debezium.streams.catalogue import SCHEMA_LEARNING
 from cdckit.debezium.streams.codes import Status
 from cdckit.debezium.streams.folding import IS_LAST, Plan, folded
 from cdckit.debezium.streams.lessons import EntityType
+from cdckit.debezium.streams.schema_types import explode_types
 from cdckit.parts.schemas import require_batch, require_columns, require_types
 
 LEARNING_SCHEMA = T.StructType(
@@ -62,13 +63,14 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     Returns:
         One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `before` as the entity was taught
         last, `after` as it is.  Of a schema: a row for each entity type in it (`is_type`), `part` i of n,
-        with only that type in `after`, no `ops`, and the name of the type as `collection`; one that was
-        removed is null in `after`.
+        with only that type in `after`, no `before` and no `ops`, and the name of the type as `collection`.
+        For one that was removed there is a row as well, or nobody would learn of it: no `part`, and null
+        in `after`.
 
     Raises:
         MissingColumns, WrongColumnType: These are no answers.
 
-    Cost: a filter of each, no shuffle.
+    Cost: a filter of each, and one pass of the schemas through Python; no shuffle.
 
     Source:
         Debezium streams, "schema-learning".
@@ -88,43 +90,8 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     if schemas is None:
         return lessons
     require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
-    return lessons.unionByName(_entity_types(schemas.where(done)))
-
-
-def _entity_types(schemas: DataFrame) -> DataFrame:
-    """One row for each entity type of each schema."""
-    now, before = _types_in("after"), _types_in("before")
-    removed = F.filter(
-        before, lambda each: ~F.array_contains(F.transform(now, lambda one: one["key"]), each["key"])
-    )
-    gone = F.transform(removed, lambda each: F.struct(each["key"].alias("key"), F.lit("null").alias("value")))
-    each = schemas.withColumn("_types", F.array_sort(F.concat(now, gone))).select(
-        "*", F.posexplode("_types").alias("_place", "_type")
-    )
-    name = F.col("_type")["key"]
-    quoted = F.to_json(F.array(name))
-    inside = F.substring(quoted, F.lit(2), F.length(quoted) - 2)
-    after = F.concat(F.lit("{"), inside, F.lit(":"), F.col("_type")["value"], F.lit("}"))
-    made = each.withColumns(
-        {
-            "collection": name,
-            "part": F.col("_place") + 1,
-            "parts": F.size("_types"),
-            "after": after,
-            "before": F.lit(None),
-            "ops": F.lit(None),
-            "errors": F.lit(None),
-            "is_type": F.lit(True),
-        }
-    )
-    return made.select(*_columns(made))
-
-
-def _types_in(schema: str) -> Column:
-    """The entity types of a schema: an array of their names and texts."""
-    types = F.map_entries(F.from_json(schema, "map<string,string>"))
-    named = F.filter(types, lambda each: each["value"].isNotNull())
-    return F.coalesce(named, F.array().cast("array<struct<key:string,value:string>>"))
+    types = explode_types(schemas.where(done)).withColumn("is_type", F.lit(True))
+    return lessons.unionByName(types.select(*_columns(types)))
 
 
 def _columns(messages: DataFrame) -> list[Column]:

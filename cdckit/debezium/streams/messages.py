@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -153,10 +154,18 @@ def to_records(
 def record_columns(messages: DataFrame, stream: Stream) -> dict[str, Column]:
     """What each message says of its record: `key`, `value`, and the stream's name as `topic`."""
     return {
-        "key": F.encode(_joined(stream.key), "utf-8"),
+        "key": F.encode(_key(stream), "utf-8"),
         "value": F.encode(message_text(messages, stream), "utf-8"),
         "topic": F.lit(stream.name),
     }
+
+
+def _key(stream: Stream) -> Column:
+    key = _joined(stream.key)
+    if not stream.other_key:
+        return key
+    there = reduce(Column.__and__, (F.col(name).isNotNull() for name in stream.key))
+    return F.when(there, key).otherwise(_joined(stream.other_key))
 
 
 def _joined(columns: tuple[str, ...]) -> Column:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import Any, Final
 
-from cdckit.debezium.streams.json_values import DEEPEST, NoSuchText, depth, same, written
+from cdckit.debezium.streams.json_values import DEEPEST, NoSuchText, depth_and_size, read, same, written
 from cdckit.debezium.streams.operations import (
     ADD,
     COPY,
@@ -23,6 +23,7 @@ MISSING: Final = object()
 """What stands where nothing stands: no entity, no field."""
 
 _LONGEST_NUMBER = 10_000  # bits: what Python writes without a limit of its own
+_MOST_LOOKED_AT = 5_000_000  # values, in one patch, to see how deep what it moves is: a second or two
 _CONTAINERS, _NUMBERS = (dict, list), (int, Decimal)
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
@@ -33,13 +34,15 @@ class Unfit(ValueError):
 
 def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[Any, int]:
     """
-    The document after a patch, `MISSING` where it is gone, and by how many bytes copies made it larger.
+    The document after a patch, `MISSING` where it is gone, and by how many bytes copies and sums made it
+    larger.
 
     Args:
         document: The document before, a dictionary, or `MISSING`.  It is not changed: what an operation
             touches is copied, once in a patch, and all else is shared between the two.
         operations: What is done, in this order.
-        room: How many bytes copies may add: a document that is copied into itself doubles each time.
+        room: How many bytes copies and sums may add: a document that is copied into itself doubles each
+            time, and 1 and 1e900 are 901 digits.
 
     Raises:
         Unfit: An operation cannot be done.  Then none is.
@@ -60,7 +63,7 @@ class _Work:
     """A document that is worked on, and which parts of it are copies of our own."""
 
     def __init__(self, document: Any, room: int) -> None:
-        self.document, self.room = document, room
+        self.document, self.room, self.looked_at = document, room, 0
         # By identity; the values keep the copies alive, so that no other object gets their identity.
         self.owned: dict[int, Any] = {}
 
@@ -72,6 +75,12 @@ class _Work:
     def kept(self, copy: Any) -> Any:
         self.owned[id(copy)] = copy
         return copy
+
+    def take_room(self, many: int, made: str) -> None:
+        """Note that so many bytes are added by what is made; raises `Unfit` where there is no room."""
+        self.room -= many
+        if self.room < 0:
+            raise Unfit(f"its {made} would make the document larger than it may be")
 
     def put(self, path: Path, value: Any) -> None:
         if not path:
@@ -159,7 +168,8 @@ def _remove(work: _Work, operation: Operation) -> None:
 def _move(work: _Work, operation: Operation) -> None:
     value = work.find(operation.source)
     if value is not MISSING and operation.source != operation.path:
-        _require_depth(operation.path, value)
+        if len(operation.path) > len(operation.source):
+            _require_depth(work, operation.path, value)
         work.remove(operation.source)
         work.put(operation.path, value)
 
@@ -168,13 +178,11 @@ def _copy(work: _Work, operation: Operation) -> None:
     value = work.find(operation.source)
     if value is MISSING or operation.source == operation.path:
         return
+    text = _text(value)
+    work.take_room(len(text), "copies")
     if isinstance(value, _CONTAINERS):
-        _require_depth(operation.path, value)
-        # From here on the value stands in two places: neither may be written into.
-        work.owned.clear()
-    work.room -= len(_text(value))
-    if work.room < 0:
-        raise Unfit("its copies would make the document larger than it may be")
+        _require_depth(work, operation.path, value)
+        value = read(text)  # of its own: what is written into one is not written into the other
     work.put(operation.path, value)
 
 
@@ -185,7 +193,12 @@ def _increment(work: _Work, operation: Operation) -> None:
     elif type(value) not in _NUMBERS:
         raise Unfit(f"{_written(operation.path)} is {shown(value)}, and no number")
     else:
-        work.put(operation.path, _sum(value, operation.value))
+        found = _sum(value, operation.value)
+        if isinstance(found, Decimal):
+            # A sum of whole numbers is as long as the longer of them; this one may have many zeros between.
+            grown = len(str(found)) - len(str(value)) - len(str(operation.value))
+            work.take_room(max(0, grown), "sums")
+        work.put(operation.path, found)
 
 
 def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
@@ -208,8 +221,12 @@ def _require(work: _Work, operation: Operation) -> None:
         raise Unfit(f"{_written(operation.path)} is {shown(value)}, not {shown(operation.value)}")
 
 
-def _require_depth(path: Path, value: Any) -> None:
-    if len(path) + depth(value) > DEEPEST:
+def _require_depth(work: _Work, path: Path, value: Any) -> None:
+    deep, many = depth_and_size(value)
+    work.looked_at += many
+    if work.looked_at > _MOST_LOOKED_AT:
+        raise Unfit("the patch moves too much")
+    if len(path) + deep > DEEPEST:
         raise Unfit(f"the document would be nested deeper than {DEEPEST}")
 
 

@@ -40,19 +40,18 @@ def path_of(text: str) -> Path:
 
 
 def _steps(text: str) -> Path:
+    if text in ("", "/"):
+        return ()
     inner = text[1:] if text.startswith("/") else text
     inner = inner[:-1] if inner.endswith("/") else inner
-    if not inner:
-        return ()
     many = inner.count("/") + 1
     if many > DEEPEST:
         raise BadPath(f"the path has {many:,} steps; the most are {DEEPEST}")
-    steps = inner.split("/")
-    if "" in steps:
+    if "" in inner.split("/"):
         raise BadPath(f"the path {shown(text)} has an empty step")
     if _WRONG_ESCAPE.search(inner):
         raise BadPath(f"the path {shown(text)} has a tilde that is not ~0 or ~1")
-    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+    return steps_of(inner)
 
 
 _known = lru_cache(maxsize=4096)(_steps)
@@ -66,6 +65,16 @@ def step_text(step: str) -> str:
     'a~1b~0'
     """
     return step.replace("~", "~0").replace("/", "~1")
+
+
+def steps_of(name: str) -> Path:
+    """
+    The steps of a learned field's name, as `step_text` wrote them: an empty one is a name as any other.
+
+    >>> steps_of("phone/home"), steps_of("a~1b/")
+    (('phone', 'home'), ('a/b', ''))
+    """
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in name.split("/"))
 
 
 def index_of(step: str) -> int | None:

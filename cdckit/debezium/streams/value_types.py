@@ -30,7 +30,7 @@ def type_of(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return None if value is None else BOOLEAN
     if isinstance(value, int):
-        bits = value.bit_length()
+        bits = (value if value >= 0 else ~value).bit_length()
         return INTEGER if bits < 32 else LONG if bits < 64 else BIG_INTEGER
     if isinstance(value, Decimal):
         return DOUBLE if Decimal(repr(float(value))) == value else DECIMAL

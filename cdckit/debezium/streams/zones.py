@@ -90,8 +90,9 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
 
     Returns:
         One row per change (`cdckit.changes.CHANGE_SCHEMA`) of the key `db`, `subscription`; each carries all
-        fields (`SUBSCRIPTION_FIELDS`).  A wish that is not said, or no boolean, is false; no collection
-        means all collections of the zone.
+        fields (`SUBSCRIPTION_FIELDS`).  A wish that is not said, or is neither true nor the text `true`,
+        is false; a device, collection or zone that is no text is its JSON text; no collection means all
+        collections of the zone.
 
     Raises:
         MissingColumns, WrongColumnType: *zone_changes* are not what `zone_changes` returned.
