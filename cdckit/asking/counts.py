@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.asking.between import between
-from cdckit.asking.durations import require_groups
+from cdckit.asking.durations import require_end, require_groups
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import require_period
@@ -70,6 +70,7 @@ def counts_over_time(
             length or too short for a million instants; *by* or *sums* names something twice or something
             that is not there, or a column that the result has.
         SparkArithmeticException: When the result is computed (Spark's): a sum is too large for its type.
+            Not where `spark.sql.ansi.enabled` is off: sums are wrong then, and nobody says so.
 
     Cost: two rows of the size of *by* and *sums* for each version, added up before they are shuffled; then
     one sort of a group's instants.  No task has to sort more than one day of a group, or its grid.
@@ -99,6 +100,7 @@ def counts_over_time(
     """
     added = [sums] if isinstance(sums, str) else list(sums)
     groups = [by] if isinstance(by, str) else list(by)
+    require_end(end, function=_FUNCTION)
     require_period(start, end, function=_FUNCTION)
     made = [ENTITIES, *([AT] if every is not None else [VALID_FROM, VALID_TO])]
     require_groups(history, groups, added, argument="sums", made=made, function=_FUNCTION)

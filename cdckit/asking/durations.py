@@ -72,7 +72,7 @@ def durations(
     +------+-------+--------+
     <BLANKLINE>
     """
-    asked = [fields] if isinstance(fields, str) else list(fields)
+    asked = _one_or_more(fields, function="durations")
     groups = [by] if isinstance(by, str) else list(by)
     kept = require_groups(history, groups, asked, made=["seconds", "versions"], function="durations")
     return (
@@ -125,9 +125,9 @@ def weighted_means(
     +------+-----+
     <BLANKLINE>
     """
-    asked = [fields] if isinstance(fields, str) else list(fields)
-    groups = [by] if isinstance(by, str) else list(by)
     function = "weighted_means"
+    asked = _one_or_more(fields, function=function)
+    groups = [by] if isinstance(by, str) else list(by)
     kept = require_groups(history, groups, asked, made=[], function=function)[: len(groups)]
     for name in asked:
         require_number(history, name, function=function)
@@ -171,6 +171,20 @@ def require_groups(
     ]
 
 
+def _one_or_more(fields: str | Sequence[str], *, function: str) -> list[str]:
+    """The fields as a list; raises `InvalidArgument` for none."""
+    listed = [fields] if isinstance(fields, str) else list(fields)
+    if not listed:
+        raise InvalidArgument(function, "fields", "one or more business fields", fields)
+    return listed
+
+
+def require_end(end: datetime, *, function: str) -> None:
+    """Raise `InvalidArgument` for a period without an end, which other questions have."""
+    if end is None:
+        raise InvalidArgument(function, "end", "an aware datetime: what lasts until now has no length", end)
+
+
 def require_number(history: DataFrame, field: str, *, function: str) -> None:
     """Raise `WrongColumnType` unless the field is a number."""
     found = history.schema[field].dataType
@@ -180,8 +194,7 @@ def require_number(history: DataFrame, field: str, *, function: str) -> None:
 
 def _in_force(history: DataFrame, start: datetime, end: datetime, *, function: str) -> DataFrame:
     """The versions of entities that were there, cut to the period."""
-    if end is None:
-        raise InvalidArgument(function, "end", "an aware datetime: what lasts until now has no length", end)
+    require_end(end, function=function)
     require_period(start, end, function=function)
     return between(history, start, end)
 

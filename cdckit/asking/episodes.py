@@ -22,7 +22,7 @@ from cdckit.history import (
     require_history,
     with_open_ends,
 )
-from cdckit.parts.arguments import require_fields, require_period
+from cdckit.parts.arguments import require_fields, require_name, require_period
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
@@ -61,8 +61,8 @@ def episodes(
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the columns of a history, or has it in another
             type, or *condition* is no boolean column over it.
-        InvalidArgument: *keep* names something that is no business field, or one twice; *bridge* is no
-            length, or less than nothing.
+        InvalidArgument: *keep* names something that is no business field, or one twice; *condition* is no
+            column; *bridge* is no length, or less than nothing.
 
     Cost: one shuffle by guid and one sort of the versions for which the condition holds.
 
@@ -85,6 +85,8 @@ def episodes(
     if kept:
         free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
         require_fields(kept, free, "keep", function=function)
+    if not isinstance(condition, Column):
+        raise InvalidArgument(function, "condition", "a column, such as F.expr('gate = 1')", condition)
     found = history.select(condition.alias("held")).schema["held"].dataType
     if not isinstance(found, T.BooleanType):
         raise WrongColumnType(function, "condition", "boolean", found.simpleString())
@@ -175,6 +177,7 @@ def transitions(
     groups = [by] if isinstance(by, str) else list(by)
     made = ["operation", "from_value", "to_value", "transitions"]
     require_history(history, DELETED, function=function)
+    require_name(field, "field", function=function)
     require_groups(history, groups, [], made=made, function=function)
     require_fields([field], business_fields(history).fieldNames(), "field", function=function)
     first, last = require_period(start, end, function=function)

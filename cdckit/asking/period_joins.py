@@ -53,7 +53,7 @@ def join_periods(
             the same type in both.
         InvalidArgument: A table that is a stream, or has two columns that differ in case alone; a relation
             that is none, or none at all; "before" or "after" without *on*: nearly every row is before or
-            after every other; two equal names in *into*.
+            after every other; a *period* or *into* that is no pair of names; two equal names in *into*.
 
     Cost: rows are sorted by their beginnings and numbered, by *on* or else by the hour; each period knows
     then which numbers of the other table begin within it, and is joined with those by equality.  So the work
@@ -111,6 +111,9 @@ def _require_tables(
 ) -> dict[str, str]:
     """The common columns as a mapping of a's to b's."""
     key = dict(zip(*both_sides(on), strict=True))
+    for argument, two in (("period", period), ("into", into)):
+        if isinstance(two, str) or not isinstance(two, Sequence) or len(two) != 2:
+            raise InvalidArgument(_FUNCTION, argument, "a pair of names", two)
     for argument, frame, columns in (("a", a, key), ("b", b, key.values())):
         require_columns(frame, [*period, *columns], function=_FUNCTION)
         for column in period:

@@ -111,6 +111,8 @@ def test_a_microsecond_after_an_instant_of_the_grid_is_after_it_in_a_thousand_ye
 
 
 def test_what_cannot_be_meant(history: DataFrame) -> None:
+    with pytest.raises(InvalidArgument, match="end to be an aware datetime"):
+        counts_over_time(history, hour(0), None)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="1,000,000"):
         counts_over_time(history, hour(0), hour(30), every=timedelta(microseconds=1))
     with pytest.raises(InvalidArgument, match="every"):

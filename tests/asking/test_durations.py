@@ -124,6 +124,9 @@ def test_random_histories_hour_by_hour(spark: SparkSession) -> None:
 def test_what_cannot_be_meant(history: DataFrame) -> None:
     with pytest.raises(InvalidArgument, match="what lasts until now has no length"):
         durations(history, "gate", hour(0), None)  # type: ignore[arg-type]
+    for asked in (durations, weighted_means):
+        with pytest.raises(InvalidArgument, match="fields to be one or more"):
+            asked(history, [], hour(0), hour(1))
     with pytest.raises(InvalidArgument, match="after start"):
         durations(history, "gate", hour(1), hour(1))
     with pytest.raises(InvalidArgument, match="aware datetime"):

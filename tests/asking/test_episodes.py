@@ -149,6 +149,10 @@ def test_a_deleted_entity_has_no_value_even_of_its_key(spark: SparkSession) -> N
 def test_what_cannot_be_meant(history: DataFrame) -> None:
     with pytest.raises(WrongColumnType, match="condition as boolean; it is string"):
         episodes(history, F.col("gate"))
+    with pytest.raises(InvalidArgument, match=r"condition to be a column, such as F\.expr"):
+        episodes(history, "gate = 1")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="field to be a name"):
+        transitions(history, ["gate"], hour(0), None)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="bridge"):
         episodes(history, F.lit(True), bridge=timedelta(seconds=-1))
     with pytest.raises(InvalidArgument, match="keep"):

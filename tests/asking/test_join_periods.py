@@ -161,6 +161,10 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         join_periods(one, one, ["during", "after"])
     with pytest.raises(InvalidArgument, match="into"):
         join_periods(one, one, into=("a", "A"))
+    for argument in ("period", "into"):
+        for given in ("ab", ("a", "b", "c"), None):
+            with pytest.raises(InvalidArgument, match=f"{argument} to be a pair of names"):
+                join_periods(one, one, **{argument: given})
     with pytest.raises(WrongColumnType, match="int, like case of a"):
         join_periods(one, one.withColumn("case", F.lit("1")), on="case")
     with pytest.raises(WrongColumnType, match="timestamp"):
