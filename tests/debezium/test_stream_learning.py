@@ -88,6 +88,18 @@ def test_a_field_that_was_only_null_is_told_once_it_has_a_type() -> None:
     assert fields(of) == {"a": ("INTEGER", False)}
 
 
+def test_names_are_learnt_up_to_a_length_that_a_hundred_of_them_may_have() -> None:
+    """A document of half a megabyte, whose paths have 25 megabytes; by hand: two names of 499 fit."""
+    deep: Any = 1
+    for _ in range(100):
+        deep = {"n" * 499: deep}
+    of = taught([(None, deep), (None, {"x" * 1000: 1, "y" * 1001: 1})])
+    of.step(False, "C", json.dumps({"y" * 1001: 1}), None)
+    assert sorted(map(len, fields(of))) == [499, 999, 1000]
+    assert fields(of)["x" * 1000] == ("INTEGER", False)
+    assert len(of.state()[1]) < 10_000
+
+
 def test_common_types_are_a_matter_of_the_set() -> None:
     known = ["INTEGER", "LONG", "DOUBLE", "STRING", "UUID", "DOCUMENT"]
     for three in itertools.combinations_with_replacement(known, 3):

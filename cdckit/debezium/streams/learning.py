@@ -123,7 +123,8 @@ def learn(
         A field is `optional` when fewer entities have it than there are; fields of nested documents stand
         under their path, `phone/home`.  Its type is the common one of all values that were seen of it:
         INTEGER and LONG are LONG, INTEGER and DOUBLE are DOUBLE, all else is STRING.  What a schema
-        declares of a field stands.
+        declares of a field stands.  Of more than 10,000 fields the later ones are not learnt, nor is one
+        whose path has more than 1,000 characters.
 
     Raises:
         InvalidArgument: *messages* are a stream.

@@ -8,6 +8,7 @@ from cdckit.debezium.streams.json_values import column_text, read, written
 from cdckit.debezium.streams.value_types import common_type, typed_paths
 
 _MOST_FIELDS = 10_000
+_LONGEST_NAME = 1_000  # 100 names within each other may have 50 megabytes, of a document of one
 
 
 class EntityType:
@@ -16,7 +17,8 @@ class EntityType:
 
     What a schema declares of a field counts more than what is seen of it.  Types only widen: a field stays
     of the type that it was once seen with; one that was null each time has none yet, and is not told.  Of
-    more than 10,000 fields the later ones are not learnt.
+    more than 10,000 fields the later ones are not learnt, nor is one whose path has more than 1,000
+    characters.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ class EntityType:
         is_new = False
         for path, kind in typed_paths(read(text)):
             if path not in self.counts:
-                if len(self.counts) >= _MOST_FIELDS:
+                if len(path) > _LONGEST_NAME or len(self.counts) >= _MOST_FIELDS:
                     continue
                 self.counts[path], self.types[path], is_new = 0, set(), True
             self.counts[path] += by

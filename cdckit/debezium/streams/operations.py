@@ -110,8 +110,6 @@ def _without_value(name: str, each: dict[str, Any]) -> Operation:
 
 def _from_to(name: str, each: dict[str, Any]) -> Operation:
     source, path = _path(each, "fromPath"), _path(each, "toPath")
-    if name == MOVE and path[: len(source)] == source and path != source:
-        raise BadOperation(f"{shown(each['fromPath'])} cannot be moved into itself")
     return Operation(name, path, source=source)
 
 

@@ -166,12 +166,17 @@ def _remove(work: _Work, operation: Operation) -> None:
 
 
 def _move(work: _Work, operation: Operation) -> None:
-    value = work.find(operation.source)
-    if value is not MISSING and operation.source != operation.path:
-        if len(operation.path) > len(operation.source):
-            _require_depth(work, operation.path, value)
-        work.remove(operation.source)
-        work.put(operation.path, value)
+    source, path = operation.source, operation.path
+    if source == path:
+        return
+    if path[: len(source)] == source:
+        raise Unfit(f"{_written(source)} cannot be moved into itself")
+    value = work.find(source)
+    if value is not MISSING:
+        if len(path) > len(source):
+            _require_depth(work, path, value)
+        work.remove(source)
+        work.put(path, value)
 
 
 def _copy(work: _Work, operation: Operation) -> None:
