@@ -50,7 +50,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     )
     name = F.concat_ws(".", "db", "schema", "table").alias("name")
     # Columns first in the order of the types; a row without types has its own names.
-    types = F.map_entries("types")
+    types = F.when(F.size("types") > 0, F.map_entries("types"))
     untyped = F.transform(
         F.map_keys(F.coalesce("after", "before")),
         lambda key: F.struct(key.alias("key"), F.lit("string").alias("value")),

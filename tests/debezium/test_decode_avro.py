@@ -267,6 +267,26 @@ def test_a_schema_that_refers_to_others_is_made_whole(spark: SparkSession) -> No
     assert "the type 'Row' is not defined" in lacking["error_description"]
 
 
+def test_columns_of_documents_are_those_that_they_have(spark: SparkSession) -> None:
+    """MongoDB's rows are text in Avro too, of which the schema says no types."""
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [{"name": n, "type": "string"} for n in ("connector", "collection")],
+    }
+    after = {"name": "after", "type": ["null", "string"]}
+    fields = [after, {"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    said = {"connector": "mongodb", "collection": "customers"}
+    stream = io.BytesIO()
+    datum = {"op": "c", "after": '{"_id": 1, "name": "Anne"}', "source": said}
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), datum)
+    at = datetime(2024, 3, 1, tzinfo=UTC)
+    sent = (b'{"id": "1"}', b"\0\0\0\0\1" + stream.getvalue(), "t", 0, 0, at, 0, None)
+    decoded = debezium.decode_avro(spark.createDataFrame([sent], RECORD_SCHEMA), {1: json.dumps(schema)})
+    assert debezium.columns(decoded, "customers") == {"_id": ("string",), "name": ("string",)}
+
+
 def test_ids_of_eight_bytes(spark: SparkSession) -> None:
     sent = (written(KEY, {"id": 1}, id_bytes=8), written(FIRST, event("r", 2, after=KETTLE), id_bytes=8))
     row = debezium.decode_avro(records(spark, sent), REGISTRY, ids="apicurio").collect()[0]
