@@ -21,6 +21,7 @@ from cdckit.history import (
     operation_of,
     provenance_type,
     require_history,
+    with_open_ends,
 )
 from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted, require_struct
@@ -177,6 +178,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     _require_versions(b, function="diff")
     fields = business_fields(a).fields
     _require_same_fields(a, b)
+    a, b = with_open_ends(a), with_open_ends(b)
     named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
     left, right = F.col("a"), F.col("b")
     listed = [

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from versions_by_hand import day, history_of
 
-from cdckit import as_of, create_view, current, scd_type_1, scd_type_2, to_pandas
+from cdckit import as_of, create_view, current, diff, scd_type_1, scd_type_2, to_pandas
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 VERSIONS = [
@@ -40,6 +40,11 @@ def test_what_is_current_is_found(spark: SparkSession, table: DataFrame, tmp_pat
     create_view(table, "products")
     assert spark.sql("SELECT price FROM products_current").collect() == [(25,)]
     assert as_of(table, NEVER).count() == 0
+
+
+def test_no_difference_from_the_history_that_it_was_made_of(spark: SparkSession, table: DataFrame) -> None:
+    history = history_of(spark, "id int, price int", VERSIONS)
+    assert diff(table.select(*history.columns), history).count() == 0
 
 
 def test_the_end_of_another_table_is_an_end(spark: SparkSession) -> None:
