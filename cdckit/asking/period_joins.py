@@ -55,12 +55,14 @@ def join_periods(
             that is none, or none at all; "before" or "after" without *on*: nearly every row is before or
             after every other; a *period* or *into* that is no pair of names; two equal names in *into*.
 
-    Cost: rows are sorted by their beginnings and numbered, by *on* or else by the hour; each period knows
-    then which numbers of the other table begin within it, and is joined with those by equality.  So the work
-    grows with rows and pairs that share an instant, also for long periods among short ones and for many
-    at one time: nothing is compared with everything.  Of each value of *on*, or hour, one task sorts the
-    beginnings.  "meets" and "met_by" are joins by equality; "before" and "after" compare all rows of
-    one value of *on*.
+    Cost: each table is read more than once.  With *on*, rows are counted by it first.  Of a value that few
+    rows have (64 in both tables together), all pairs are compared: that takes little more than a join by
+    equality.  Rows of other values, and all without *on*, are sorted by their beginnings and numbered, by
+    *on* or else by the hour; each period knows then which numbers of the other table begin within it, and
+    is joined with those by equality.  So the work grows with rows and pairs that share an instant, also
+    for long periods among short ones and for many at one time: nothing is compared with everything.  Of each
+    value of *on*, or hour, one task sorts the beginnings.  "meets" and "met_by" are joins by equality;
+    "before" and "after" compare all rows of one value of *on*.
 
     >>> def periods(*rows):
     ...     frame = session().createDataFrame(list(rows), "what string, begins int, ends int")

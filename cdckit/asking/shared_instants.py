@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,6 +12,8 @@ from pyspark.sql.window import WindowSpec
 
 _CHUNK = 32
 """So many neighbours are looked at together: a period is compared with at most twice as many in vain."""
+_FEW = 2 * _CHUNK
+"""Of a key that has no more periods, in both tables together, each is compared with each."""
 _HOUR = 3600
 
 
@@ -19,6 +23,51 @@ def overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
 
     Both tables have the columns *keys*, `begins`, `ends` (null for open) and `row`, and hold nothing but
     periods (`is_period`).
+    """
+    if not keys:
+        return _by_numbers(a, b, keys)
+    crowded = _crowded(a, b, keys)
+
+    def of(frame: DataFrame, how: str) -> DataFrame:
+        return frame.join(crowded, _same(keys), how)
+
+    some = _each_with_each(of(a, "left_anti"), of(b, "left_anti"), keys)
+    return some.unionByName(_by_numbers(of(a, "left_semi"), of(b, "left_semi"), keys))
+
+
+def _crowded(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The keys that have more periods than `_FEW`, each once."""
+    both = a.select(*keys).unionByName(b.select(*keys))
+    counted = both.groupBy(*keys).agg(F.count(F.lit(1)).alias("many")).where(F.col("many") > _FEW)
+    return counted.select(*(F.col(key).alias(f"same_{key}") for key in keys))
+
+
+def _each_with_each(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The pairs among all pairs of a key: where they are few, faster than to number them."""
+    other = b.select(*(F.col(name).alias(f"same_{name}") for name in (*keys, *_PERIOD)))
+    shared = _begins_before_end("", "same_") & _begins_before_end("same_", "")
+    pairs = a.select(*keys, *_PERIOD).join(other, _same(keys) & shared, "inner")
+    return pairs.select(
+        F.struct(*_PERIOD).alias("a"),
+        F.struct(*(F.col(f"same_{name}").alias(name) for name in _PERIOD)).alias("b"),
+    )
+
+
+_PERIOD = ("begins", "ends", "row")
+
+
+def _begins_before_end(one: str, other: str) -> Column:
+    end = F.col(f"{other}ends")
+    return end.isNull() | (F.col(f"{one}begins") < end)
+
+
+def _same(keys: Sequence[str]) -> Column:
+    return reduce(and_, (F.col(key).eqNullSafe(F.col(f"same_{key}")) for key in keys), F.lit(True))
+
+
+def _by_numbers(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """
+    The pairs, without comparing everything with everything.
 
     One of the two begins within the other: b within a, at its beginning or later, or else a within b, later
     than at its beginning.  The beginnings that lie within a period are neighbours when all are sorted, so
@@ -125,9 +174,7 @@ def _beginning_within(
         "number",
         F.floor(F.col("number") / F.lit(_CHUNK)).alias("of_chunk"),
     )
-    same = F.col("chunk") == F.col("of_chunk")
-    for key in keys:
-        same &= F.col(key).eqNullSafe(F.col(f"same_{key}"))
+    same = (F.col("chunk") == F.col("of_chunk")) & _same(keys)
     within = (F.col("low") <= F.col("number")) & (F.col("number") < F.col("high"))
     return looking.join(begun, same & within, "inner").select("a", "b")
 
