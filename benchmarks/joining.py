@@ -1,4 +1,4 @@
-"""The as-of join: against Spark's own equi-join with a range, with two times, and with a key that is hot."""
+"""The as-of join: against Spark's equi-join with a range, of a ledger, with two times, with a hot key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
+from cdckit import Ledger
 from cdckit.asking.joins import Lookup, as_of_join
 from cdckit.history import DELETED, SOURCE_MESSAGE, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 
@@ -35,6 +36,15 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         "as_of_join": _writing(looked_up(*uniform), work / "as_of_join.parquet"),
         "equi_join_not_written": _computing(equi_join(*uniform)),
         "as_of_join_not_written": _computing(looked_up(*uniform)),
+        # Nothing that is written can take less than this.
+        "rows_written": lambda: (
+            spark.read.parquet(str(work / "equi_join.parquet"))
+            .write.mode("overwrite")
+            .parquet(str(work / "rows_written.parquet"))
+        ),
+        "of_ledger": _writing(
+            looked_up(uniform[0], _ledger(spark, work).history()), work / "of_ledger.parquet"
+        ),
         "as_of_join_hot": _writing(looked_up(*hot), work / "as_of_join_hot.parquet"),
         "known": _writing(looked_up_as_known(spark, work, "uniform"), work / "known.parquet"),
         "known_hot": _writing(looked_up_as_known(spark, work, "hot"), work / "known_hot.parquet"),
@@ -53,6 +63,9 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
     for ours, others in same.items():
         if any(digests[name] != digests[ours] for name in others):
             raise AssertionError(f"{ours} and {', '.join(others)} give different rows: {digests}")
+    told = [_told(spark.read.parquet(str(work / f"{name}.parquet"))) for name in ("as_of_join", "of_ledger")]
+    if told[0] != told[1]:
+        raise AssertionError("the ledger of the same versions tells something else of the facts")
 
     def result(name: str, run: str, over: str, bar: float | None) -> Result:
         ratio = took[run].seconds / took[over].seconds
@@ -64,6 +77,8 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         result(
             "as_of_join_over_equi_join_not_written", "as_of_join_not_written", "equi_join_not_written", None
         ),
+        result("equi_join_rows_written_over_equi_join", "rows_written", "equi_join", None),
+        result("as_of_join_of_ledger_over_equi_join", "of_ledger", "equi_join", 0.6),
         result("as_of_join_hot_key_over_uniform", "as_of_join_hot", "as_of_join", 2.0),
         result("as_of_join_known_over_as_of_join", "known", "as_of_join", 2.0),
         result("as_of_join_known_hot_key_over_uniform", "known_hot", "known", 2.0),
@@ -112,6 +127,40 @@ def looked_up_as_known(spark: SparkSession, work: Path, name: str) -> DataFrame:
         beliefs_of(versions).write.mode("overwrite").parquet(str(path))
     lookup = Lookup(spark.read.parquet(str(path)), on="number", into="product")
     return as_of_join(decided(facts), lookup, time="at", known="decided")
+
+
+def _ledger(spark: SparkSession, work: Path) -> Ledger:
+    """A ledger with the versions of many keys, made once and then read."""
+    ledger = Ledger(spark, work / "join_ledger", entity="product", keys=["number"])
+    if not (work / "join_ledger").exists():
+        ledger.apply(changes_of(_inputs(spark, work, "uniform", hot=False)[1]))
+    return ledger
+
+
+def changes_of(versions: DataFrame) -> DataFrame:
+    """What said these versions: for each of them one change, an upsert of all its fields or a delete."""
+    return versions.select(
+        F.when(F.col(DELETED), "delete").otherwise("upsert").alias("operation"),
+        F.col(VALID_FROM).alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        F.struct(
+            F.col(VALID_FROM).alias("timestamp"),
+            F.lit("products").alias("topic"),
+            F.lit(0).alias("partition"),
+            F.monotonically_increasing_id().alias("offset"),
+            F.lit(1).alias("record_number"),
+        ).alias("arrival"),
+        F.col(SOURCE_MESSAGE).alias("message_id"),
+        F.lit("products").alias("source"),
+        F.lit(0).alias("priority"),
+        F.struct(*FIELDS).alias("data"),
+        F.struct(*(F.lit(True).alias(name) for name in FIELDS)).alias("carried"),
+    )
+
+
+def _told(found: DataFrame) -> str:
+    """What facts were told: of another history of the same entities guids differ, and nothing else."""
+    return content_hash(found.withColumn("product", F.col("product").dropFields("guid")))
 
 
 def equi_join(facts: DataFrame, history: DataFrame) -> DataFrame:

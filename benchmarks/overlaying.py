@@ -1,4 +1,4 @@
-"""Overlays and durations, against the shuffle, sort and write of what they read."""
+"""Overlays and durations, against shuffling, sorting and writing; joins of periods, against an equi-join."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.joining import random_versions
 from benchmarks.measure import Result, content_hash, side_by_side
-from cdckit import Side, durations, overlay
+from cdckit import Side, durations, join_periods, overlay
 from cdckit.history import VALID_FROM, VALID_TO
 
 START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
@@ -27,18 +27,25 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         "overlay": both,
         "floor of one": _sorted(one),
         "durations": lasted,
+        "equi-join of periods": equi_join(one, other),
+        "join of periods": join_periods(one, other, on="number", into=("one", "other")).drop("relation"),
     }
     runs = {name: _writing(frame, _output(work, name)) for name, frame in frames.items()}
     took = side_by_side(runs)
 
-    def result(name: str, run: str, over: str, bar: float) -> Result:
-        digest = content_hash(spark.read.parquet(str(_output(work, run))))
+    digests = {name: content_hash(spark.read.parquet(str(_output(work, name)))) for name in runs}
+    if digests["join of periods"] != digests["equi-join of periods"]:
+        raise AssertionError(f"both joins should have found the same pairs: {digests}")
+
+    def result(name: str, run: str, over: str, bar: float | None) -> Result:
+        digest = digests[run]
         ratio, memory = took[run].seconds / took[over].seconds, took[run].peak_memory_mb
         return Result(name, round(ratio, 2), bar, "lower", round(took[run].seconds, 2), memory, digest)
 
     return [
         result("overlay_two_1400k_over_floor", "overlay", "floor of two", 2.5),
         result("durations_1400k_over_floor", "durations", "floor of one", 1.5),
+        result("join_periods_over_equi_join", "join of periods", "equi-join of periods", None),
     ]
 
 
@@ -53,6 +60,20 @@ def _histories(spark: SparkSession, work: Path) -> tuple[DataFrame, DataFrame]:
         spark.read.parquet(str(path)).withColumns(shifted).write.mode("overwrite").parquet(str(later))
     one, other = (spark.read.parquet(str(each)) for each in (path, later))
     return one, other
+
+
+def equi_join(one: DataFrame, other: DataFrame) -> DataFrame:
+    """The pairs that share an instant, by hand: fast while a key has few periods, and their square else."""
+    begins, ends = f"one.{VALID_FROM}", f"one.{VALID_TO}"
+    left, right = (
+        each.select(F.struct(*each.columns).alias(name)) for each, name in ((one, "one"), (other, "other"))
+    )
+    shared = F.expr(
+        f"one.number <=> other.number"
+        f" AND (other.{VALID_TO} IS NULL OR {begins} < other.{VALID_TO})"
+        f" AND ({ends} IS NULL OR other.{VALID_FROM} < {ends})"
+    )
+    return left.join(right, shared, "inner")
 
 
 def _sorted(frame: DataFrame) -> DataFrame:
