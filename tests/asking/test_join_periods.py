@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from random_versions import hour, streamed
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
+from cdckit.asking.shared_instants import _crowded
 from cdckit.history import OPEN_END
 from tools.tiers import seeds
 
@@ -111,6 +112,16 @@ def test_random_periods_of_many_keys(spark: SparkSession, seed: int) -> None:
     one, other = frame(spark, a), frame(spark, b)
     every = join_periods(one, other, ALLEN_RELATIONS, on={"case": "case"})
     assert found(every) == expected(a, b, list(ALLEN_RELATIONS))
+
+
+def test_a_key_is_crowded_from_65_periods_on_in_both_tables_together(spark: SparkSession) -> None:
+    """Else the pairs would be right, and a key of many periods would take the square of their number."""
+    sizes = {None: (40, 25), 1: (32, 32), 2: (65, 0), 3: (0, 65), 4: (1, 1)}
+    one, other = (
+        spark.createDataFrame([(key,) for key, both in sizes.items() for _ in range(both[side])], "key int")
+        for side in range(2)
+    )
+    assert {row[0] for row in _crowded(one, other, ["key"]).collect()} == {None, 2, 3}
 
 
 @seeds(5, soak=20)
