@@ -165,7 +165,10 @@ def _variable(text: Column) -> Column:
         sign, F.substring(enough, F.lit(1), point), F.lit("."), F.substring(enough, point + 1, scale)
     )
     filled = F.when(whole == "0", whole).otherwise(F.concat(whole, F.repeat(F.lit("0"), -scale)))
-    return F.when(scale.between(-1000, 0), filled).when(scale.between(1, 1000), pointed)
+    # Whole numbers first, which are most: in a branch Spark works out again whatever stands there twice.
+    return (
+        F.when(scale == 0, whole).when(scale.between(-1000, -1), filled).when(scale.between(1, 1000), pointed)
+    )
 
 
 _TEXT = Encoding(T.StringType(), lambda text: text)

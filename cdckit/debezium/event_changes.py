@@ -63,8 +63,10 @@ def changes(
         that a changed key brought the place right behind its delete.  `message_id` is the source and the
         position, so that a redelivered event is the same message (topic, partition and offset where there is
         no position); of a read and a delete the operation too, since they may stand at the position of
-        another change of the row.  Beside them stand `snapshot`, as the event says it, and
-        `moved_to` and `moved_from`: the other key, as JSON, where the key of a row changed.
+        another change of the row.  A redelivered change of a transaction of MongoDB is another message,
+        which says the same behind the first: those events have no number of their own.  Beside them stand
+        `snapshot`, as the event says it, and `moved_to` and `moved_from`: the other key, as JSON, where the
+        key of a row changed.
 
         A timestamp without a zone is taken for one in UTC.  Times of day are microseconds since midnight.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in

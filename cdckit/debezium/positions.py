@@ -32,7 +32,7 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
       Debezium 3.2, the place of the change in the stream or in the redo log tells them apart.
     - MongoDB: the second of the operation and its number in it.  Snapshots say no number.  All changes of a
       transaction have the same two: those of one document come one after the other in the topic, so the
-      record's offset tells them apart.
+      record's offset tells them apart; and a redelivered one from the first, since it has another offset.
     """
     postgres = _joined(*_lsns(source("sequence"), source("lsn")))
     binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))

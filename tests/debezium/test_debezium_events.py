@@ -161,6 +161,18 @@ def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: Sp
     assert first["message_id"] != second["message_id"]
 
 
+def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
+    """A delete and a read too, whose messages are not those of another change at their position."""
+    source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
+    said = {"r": {"after": {"id": 1}}, "u": {"after": {"id": 1}}, "d": {"before": {"id": 1}}}
+    values = [json.dumps({"op": op, "source": source} | image).encode() for op, image in said.items()]
+    sent = records(spark, values * 2, [{}] * 6)
+    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns={"id": "int32"})
+    found = [row["message_id"] for row in told.orderBy("arrival.offset").collect()]
+    place = "00000000000000000001/00000000000000000002"
+    assert found == [f"shop:r/{place}", f"shop:{place}", f"shop:d/{place}"] * 2
+
+
 def test_columns_of_events_that_say_no_types_are_texts(spark: SparkSession) -> None:
     """As wal2json's, told to leave types out."""
     value = (
