@@ -97,9 +97,11 @@ def test_a_consumer_killed_at_100_random_callbacks_misses_nothing(tmp_path: Path
     keep_windows(tmp_path, 1, WINDOWS * 4)
     draw, kills, began = random.Random(seed), 0, [0]
     seen = tmp_path / "seen"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this file imports from tools
     while True:
         left = draw.randint(3, 25) if kills < 100 else 10**6
-        done = subprocess.run([sys.executable, __file__, str(tmp_path), str(left)], check=False)
+        life = [sys.executable, __file__, str(tmp_path), str(left)]
+        done = subprocess.run(life, env=environment, check=False)
         began.append(len(seen.read_text().splitlines()) if seen.exists() else 0)
         if done.returncode == 0:
             break

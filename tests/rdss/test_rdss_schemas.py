@@ -185,9 +185,9 @@ def mutated(message: dict[str, Any], draw: random.Random) -> dict[str, Any]:
         if what == "remove":
             del holder[last]
         elif what == "replace":
-            holder[last] = draw.choice(VALUES)
+            holder[last] = copy.deepcopy(draw.choice(VALUES))  # a list of them may be changed next
         elif what == "add" and isinstance(holder, dict):
-            holder[draw.choice(FIELDS)] = draw.choice(VALUES)
+            holder[draw.choice(FIELDS)] = copy.deepcopy(draw.choice(VALUES))
         elif what == "repeat" and isinstance(holder, list):
             holder.append(copy.deepcopy(holder[last]))
         elif what == "swap":
