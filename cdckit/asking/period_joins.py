@@ -56,7 +56,7 @@ def join_periods(
             after every other; a *period* or *into* that is no pair of names; two equal names in *into*.
 
     Cost: each table is read more than once.  With *on*, rows are counted by it first.  Of a value that few
-    rows have (64 in both tables together), all pairs are compared: that takes little more than a join by
+    rows have (64 in both tables together), all pairs are compared: that takes a quarter more than a join by
     equality.  Rows of other values, and all without *on*, are sorted by their beginnings and numbered, by
     *on* or else by the hour; each period knows then which numbers of the other table begin within it, and
     is joined with those by equality.  So the work grows with rows and pairs that share an instant, also
