@@ -64,14 +64,13 @@ def _histories(spark: SparkSession, work: Path) -> tuple[DataFrame, DataFrame]:
 
 def equi_join(one: DataFrame, other: DataFrame) -> DataFrame:
     """The pairs that share an instant, by hand: fast while a key has few periods, and their square else."""
-    begins, ends = f"one.{VALID_FROM}", f"one.{VALID_TO}"
     left, right = (
         each.select(F.struct(*each.columns).alias(name)) for each, name in ((one, "one"), (other, "other"))
     )
     shared = F.expr(
-        f"one.number <=> other.number"
-        f" AND (other.{VALID_TO} IS NULL OR {begins} < other.{VALID_TO})"
-        f" AND ({ends} IS NULL OR other.{VALID_FROM} < {ends})"
+        "one.number <=> other.number"
+        f" AND (other.{VALID_TO} IS NULL OR one.{VALID_FROM} < other.{VALID_TO})"
+        f" AND (one.{VALID_TO} IS NULL OR other.{VALID_FROM} < one.{VALID_TO})"
     )
     return left.join(right, shared, "inner")
 

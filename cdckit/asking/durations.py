@@ -182,7 +182,9 @@ def _one_or_more(fields: str | Sequence[str], *, function: str) -> list[str]:
 def require_end(end: datetime, *, function: str) -> None:
     """Raise `InvalidArgument` for a period without an end, which other questions have."""
     if end is None:
-        raise InvalidArgument(function, "end", "an aware datetime: what lasts until now has no length", end)
+        raise InvalidArgument(
+            function, "end", "an aware datetime: without one the answer would depend on when it is asked", end
+        )
 
 
 def require_number(history: DataFrame, field: str, *, function: str) -> None:

@@ -15,6 +15,7 @@ _CHUNK = 32
 _FEW = 2 * _CHUNK
 """Of a key that has no more periods, in both tables together, each is compared with each."""
 _HOUR = 3600
+_PERIOD = ("begins", "ends", "row")
 
 
 def overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -51,9 +52,6 @@ def _each_with_each(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFram
         F.struct(*_PERIOD).alias("a"),
         F.struct(*(F.col(f"same_{name}").alias(name) for name in _PERIOD)).alias("b"),
     )
-
-
-_PERIOD = ("begins", "ends", "row")
 
 
 def _begins_before_end(one: str, other: str) -> Column:

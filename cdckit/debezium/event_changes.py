@@ -12,7 +12,7 @@ from cdckit.changes import DELETE as IS_DELETED
 from cdckit.changes import UPSERT
 from cdckit.debezium.event_columns import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, table_rows
-from cdckit.debezium.events import DELETE, READ, apart
+from cdckit.debezium.events import DELETE, READ, apart, without_schema
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.rejected import ERROR_CODE
 
@@ -74,7 +74,8 @@ def changes(
 
     Raises:
         InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
-            type is unknown; two types of one column have none in common; *snapshot_at* is naive.
+            type is unknown; two types of one column have none in common; two columns have names that differ
+            in case alone; *snapshot_at* is naive.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
@@ -122,8 +123,12 @@ def changes(
         F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
         "snapshot",
-        F.coalesce(_payload("new_key"), F.when(is_leaving, F.to_json(now_key))).alias("moved_to"),
-        F.coalesce(_payload("old_key"), F.when(is_arriving, F.to_json("old"))).alias("moved_from"),
+        F.coalesce(without_schema(F.col("new_key")), F.when(is_leaving, F.to_json(now_key))).alias(
+            "moved_to"
+        ),
+        F.coalesce(without_schema(F.col("old_key")), F.when(is_arriving, F.to_json("old"))).alias(
+            "moved_from"
+        ),
     )
 
 
@@ -159,8 +164,3 @@ def _effective(rows: DataFrame, snapshot_at: datetime | Column | None) -> Column
         F.col("snapshot") == INCREMENTAL, F.lit(False)
     )
     return F.when(is_of_snapshot, at).otherwise(F.col("event_timestamp"))
-
-
-def _payload(key: str) -> Column:
-    """A key from a header, without the schema that may stand beside it."""
-    return F.coalesce(F.get_json_object(key, "$.payload"), F.col(key))

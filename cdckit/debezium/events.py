@@ -141,6 +141,13 @@ def apart(value: Column) -> Column:
     return F.when(value == "", same).otherwise(value)
 
 
+def without_schema(text: Column) -> Column:
+    """The payload of a JSON text that has a schema beside it; any other text as it is."""
+    # Beside a schema alone: a column may have the name of the payload.
+    payload = F.when(F.contains(text, F.lit('"schema"')), F.get_json_object(text, "$.payload"))
+    return F.coalesce(payload, text)
+
+
 def header(name: str) -> Column:
     """The text of the last header of this name; null without one."""
     named = F.filter("headers", lambda each: each["key"] == F.lit(name))

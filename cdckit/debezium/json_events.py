@@ -21,6 +21,7 @@ from cdckit.debezium.events import (
     header,
     time_columns,
     with_events,
+    without_schema,
 )
 from cdckit.debezium.mongo_documents import MONGODB, document_key, document_of
 from cdckit.debezium.positions import SOURCE_FIELDS, position
@@ -28,9 +29,8 @@ from cdckit.parts.schemas import flat_columns
 
 _NUMBERS = ("ts_ms", "ts_us", "ts_ns", "lsn", "pos", "row", "ord")
 """What every connector writes as a number: Spark's reader is slow to make a text of one."""
-
-
-_TIMES = _NUMBERS[:3]
+_TIMES = ("ts_ms", "ts_us", "ts_ns")
+"""All that a heartbeat says."""
 
 
 def _told(*names: str) -> list[T.StructField]:
@@ -203,6 +203,7 @@ def _kind(text: Column) -> Column:
 
 
 def _says_times_alone(text: Column) -> Column:
+    """Whether a value, or its payload, says nothing else, as a heartbeat."""
     names = F.json_object_keys(F.coalesce(F.get_json_object(text, "$.payload"), text))
     return F.size(F.array_except(names, F.array(*(F.lit(each) for each in _TIMES)))) == 0
 
@@ -225,9 +226,7 @@ def _instant(told: Column) -> Column:
 def json_key() -> Column:
     """The columns of the record's key, in JSON with or without its schema; null for any other key."""
     key = F.try_validate_utf8(F.col("key").cast("string"))
-    # Beside a schema alone: a key column may have the name of the payload.
-    payload = F.when(F.contains(key, F.lit('"schema"')), F.get_json_object(key, "$.payload"))
-    return F.from_json(F.coalesce(payload, key), TEXTS.simpleString(), _STRICT)
+    return F.from_json(without_schema(key), TEXTS.simpleString(), _STRICT)
 
 
 def json_types() -> Column:

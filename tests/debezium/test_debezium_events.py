@@ -161,6 +161,17 @@ def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: Sp
     assert first["message_id"] != second["message_id"]
 
 
+def test_a_key_column_may_have_the_name_of_the_payload(spark: SparkSession) -> None:
+    source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
+    gone = {"op": "d", "before": {"payload": 1}, "source": source}
+    plain, beside = '{"payload":2}', '{"schema":{},"payload":{"payload":2}}'
+    sent = records(
+        spark, [json.dumps(gone).encode()] * 2, [{"__debezium.newkey": key} for key in (plain, beside)]
+    )
+    told = debezium.changes(debezium.decode(sent), "t", keys=["payload"], columns={"payload": "int32"})
+    assert [row["moved_to"] for row in told.collect()] == [plain, plain]
+
+
 def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
     """A delete and a read too, whose messages are not those of another change at their position."""
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}

@@ -64,8 +64,8 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
         One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `before` as the entity was taught
         last, `after` as it is.  Of a schema: a row for each entity type in it (`is_type`), `part` i of n,
         with only that type in `after`, no `before` and no `ops`, and the name of the type as `collection`.
-        For one that was removed there is a row as well, or nobody would learn of it: no `part`, and null
-        in `after`.
+        For one that was removed there is a row as well, or nobody would learn of it: without `part`, and the
+        type is null in `after`.
 
     Raises:
         MissingColumns, WrongColumnType: These are no answers.

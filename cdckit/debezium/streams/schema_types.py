@@ -33,9 +33,9 @@ def explode_types(schemas: DataFrame) -> DataFrame:
         schemas: Answers to patches of schemas that were applied, with the whole `before` and `after`.
 
     Returns:
-        The header of the answer; `collection`, the name of the type; `part` and `parts`: it is the i-th of
-        n types of the schema, null for one that was removed; `after`, an object with this type alone, null
-        where it was removed.
+        When the answer arrived, and its header; `collection`, the name of the type; `part` and `parts`: it
+        is the i-th of n types of the schema, without i where it was removed; `after`, an object with this
+        type alone, which is null where it was removed.
 
     Cost: one pass through Python in Arrow batches.
     """
