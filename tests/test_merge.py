@@ -51,7 +51,6 @@ KEYS = ["h", "k"]
 # Every example runs a job, in one session.  There is no shrinking: it would run hundreds more, and a failure
 # shows the entity with the fewest changes anyway.
 with_spark = settings(
-    deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
     **examples(8, soak=60),

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
 TIERS = ("quick", "test", "soak")
@@ -91,6 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
     global _soak_seed
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    # How long an example takes depends on what else the machine does: no clock judges it.
+    settings.register_profile("cdckit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("cdckit")
     _soak_seed = None
     if config.option.tier == "soak":
         # A worker of xdist has the options of the command line, and the seed by `pytest_configure_node`.

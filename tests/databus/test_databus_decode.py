@@ -60,7 +60,7 @@ GOOD = [value_of(case) for case in CASES if "event" in case]
 
 
 @pytest.mark.drawn
-@settings(**examples(150, soak=20_000), deadline=None)
+@settings(**examples(150, soak=20_000))
 @given(st.lists(st.sampled_from(GOOD), min_size=1, max_size=4), st.data())
 def test_broken_bytes_never_raise_and_spoil_no_neighbour(values: list[bytes], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(values) - 1))

@@ -61,7 +61,7 @@ WORDS = st.tuples(st.sampled_from("aaaabb....<!?"), st.integers(0, 9)).map(lambd
 
 
 @pytest.mark.drawn
-@settings(**examples(12, soak=500), deadline=None)
+@settings(**examples(12, soak=500))
 @given(
     st.lists(st.tuples(WORDS, st.integers(1, 2)), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=5),

@@ -55,7 +55,7 @@ SIZES = st.lists(st.integers(1, 7), max_size=12)
 
 
 @pytest.mark.drawn
-@settings(**examples(60, soak=20_000), deadline=None)
+@settings(**examples(60, soak=20_000))
 @given(STREAMS, SIZES)
 def test_any_stream_is_cut_as_the_rules_say_step_by_step(
     words: list[tuple[str, int]], sizes: list[int]
@@ -68,7 +68,7 @@ def test_any_stream_is_cut_as_the_rules_say_step_by_step(
 
 
 @pytest.mark.drawn
-@settings(**examples(60, soak=20_000), deadline=None)
+@settings(**examples(60, soak=20_000))
 @given(st.data())
 def test_a_sound_stream_with_replays_rollbacks_and_faults(data: st.DataObject) -> None:
     """Windows in their order; now and then one is rolled back, sent again from before, cut or spoilt."""
@@ -173,7 +173,7 @@ def test_a_window_larger_than_what_is_held_in_memory_comes_out_whole(monkeypatch
 
 
 @pytest.mark.drawn
-@settings(**examples(40, soak=5_000), deadline=None)
+@settings(**examples(40, soak=5_000))
 @given(st.data())
 def test_what_two_tables_have_in_common_holds_after_every_window(data: st.DataObject) -> None:
     """Each window moves an amount from a to b: the sum is 0 at window ends and hardly ever in between."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import patch_interpreter
 import pytest
+from growth import growth
 
 from cdckit.debezium.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
 from cdckit.debezium.streams.decoding import message
@@ -164,12 +165,13 @@ HOSTILE = {
 @pytest.mark.parametrize("ops", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_patches_get_status_3_soon_and_change_nothing(ops: Any) -> None:
     of = document({"a": 1, "n": 1, "list": []})
-    began = time.monotonic()
+    began = time.thread_time()
     status, reasons, *_ = answer(of, ops)
     assert (status, len(reasons)) == (3, 1)
     assert len(reasons[0]) < 400
     assert of.state()[0] == '{"a":1,"n":1,"list":[]}'
-    assert time.monotonic() - began < 5
+    # Of the processor's time, of which nobody else can take any: none takes more than a second or two.
+    assert time.thread_time() - began < 10
 
 
 def test_moves_do_not_nest_a_document_deeper_and_deeper() -> None:
@@ -205,20 +207,22 @@ def test_sums_and_moves_are_within_bounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_copies_into_a_wide_document_take_no_square_of_time() -> None:
-    of = document({"s": [], **{f"f{n}": n for n in range(60_000)}}, most=2_000_000)
-    began = time.monotonic()
-    copies = [{"op": "copy", "fromPath": "s", "toPath": f"t{n}"} for n in range(16_000)]
-    assert answer(of, [*copies, {"op": "add", "path": "t7/-", "value": 1}])[0] == 1
-    assert time.monotonic() - began < 5
-    now = read(of.state()[0] or "")
-    assert (now["s"], now["t7"], now["t8"]) == ([], [1], [])
+    def copy(many: int) -> None:
+        of = document({"s": [], **{f"f{n}": n for n in range(4 * many)}}, most=2_000_000)
+        copies = [{"op": "copy", "fromPath": "s", "toPath": f"t{n}"} for n in range(many)]
+        assert answer(of, [*copies, {"op": "add", "path": "t7/-", "value": 1}])[0] == 1
+        now = read(of.state()[0] or "")
+        assert (now["s"], now["t7"], now["t8"]) == ([], [1], [])
+
+    assert growth(copy, 4_000) < 8
 
 
 def test_many_operations_on_a_wide_document_take_no_square_of_time() -> None:
-    of = document({f"f{n}": n for n in range(20_000)})
-    began = time.monotonic()
-    assert answer(of, [{"op": "inc", "path": f"f{n}", "value": 1} for n in range(10_000)])[0] == 1
-    assert time.monotonic() - began < 5
+    def increment(many: int) -> None:
+        of = document({f"f{n}": n for n in range(2 * many)})
+        assert answer(of, [{"op": "inc", "path": f"f{n}", "value": 1} for n in range(many)])[0] == 1
+
+    assert growth(increment, 2_500) < 8
 
 
 @seeds(1, 2, 3, soak=200)

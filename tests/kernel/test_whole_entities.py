@@ -37,7 +37,7 @@ def cut(batch: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.drawn
-@settings(**examples(100, soak=5_000), deadline=None, database=None)
+@settings(**examples(100, soak=5_000), database=None)
 @given(sizes=ENTITIES, places=CUTS, at_once=st.integers(1, 12))
 def test_all_rows_come_out_in_order_and_no_entity_comes_out_in_two_parts(
     sizes: list[int], places: list[int], at_once: int

@@ -140,13 +140,13 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_bytes_have_a_verdict_within_bounded_time_and_memory(name: str) -> None:
     value, code = HOSTILE[name]
-    began = time.perf_counter()
+    began = time.thread_time()
     verdict = validate(value, now=NOW)
-    took = time.perf_counter() - began
+    took = time.thread_time() - began
     assert verdict.code == code, verdict.description
     assert verdict.description.encode()
     assert len(verdict.description) < 500
-    assert took < 3  # a twentieth of it where nobody else works
+    assert took < 3  # of the processor, of which nobody else can take any; a twentieth is usual
 
 
 @pytest.mark.parametrize("name", ["100 MB", "a million opening brackets", "80,000 unknown fields"])

@@ -145,7 +145,7 @@ def test_partitions_and_order_change_no_row(spark: SparkSession, decoded: dict[i
 
 
 @pytest.mark.drawn
-@settings(**examples(200, soak=5_000), deadline=None, database=None)
+@settings(**examples(200, soak=5_000), database=None)
 @given(
     st.lists(
         st.fixed_dictionaries(

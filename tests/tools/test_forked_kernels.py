@@ -31,7 +31,7 @@ def begun(folder):
 def asked(manager):
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=120)
     said = []
     code = Path("asked.py").read_text()
     client.execute_interactive(code, output_hook=lambda message: said.append(message["content"].get("text")))
@@ -90,13 +90,13 @@ def answers(folder: Path, script: str) -> str:
     command = [sys.executable, "owner.py", str(ROOT)]
     # What it leaves behind may hold its output open: into a file.
     with (folder / "said").open("w") as said:
-        subprocess.run(command, cwd=folder, env=env, stdout=said, timeout=90, check=False)
+        subprocess.run(command, cwd=folder, env=env, stdout=said, timeout=240, check=False)
     return (folder / "said").read_text()
 
 
 def end(pids: list[int]) -> bool:
-    """Whether all processes end by themselves within ten seconds; none is left."""
-    until = time.monotonic() + 10
+    """Whether all processes end by themselves, in a minute at the latest; none is left."""
+    until = time.monotonic() + 60
     while any(map(runs, pids)) and time.monotonic() < until:
         time.sleep(0.05)
     left = [pid for pid in pids if runs(pid)]
