@@ -51,7 +51,8 @@ class BootstrapStream(RelayStream):
 
     A snapshot is one window for each source: the last event of each key, of those that are not deleted.
     Checkpoints say how far that is (`consumption_mode`), so that a consumer which is killed goes on with the
-    source, or the window, that it was at.
+    source, or the window, that it was at, from its beginning.  Where nothing has passed so far there is no
+    snapshot, only the windows that follow.
 
     Args:
         store: As for `RelayStream`.
@@ -71,44 +72,35 @@ class BootstrapStream(RelayStream):
 
     def windows_from(self, checkpoint: Checkpoint) -> Iterator[Window]:
         """The windows for a consumer that is where a checkpoint says; each must be taken before the next."""
-        mode, after = checkpoint.consumption_mode, checkpoint.passed
-        if mode in (INIT, SNAPSHOT):
-            start = checkpoint.bootstrap_start_scn if mode == SNAPSHOT else self._passed()
+        mode, start = checkpoint.consumption_mode, checkpoint.bootstrap_start_scn
+        if mode == INIT or (mode == SNAPSHOT and start < 0):
+            mode, start = SNAPSHOT, self._passed()
+            checkpoint = Checkpoint(SNAPSHOT, **_since_start(start, 0))
+        after = start if mode == SNAPSHOT else checkpoint.passed
+        if mode == SNAPSHOT and start >= 0:
             yield from self._snapshots(start, checkpoint.bootstrap_snapshot_source_index)
-            mode, after = CATCHUP, start
-            told = Checkpoint(CATCHUP, start, start, **self._told(start), bootstrap_target_scn=self._passed())
-        else:
-            told = checkpoint
+            checkpoint = self._caught_up(start, self._passed())
         for window in self.windows(after):
-            if mode == CATCHUP and (window.end_scn or 0) <= told.bootstrap_target_scn:
-                window.checkpoint = self._caught_up(told, window)
+            assert window.end_scn is not None
+            if window.end_scn <= checkpoint.bootstrap_target_scn:
+                window.begun = window.done = self._caught_up(start, checkpoint.bootstrap_target_scn)
             yield window
-
-    def _told(self, start: int) -> dict[str, int]:
-        return {
-            "bootstrap_since_scn": 0,
-            "bootstrap_start_scn": start,
-            "bootstrap_snapshot_source_index": len(self._subscription.sources),
-        }
-
-    def _caught_up(self, told: Checkpoint, window: Window) -> Checkpoint:
-        assert window.end_scn is not None
-        return Checkpoint(
-            CATCHUP,
-            window.end_scn,
-            window.end_scn,
-            ts_nsecs=window.ts_nsecs,
-            bootstrap_target_scn=told.bootstrap_target_scn,
-            **self._told(told.bootstrap_start_scn),
-        )
 
     def _snapshots(self, start: int, first: int) -> Iterator[Window]:
         """A window for each source from the *first* on: what is there at the SCN *start*."""
+        stands = [Checkpoint(SNAPSHOT, **_since_start(start, place)) for place in range(self._count)]
+        stands.append(self._caught_up(start, start))
         for place, source in enumerate(self._subscription.sources[first:], first):
             for window in self._snapshot(source, start):
-                said = {**self._told(start), "bootstrap_snapshot_source_index": place + 1}
-                window.checkpoint = Checkpoint(SNAPSHOT, start, **said)
+                window.begun, window.done, window.ts_nsecs = stands[place], stands[place + 1], -1
                 yield window
+
+    @property
+    def _count(self) -> int:
+        return len(self._subscription.sources)
+
+    def _caught_up(self, start: int, target: int) -> Checkpoint:
+        return Checkpoint(CATCHUP, bootstrap_target_scn=target, **_since_start(start, self._count))
 
     def _snapshot(self, source: Source, start: int) -> Iterator[Window]:
         now = self._store.snapshot()
@@ -146,3 +138,12 @@ class BootstrapStream(RelayStream):
         if len(found) > 1:
             raise InvalidArgument("bootstrap", "physical_partition", "that of one stream", len(found))
         return int(found[0]) if found else -1
+
+
+def _since_start(start: int, sources: int) -> dict[str, int]:
+    """Of a checkpoint: where a bootstrap started, and of how many sources the snapshot is done."""
+    return {
+        "bootstrap_since_scn": 0,
+        "bootstrap_start_scn": start,
+        "bootstrap_snapshot_source_index": sources,
+    }

@@ -8,18 +8,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_views import Events
 
 STOP = 1000
 """Above all results: a consumer answered False to a data event."""
+_LEAVE = 2000
+"""Above that: a consumer ends the program, as `sys.exit()` does."""
 
 
 class Answer(NamedTuple):
     """What callbacks answered: the greatest `Result`, or `STOP`; and why it is an error, if it is one."""
 
     result: int = Result.SUCCESS
-    why: Exception | None = None
+    why: BaseException | None = None
 
     @property
     def is_success(self) -> bool:
@@ -28,13 +32,38 @@ class Answer(NamedTuple):
 
 _FINE = Answer()
 
-Call = Callable[[Consumer, "Clock"], Answer]
+
+class _Void(Exception):
+    """The ticket of this thread is void."""
 
 
-class Clock:
-    """When the callback began that runs now."""
+class Ticket:
+    """
+    The right of one thread to call a consumer, to be shown before each callback.
 
-    began = 0.0
+    It is void once a callback took too long, and when the dispatch is over.  From then on the thread calls
+    nobody any more: all that may be left of it is the one callback that had begun.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._began, self._void = threading.Lock(), time.monotonic(), False
+
+    def show(self) -> None:
+        """A callback begins now; raises where none may begin any more."""
+        with self._lock:
+            if self._void:
+                raise _Void
+            self._began = time.monotonic()
+
+    def cancel(self, after: float = 0.0) -> bool:
+        """Make it void if the callback that runs began so many seconds ago; whether it is void now."""
+        with self._lock:
+            self._void = self._void or time.monotonic() - self._began >= after
+            return self._void
+
+
+Call = Callable[[Consumer, "Ticket | None"], Answer]
+_Given = tuple[Call, "queue.SimpleQueue[tuple[_Member, Answer]]"]
 
 
 class Crew:
@@ -46,7 +75,8 @@ class Crew:
             member of each group.
         time_budget: How many seconds one callback may take; without one no time is taken.
 
-    A single consumer without a time budget is called in the thread of the dispatch itself.
+    A single consumer without a time budget is called in the thread of the dispatch itself.  What is no
+    `Exception`, such as the `SystemExit` of `sys.exit()`, is raised from there in any case.
     """
 
     def __init__(self, groups: Sequence[Sequence[Consumer]], time_budget: float | None = None) -> None:
@@ -58,9 +88,11 @@ class Crew:
     def all(self, call: Callable[[Consumer], object]) -> Answer:
         """Call every consumer, and wait for all: a barrier before and after."""
         if self._alone is not None:
-            return _answered(call, self._alone)
+            return _answered(call, self._alone, None)
         members = [member for group in self._groups for member in group]
-        return self._waited([(member, lambda consumer, _: _answered(call, consumer)) for member in members])
+        return self._waited(
+            [(member, lambda consumer, ticket: _answered(call, consumer, ticket)) for member in members]
+        )
 
     def events(self, events: Events) -> Answer:
         """Give each event to one member of each group; the members do their shares side by side."""
@@ -74,15 +106,15 @@ class Crew:
         return self._waited(given)
 
     def close(self) -> None:
-        """Let the threads end; one that hangs is left behind."""
+        """Let the threads end; one that hangs is left behind, and calls nobody any more."""
         for group in self._groups:
             for member in group:
-                member.calls.put(None)
+                member.dismiss()
 
     def _waited(self, given: Sequence[tuple[_Member, Call]]) -> Answer:
         answers: queue.SimpleQueue[tuple[_Member, Answer]] = queue.SimpleQueue()
         for member, call in given:
-            member.clock.began = time.monotonic()
+            member.ticket.show()
             member.calls.put((call, answers))
         waiting = {member for member, _ in given}
         greatest = Answer()
@@ -92,69 +124,81 @@ class Crew:
             try:
                 found.append(answers.get(timeout=every))
             except queue.Empty:
-                found = [
-                    (member, member.given_up(self.time_budget)) for member in waiting if self._is_late(member)
-                ]
+                assert self.time_budget is not None
+                late = [member for member in waiting if member.ticket.cancel(self.time_budget)]
+                found = [(member, member.replaced(self.time_budget)) for member in late]
             for member, answer in found:
                 waiting.discard(member)
                 greatest = max(greatest, answer, key=lambda each: each.result)
+        if greatest.result == _LEAVE and greatest.why is not None:
+            raise greatest.why
         return greatest
-
-    def _is_late(self, member: _Member) -> bool:
-        return self.time_budget is not None and time.monotonic() - member.clock.began > self.time_budget
 
 
 class _Member:
     """A consumer with a thread of its own."""
 
-    clock: Clock
-    calls: queue.SimpleQueue[tuple[Call, queue.SimpleQueue[tuple[_Member, Answer]]] | None]
+    ticket: Ticket
+    calls: queue.SimpleQueue[_Given | None]
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._start()
 
-    def given_up(self, seconds: float | None) -> Answer:
+    def replaced(self, seconds: float) -> Answer:
         """A new thread in the place of one that hangs: it cannot be ended, and is not heard any more."""
+        self.dismiss()
         self._start()
         return Answer(Result.ERROR, TimeoutError(f"A callback took more than {seconds} seconds."))
 
-    def _start(self) -> None:
-        self.clock, self.calls = Clock(), queue.SimpleQueue()
-        threading.Thread(target=self._work, args=(self.calls, self.clock), daemon=True).start()
+    def dismiss(self) -> None:
+        """The thread calls nobody any more, and ends as soon as it can."""
+        self.ticket.cancel()
+        self.calls.put(None)
 
-    def _work(
-        self,
-        calls: queue.SimpleQueue[tuple[Call, queue.SimpleQueue[tuple[_Member, Answer]]] | None],
-        clock: Clock,
-    ) -> None:
+    def _start(self) -> None:
+        self.ticket, self.calls = Ticket(), queue.SimpleQueue()
+        threading.Thread(target=self._work, args=(self.calls, self.ticket), daemon=True).start()
+
+    def _work(self, calls: queue.SimpleQueue[_Given | None], ticket: Ticket) -> None:
         while (given := calls.get()) is not None:
             call, answers = given
-            answers.put((self, call(self.consumer, clock)))
+            try:
+                answer = call(self.consumer, ticket)
+            except _Void:
+                return
+            except BaseException as error:
+                answer = Answer(_LEAVE, error)
+            answers.put((self, answer))
 
 
 def _teller(events: Events) -> Call:
-    return lambda consumer, clock: _told(consumer, events, clock)
+    return lambda consumer, ticket: _told(consumer, events, ticket)
 
 
-def _told(consumer: Consumer, events: Events, clock: Clock | None) -> Answer:
+def _told(consumer: Consumer, events: Events, ticket: Ticket | None) -> Answer:
     """Give the events to a consumer, one after the other or all at once; the first failure ends it."""
     if _listens(consumer.on_data_events, Consumer.on_data_events):
-        return _told_at_once(consumer, events)
+        if ticket is not None:
+            ticket.show()
+        try:
+            return _said(consumer.on_data_events(events), events[0])
+        except Exception as error:
+            return Answer(Result.ERROR, error)
     if not _listens(consumer.on_data_event, Consumer.on_data_event):
         return _FINE  # No event is made that nobody looks at.
     greatest: int = Result.SUCCESS
     tell = consumer.on_data_event
     for event in events:
-        if clock is not None:
-            clock.began = time.monotonic()
+        if ticket is not None:
+            ticket.show()
         try:
             answer = tell(event)
+            if answer is True or answer is Result.SUCCESS:
+                continue
+            said = _said(answer, event)
         except Exception as error:
             return Answer(Result.ERROR, error)
-        if answer is True or answer is Result.SUCCESS:
-            continue
-        said = _said(answer, event)
         if not said.is_success:
             return said
         greatest = max(greatest, said.result)
@@ -165,31 +209,33 @@ def _listens(callback: object, default: object) -> bool:
     return getattr(callback, "__func__", None) is not default
 
 
-def _told_at_once(consumer: Consumer, events: Events) -> Answer:
-    try:
-        return _said(consumer.on_data_events(events), events[0])
-    except Exception as error:
-        return Answer(Result.ERROR, error)
-
-
-def _said(answer: Result | bool | None, event: object) -> Answer:
+def _said(answer: object, event: object) -> Answer:
     """What an answer to data means: False ends the loop, and nothing at all is an error."""
-    if answer is False:
-        return Answer(STOP)
-    if answer is None or answer >= Result.ERROR:
-        said = "nothing" if answer is None else Result(answer).name
-        why = RuntimeError(f"on_data_event answered {said} to {event}.")
-        return Answer(Result.ERROR if answer is None else answer, why)
-    return _FINE if answer is True else Answer(answer)
+    if isinstance(answer, bool | np.bool_):
+        return _FINE if answer else Answer(STOP)
+    if answer is None:
+        return Answer(Result.ERROR, RuntimeError(f"on_data_event answered nothing to {event}."))
+    return _answer(answer, "on_data_event", f" to {event}")
 
 
-def _answered(call: Callable[[Consumer], object], consumer: Consumer) -> Answer:
+def _answered(call: Callable[[Consumer], object], consumer: Consumer, ticket: Ticket | None) -> Answer:
     """What a callback about a window or a source answers; nothing is success there."""
+    if ticket is not None:
+        ticket.show()
     try:
         answer = call(consumer)
-        if answer is None or answer is Result.SUCCESS:
+        if answer is None or answer is True or answer is Result.SUCCESS:
             return _FINE
-        result = Result(answer)  # type: ignore[arg-type]
+        return _answer(answer, "A callback")
     except Exception as error:
         return Answer(Result.ERROR, error)
-    return Answer(result, None if result.is_success else RuntimeError(f"A callback answered {result.name}."))
+
+
+def _answer(answer: object, callback: str, to: str = "") -> Answer:
+    """An answer that must be a `Result`."""
+    if isinstance(answer, bool) or answer not in list(Result):
+        return Answer(Result.ERROR, TypeError(f"{callback} must answer a Result, not {answer!r}{to}."))
+    result = Result(answer)  # type: ignore[arg-type]
+    return Answer(
+        result, None if result.is_success else RuntimeError(f"{callback} answered {result.name}{to}.")
+    )

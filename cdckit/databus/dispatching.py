@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
-from cdckit.databus.checkpoints import ONLINE, Checkpoint, Checkpoints
+from cdckit.databus.checkpoints import SNAPSHOT, Checkpoint, Checkpoints
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.crews import STOP, Answer, Crew
 from cdckit.databus.event_sources import Source
@@ -43,7 +43,8 @@ class _Stop(Exception):
 
 class _Failed(Exception):
     def __init__(self, answer: Answer) -> None:
-        self.answer = answer
+        self.result = answer.result
+        self.why = answer.why if isinstance(answer.why, Exception) else RuntimeError("A callback failed.")
         super().__init__(answer)
 
 
@@ -71,10 +72,14 @@ def dispatch(
             each event goes to one member.
         checkpoints: Where the dispatch goes on, and keeps how far it is; without it, it begins at the
             beginning.
-        retries: What happens after an error.
-        time_budget: How many seconds a callback may take; a longer one is an error.
+        retries: What happens after an error.  By default the window comes again until it is done, however
+            often that is, after 0.1 seconds and then more, up to a minute; the cause of each rollback is
+            logged as a warning.  `Retries(most=…)` sets an end.
+        time_budget: How many seconds a callback may take; a longer one is an error.  No program can end it,
+            so it may still run while `on_rollback` is called; but nothing more is delivered to it from there.
         checkpoint_after: After so many events within a window a checkpoint is offered, and again after as
-            many.  It says how far the window is; to go on from it is to begin that window again.
+            many.  It says how far the window is; to go on from it is to begin that window again, or, of a
+            snapshot, that source.
         checkpoint_every: How many seconds after a checkpoint the next one is stored, at the end of a window;
             by default each window has one.  After a kill, the windows since the last one come again.
         wait: What waits before a retry.
@@ -86,7 +91,10 @@ def dispatch(
         `on_stop_consumption` answer or raise changes nothing, and is logged.
 
     Raises:
-        InvalidArgument: There is no consumer; what the stream itself raises.
+        InvalidArgument: There is no consumer, or *time_budget* or *checkpoint_after* is not above 0, or the
+            checkpoint is in the middle of a snapshot, which *stream* does not take.
+        BaseException: What the stream itself raises; and what a consumer raises that is no `Exception`, such
+            as the `SystemExit` of `sys.exit()`, once all others have answered.
 
     Source:
         Databus, "Execution Model", and the state machine of its dispatcher.
@@ -107,6 +115,9 @@ def dispatch(
     'finished'
     """
     groups = _groups(consumers)
+    for name, given in (("time_budget", time_budget), ("checkpoint_after", checkpoint_after)):
+        if given is not None and given <= 0:
+            raise InvalidArgument("dispatch", name, "above 0", given)
     with closing(Crew(groups, time_budget)) as crew:
         run = _Dispatch(stream, crew, checkpoints, retries or Retries(), wait)
         run.checkpoint_after, run.checkpoint_every = checkpoint_after, checkpoint_every
@@ -137,6 +148,9 @@ class _Dispatch:
         self.stream, self.crew, self.checkpoints, self.retries = stream, crew, checkpoints, retries
         self.wait = wait
         self.last = checkpoints.load() if checkpoints is not None else Checkpoint()
+        if self.last.consumption_mode == SNAPSHOT and not isinstance(stream, Bootstrap):
+            needed = "one that takes a snapshot, as Relay.bootstrap: the checkpoint is in the middle of one"
+            raise InvalidArgument("dispatch", "stream", needed, stream)
         self.pending: tuple[int, Checkpoint] | None = None
         self.stored_at = -math.inf
         self.done = self.attempts = 0
@@ -153,9 +167,8 @@ class _Dispatch:
             except _Stop:
                 return self._end(STOPPED)
             except _Failed as failure:
-                if not self._rolled_back(failure.answer):
-                    why = failure.answer.why or RuntimeError("A callback failed.")
-                    return self._close(why)
+                if not self._rolled_back(failure):
+                    return self._close(failure.why)
 
     def _windows(self) -> Iterable[Window]:
         if isinstance(self.stream, Bootstrap):
@@ -166,16 +179,14 @@ class _Dispatch:
         self.started = window.start_scn
         self._need(self.crew.all(lambda each: each.on_start_data_event_sequence(window.start_scn)))
         for count in self._sources(window):
-            if self.checkpoint_after is not None and count and window.end_scn is not None:
-                prev = self.last.passed
-                self._checkpoint(window.start_scn, Checkpoint(ONLINE, window.end_scn, prev, count))
+            if window.end_scn is not None:
+                self._checkpoint(window.start_scn, window.checkpoint(self._passed(), count))
         if window.end_scn is None:
             self._unheard("on_rollback", self.crew.all(lambda each: each.on_rollback(window.start_scn)))
             return
         end = window.end_scn
         self._need(self.crew.all(lambda each: each.on_end_data_event_sequence(end)))
-        done = window.checkpoint or Checkpoint.of_window(end, ts_nsecs=window.ts_nsecs)
-        self.pending = end, done
+        self.pending = end, window.checkpoint(self._passed())
         if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
             self._checkpoint_pending()
         self.done, self.attempts, self.started = self.done + 1, 0, None
@@ -205,6 +216,10 @@ class _Dispatch:
         if current is not None and window.end_scn is not None:
             self._need(self.crew.all(_ending(current)))
 
+    def _passed(self) -> int:
+        """The SCN up to which all windows were delivered whole."""
+        return (self.last if self.pending is None else self.pending[1]).passed
+
     def _checkpoint_pending(self) -> None:
         """Store the checkpoint of the last window that was delivered whole, if that is to be done."""
         pending, self.pending = self.pending, None
@@ -223,16 +238,21 @@ class _Dispatch:
             self.checkpoints.store(checkpoint)
         self.last = checkpoint
 
-    def _rolled_back(self, answer: Answer) -> bool:
+    def _rolled_back(self, failure: _Failed) -> bool:
         """Whether it goes on from the last checkpoint."""
         self._checkpoint_pending()
-        exhausted = self.retries.most is not None and self.attempts >= self.retries.most
-        if answer.result >= Result.ERROR_FATAL or exhausted:
+        most = self.retries.most
+        if failure.result >= Result.ERROR_FATAL or (most is not None and self.attempts >= most):
             return False
         self.attempts += 1
         start = self.started if self.started is not None else self.last.passed
+        delay = self.retries.before(self.attempts)
+        _LOG.warning(
+            "An error in the window that starts at SCN %s: it comes again in %.1f s, retry %s of %s.",
+            start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.why,
+        )  # fmt: skip
         self._unheard("on_rollback", self.crew.all(lambda each: each.on_rollback(start)))
-        self.wait(self.retries.before(self.attempts))
+        self.wait(delay)
         return True
 
     def _close(self, why: Exception) -> Outcome:

@@ -58,7 +58,8 @@ def _parsed_at_once(values: pa.Array) -> dict[str, pa.Array] | None:
     if values.null_count or not len(values):
         return None
     try:
-        texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        # What is white space to JSON: Arrow would trim other signs too.
+        texts = pc.utf8_trim(values.cast(pa.string()), " \t\r\n")
     except pa.ArrowInvalid:
         return None
     # Wrapped, a text that holds more than one object is no JSON any more.
@@ -132,7 +133,7 @@ def _of_type(field: pa.Field, said: Any) -> Any:
         if isinstance(said, bool):
             return said
     elif pa.types.is_string(field.type):
-        if isinstance(said, str) and said.isprintable() | (field.name == "value") and _is_whole(said):
+        if isinstance(said, str) and _is_whole(said):
             return said
     elif isinstance(said, int) and not isinstance(said, bool):
         if -_LIMITS[field.type] <= said < _LIMITS[field.type]:

@@ -20,7 +20,7 @@ from cdckit.parts.running import Bools, Ints
 Ids = tuple[tuple[int, int], ...]
 """First and last, both included."""
 
-_MOST = (1 << 63) - 1
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SETTING = re.compile(r"(?:.*\.)?filter\((?P<source>.+)\)\.(?P<name>type|range\.\w+|mod\.\w+)")
 
@@ -47,26 +47,26 @@ class RangeFilter:
     def takes(self, key: int | str) -> bool:
         """Whether an event with this key passes."""
         number = _number(key)
-        return number is not None and any(
-            first * self.size <= number < (last + 1) * self.size for first, last in self.ids
-        )
+        return number is not None and any(first <= number <= last for first, last in self._bounds())
 
     def column(self) -> Column:
         """Whether an event passes, of its columns `long_key` and `string_key`."""
         number = F.coalesce(F.col("long_key"), _spelled())
-        found = [
-            number.between(min(first * self.size, _MOST), min((last + 1) * self.size - 1, _MOST))
-            for first, last in self.ids
-        ]
-        return F.coalesce(reduce(or_, found), F.lit(False))
+        found = [number.between(first, last) for first, last in self._bounds()]
+        return F.coalesce(reduce(or_, found, F.lit(False)), F.lit(False))
 
     def mask(self, numbers: pa.Array, texts: pa.Array) -> Bools:
         """Which events pass, of their keys, each a number or a text."""
-        bounds = [
-            (min(first * self.size, _MOST), min((last + 1) * self.size - 1, _MOST))
-            for first, last in self.ids
+        return _mask(self, numbers, texts, lambda keys: _between(keys, self._bounds()))
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """The first and the last key of each range, as far as numbers of 64 bits go."""
+        ranges = ((first * self.size, (last + 1) * self.size - 1) for first, last in self.ids)
+        return [
+            (max(first, _LEAST), min(last, _MOST))
+            for first, last in ranges
+            if first <= _MOST and last >= _LEAST
         ]
-        return _mask(self, numbers, texts, lambda keys: _between(keys, bounds))
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class ModFilter:
     ids: Ids
 
     def __post_init__(self) -> None:
-        if self.buckets <= 0:
-            raise InvalidArgument("ModFilter", "buckets", "above 0", self.buckets)
+        if not 0 < self.buckets <= _MOST:
+            raise InvalidArgument("ModFilter", "buckets", f"above 0, and at most {_MOST}", self.buckets)
         if any(last > self.buckets for _, last in self.ids):
             raise InvalidArgument("ModFilter", "ids", f"buckets up to {self.buckets}", self.ids)
 
@@ -231,11 +231,16 @@ def _mask(by: KeyFilter, numbers: pa.Array, texts: pa.Array, takes: Callable[[In
 def _number(key: int | str) -> int | None:
     """The number of a key, if it is one of 64 bits."""
     if isinstance(key, str):
-        number = int(key) if _NUMBER.fullmatch(key) else None
-        return number if number is not None and -_MOST - 1 <= number <= _MOST else None
+        if _NUMBER.fullmatch(key) is None:
+            return None
+        # Python reads no number of thousands of digits.
+        digits = key.lstrip("+-").lstrip("0") or "0"
+        number = int(digits[:20]) * (-1 if key[0] == "-" else 1)
+        return number if _LEAST <= number <= _MOST else None
     return key
 
 
 def _spelled() -> Column:
-    is_number = F.col("string_key").rlike(rf"^{_NUMBER.pattern}$")
+    # Before \z, unlike before $, no end of a line may stand.
+    is_number = F.col("string_key").rlike(rf"^{_NUMBER.pattern}\z")
     return F.when(is_number, F.col("string_key").try_cast("bigint"))

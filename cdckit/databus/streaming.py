@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.databus.checkpoints import Checkpoint
+from cdckit.databus.checkpoints import ONLINE, WHOLE_WINDOW, Checkpoint
 from cdckit.databus.consumer_order import in_consumer_order
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
@@ -82,6 +82,9 @@ class _Piece(NamedTuple):
         return self.of.rows.batch.slice(start, self.of.starts[self.place + 1] - start)
 
 
+_ONLINE = Checkpoint(ONLINE)
+
+
 @dataclass
 class Window:
     """
@@ -91,7 +94,8 @@ class Window:
         start_scn: The lowest SCN of it, among all its events, subscribed to or not.
         end_scn: The SCN of its end; None where it has none and is rolled back.
         ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
-        checkpoint: What is stored when it is done, where that is not `Checkpoint.of_window`.
+        begun: The mode of the consumption, and how far a bootstrap is, while the window is open.
+        done: The same when it is done.
 
     >>> from cdckit import databus
     >>> first = next(databus.EventStream(events, databus.Subscription([flights, planes])).windows())
@@ -103,7 +107,23 @@ class Window:
     end_scn: int | None
     ts_nsecs: int
     _pieces: Iterator[_Piece] = field(repr=False)
-    checkpoint: Checkpoint | None = None
+    begun: Checkpoint = _ONLINE
+    done: Checkpoint = _ONLINE
+
+    def checkpoint(self, passed: int, taken: int = WHOLE_WINDOW) -> Checkpoint:
+        """
+        Where a consumer is that has taken so many events of the window, by default all.
+
+        Args:
+            passed: The SCN up to which it consumed all windows before this one.
+            taken: How many events it has taken of a window that has an end.  To go on from there is to begin
+                this window again.
+        """
+        assert self.end_scn is not None
+        if taken == WHOLE_WINDOW:
+            end = self.end_scn
+            return replace(self.done, window_scn=end, prev_scn=end, ts_nsecs=self.ts_nsecs)
+        return replace(self.begun, window_scn=self.end_scn, prev_scn=passed, window_offset=taken)
 
     def runs(self) -> Iterator[tuple[Source, Events]]:
         """The events, to be taken once: as many at a time as are of one source and of one batch."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -170,11 +171,31 @@ def test_filters_keep_in_spark_what_they_take_by_themselves(spark: SparkSession)
         "",
         "1.5",
         str(2**63),
+        "5\n",
+        "+0007",
+        "-" + "0" * 5000 + "13",
+        "9" * 5000,
+        2**62 + 5,
+        2**63 - 1,
     ]
     rows = [(each, None) if isinstance(each, int) else (None, each) for each in keys]
     frame = spark.createDataFrame(rows, "long_key long, string_key string").coalesce(1)
     filters: list[databus.RangeFilter | databus.ModFilter]
-    filters = [databus.RangeFilter(100, ((0, 0), (3, 5))), databus.ModFilter(7, ((1, 2), (6, 6)))]
+    filters = [
+        databus.RangeFilter(100, ((0, 0), (3, 5))),
+        databus.ModFilter(7, ((1, 2), (6, 6))),
+        databus.RangeFilter(2**62, ((1, 1),)),
+        databus.RangeFilter(2**62, ((2, 2), (2**70, 2**71))),
+        databus.RangeFilter(2**70, ((0, 0),)),
+        databus.ModFilter(2**63 - 1, ((5, 7), (13, 13))),
+    ]
     found = frame.select(*(each.column().alias(f"_{place}") for place, each in enumerate(filters))).collect()
     for place, each in enumerate(filters):
-        assert [row[place] for row in found] == [each.takes(key) for key in keys]
+        taken = [each.takes(key) for key in keys]
+        assert [row[place] for row in found] == taken
+        numbers, texts = zip(*rows, strict=True)
+        assert each.mask(pa.array(numbers, pa.int64()), pa.array(texts, pa.string())).tolist() == taken
+    assert [key for key in keys if filters[2].takes(key)] == [2**62 + 5, 2**63 - 1]
+    assert not [key for key in keys if filters[3].takes(key)]
+    with pytest.raises(InvalidArgument, match="at most 9223372036854775807"):
+        databus.ModFilter(2**63, ((0, 0),))

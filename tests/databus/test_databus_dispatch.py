@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from cdckit import InvalidArgument, databus
+from cdckit.databus.bootstrapping import BootstrapStream
 from cdckit.databus.dispatching import dispatch
+from cdckit.databus.putting_down import Place
 from cdckit.databus.streaming import Window, split
+from cdckit.store import Store
+from tools.tiers import seeds
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 A, B = databus.Source(97, "a", [SCHEMA]), databus.Source(98, "b", [SCHEMA])
@@ -309,11 +314,209 @@ def test_a_listener_that_hangs_is_an_error_after_its_time() -> None:
     assert outcome.state == "finished"
 
 
+def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_more() -> None:
+    """Neither between the rollback and the replay, nor after the stop: it ends, and calls nobody."""
+    free, ended = threading.Event(), threading.Event()
+
+    class Hanging(Scribe):
+        hangs = True
+
+        def on_data_event(self, event: databus.Event) -> Any:
+            if self.hangs:
+                self.hangs = False
+                threads.append(threading.current_thread())
+                free.wait(20)
+                ended.set()
+                return True
+            return super().on_data_event(event)
+
+    threads: list[threading.Thread] = []
+
+    def between(_: float) -> None:
+        """The hanging callback comes back between the rollback and the replay."""
+        free.set()
+        ended.wait(5)
+        threads[0].join(5)
+        scribe.said.append("waited")
+
+    scribe = Hanging()
+    outcome = dispatch(Windows("a6 a6 a6 .6", size=3), scribe, time_budget=0.2, wait=between)
+    assert outcome.state == "finished"
+    assert not threads[0].is_alive()
+    assert scribe.said == words("begin [6 (a rollback 6 waited [6 (a a6 a6 a6 a) 6] checkpoint 6 stop")
+
+
+def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop() -> None:
+    free = threading.Event()
+
+    class Hanging(Scribe):
+        def on_data_event(self, event: databus.Event) -> Any:
+            self.said.append("hangs")
+            threads.append(threading.current_thread())
+            free.wait(20)
+            return True
+
+    threads: list[threading.Thread] = []
+    scribe = Hanging()
+    retries = databus.Retries(most=0)
+    outcome = dispatch(Windows("a6 a6 a6 .6", size=3), scribe, time_budget=0.2, retries=retries)
+    assert (outcome.state, str(outcome.error)) == ("closed", "A callback took more than 0.2 seconds.")
+    free.set()
+    threads[0].join(5)
+    assert not threads[0].is_alive()
+    assert [word for word in scribe.said if word in ("hangs", "stop")] == ["hangs", "stop"]
+
+
+def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
+    """`sys.exit()` in a thread of its own would else be heard by nobody, and the dispatch wait for ever."""
+    others = [Scribe(), Scribe()]
+    found: list[BaseException] = []
+
+    def work(consumers: Any) -> None:
+        try:
+            dispatch(Windows("a5 a5 a5 .5", size=3), consumers)
+        except BaseException as error:
+            found.append(error)
+
+    for consumers in ([[Scribe({"a5": [SystemExit(3)]}), *others]], [Scribe({"a5": [SystemExit(3)]})]):
+        thread = threading.Thread(target=work, args=(consumers,), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert [(type(error), error.args) for error in found] == [(SystemExit, (3,))] * 2
+
+
+@pytest.mark.parametrize(
+    ("where", "answer", "state"),
+    [
+        ("a5", np.bool_(False), "stopped"),
+        ("a5", np.bool_(True), "finished"),
+        ("5]", True, "finished"),
+        ("a5", "done", "closed"),
+        ("a5", 250, "closed"),
+        ("5]", False, "closed"),
+        ("5]", "done", "closed"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_alone_and_in_a_group(where: str, answer: Any, state: str) -> None:
+    for others in ([], [Scribe()]):
+        scribe = Scribe({where: [answer]})
+        outcome = dispatch(Windows("a5 .5", size=3), [scribe, *others], retries=databus.Retries(most=0))
+        assert outcome.state == state
+        if state == "closed":
+            assert f"must answer a Result, not {answer!r}" in str(outcome.error)
+
+
+def test_each_rollback_says_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    run("a5 .5 b6 .6", Scribe({"b6": [ValueError("The disk is full.")], "6]": [databus.Result.ERROR]}))
+    told = [(each.getMessage(), each.exc_info) for each in caplog.records if each.levelname == "WARNING"]
+    assert [message for message, _ in told] == [
+        f"An error in the window that starts at SCN 6: it comes again in 0.1 s, retry {number} of any number."
+        for number in (1, 2)
+    ]
+    assert [str(info[1]) for _, info in told if info] == ["The disk is full.", "A callback answered ERROR."]
+
+
 def test_retries_grow() -> None:
     waited: list[float] = []
     scribe = Scribe({"a5": [None] * 3})
     dispatch(Windows("a5 .5"), scribe, retries=databus.Retries(delay=1.0), wait=waited.append)
     assert [round(each, 3) for each in waited] == [1.0, 1.1, 1.21]
+
+
+class Begun(BootstrapStream):
+    """A bootstrap without a relay: rows of sources at SCN 3, then windows; each snapshot is one of them."""
+
+    def __init__(self, snapshot: dict[str, str], text: str) -> None:
+        super().__init__(Store(None, "/nowhere"), databus.Subscription([A, B]), {}, Place())
+        self.rows, self.text = snapshot, text
+
+    def windows(self, after: int = -1) -> Iterator[Window]:
+        return Windows(self.text).windows(after)
+
+    def _snapshot(self, source: databus.Source, start: int) -> Iterator[Window]:
+        return Windows(self.rows[source.name]).windows()
+
+    def _passed(self) -> int:
+        return 3
+
+
+@seeds(*range(6), soak=400)
+def test_a_bootstrap_with_checkpoints_within_windows_loses_nothing(seed: int, tmp_path: Path) -> None:
+    """Killed, failing and unwilling to be stored at random callbacks; every event comes at least once."""
+    draw = random.Random(seed)
+    stream = Begun({"a": "a1 a1 a2 a3 a3 .3", "b": "b1 b2 b2 b3 .3"}, "a1 .1 a4 a4 b4 b4 .4 b5 a5 a5 .5")
+    options = {"checkpoint_after": draw.randint(1, 3), "checkpoint_every": draw.choice([0.0, 60.0])}
+    file = databus.CheckpointFile(tmp_path / "checkpoint.json")
+    seen: list[str] = []
+    lives = 0
+    while True:
+        scribe = Drawn(draw, draw.randint(2, 20) if lives < 8 else 10**6, seen)
+        lives += 1
+        try:
+            if dispatch(stream, scribe, checkpoints=file, wait=lambda _: None, **options).state == "finished":
+                break
+        except Killed:
+            continue
+    # The key of an event is its place in the text; window 1 lies below the snapshot.
+    everything = {f"a{n}" for n in (0, 1, 2, 3, 4)} | {f"b{n}" for n in (0, 1, 2, 3)}
+    everything |= {f"{scn}.{key}" for scn, keys in ((4, (2, 3, 4, 5)), (5, (7, 8, 9))) for key in keys}
+    assert {each for each in seen if not each.startswith("1.")} == everything
+    last = file.load()
+    assert (last.window_scn, last.window_offset) == (5, -1)
+
+
+class Drawn(Scribe):
+    """Notes its events; fails, refuses checkpoints and is killed at random."""
+
+    def __init__(self, draw: random.Random, left: int, seen: list[str]) -> None:
+        super().__init__()
+        self.draw, self.left, self.seen = draw, left, seen
+
+    def _note(self, name: str) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        failing = self.draw.random() < 0.03 and not name.startswith("checkpoint 5")
+        return databus.Result.ERROR if failing else databus.Result.SUCCESS
+
+    def on_data_event(self, event: databus.Event) -> Any:
+        answer = self._note("event")
+        if answer.is_success:
+            # A row of a snapshot has the SCN of its change, at most 3.
+            of = event.source.name if event.scn <= 3 else f"{event.scn}."
+            self.seen.append(f"{of}{event.key}")
+        return answer
+
+
+def test_the_bootstrap_of_an_empty_relay_is_finished_and_its_first_windows_come(tmp_path: Path) -> None:
+    stream = BootstrapStream(Store(None, tmp_path), databus.Subscription([A]), {}, Place())
+    assert dispatch(stream, Scribe()).state == "finished"
+    begun = Begun({}, "a0 .0 a4 .4")
+    begun._passed = lambda: -1  # type: ignore[method-assign]
+    outcome = dispatch(begun, scribe := Scribe())
+    assert scribe.said == words("begin [0 (a a0 a) 0] [4 (a a4 a) 4] checkpoint 4 stop")
+    assert outcome.checkpoint == databus.Checkpoint.of_window(4, ts_nsecs=4_000_000_000)
+
+
+def test_in_the_middle_of_a_snapshot_no_other_stream_goes_on(tmp_path: Path) -> None:
+    file = databus.CheckpointFile(tmp_path / "checkpoint.json")
+    stream = Begun({"a": "a1 a1 a2 .3", "b": "b1 b2 b2 .3"}, "a4 .4")
+    dispatch(stream, Scribe({"b2": [False]}), checkpoints=file, checkpoint_after=1)
+    kept = file.load()
+    assert (kept.consumption_mode, kept.window_scn, kept.window_offset) == ("BOOTSTRAP_SNAPSHOT", 3, 1)
+    assert (kept.bootstrap_start_scn, kept.bootstrap_snapshot_source_index) == (3, 1)
+    with pytest.raises(InvalidArgument, match="the checkpoint is in the middle of one"):
+        run("a4 .4", Scribe(), checkpoints=file)
+    scribe = Scribe()
+    dispatch(stream, scribe, checkpoints=file)
+    assert scribe.said == words("begin [1 (b b1 b2 b2 b) 3] checkpoint 3 [4 (a a4 a) 4] checkpoint 4 stop")
+
+
+@pytest.mark.parametrize("option", ["time_budget", "checkpoint_after"])
+def test_no_time_and_no_events_are_refused(option: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"{option} to be above 0"):
+        run("a5 .5", Scribe(), **{option: 0})
 
 
 @pytest.mark.parametrize("consumers", [[], [[]], "x", [1]])
