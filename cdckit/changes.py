@@ -56,7 +56,7 @@ independently.  Beside them stand
 - `carried`, a struct of booleans under the same names: whether the message sent that field.  A
   field that was not sent is not a field that is null;
 - `field_priorities` (may be missing), a struct of ints: the priority of single fields, null where
-  it is `priority`;
+  it is `priority`.  Whether a delete counts `priority` decides; the fields have these after it;
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
@@ -72,7 +72,8 @@ class Priority:
 
     Args:
         entity: For the row itself, deletes, and every field that is not named.
-        fields: For single fields.
+        fields: For single fields.  Whether a delete counts, `entity` decides; it clears every field, and
+            each has the priority named here from there on.
 
     Raises:
         InvalidArgument: A priority is no whole number that an int can hold, or *fields* is no mapping of

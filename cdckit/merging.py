@@ -58,7 +58,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
       is equal) at an equal priority changes nothing, its provenance included; an equal value of a key
       field never changes its message, only its priority, also when it brings a deleted entity back;
     - a delete takes effect if its priority is at least the row's (greater, if the row is deleted
-      already): every other field than the keys that was ever set becomes null;
+      already): every other field than the keys that was ever set becomes null, whatever its priority, and
+      has the delete's priority for that field from there on;
     - an upsert of a deleted entity brings it back if its priority is at least the row's; fields
       that it does not carry stay null;
     - deletes before the first upsert of an entity say nothing: there was nothing to delete;

@@ -197,13 +197,13 @@ def delete_again(state: Entity, change: Row, keys: Sequence[str], fields: Sequen
 
 
 def clear(state: Entity, change: Row, keys: Sequence[str], fields: Sequence[str]) -> None:
-    """What a delete leaves: keys as they were, everything else that was ever set null and its own."""
-    entry = (change["message_id"], change["priority"])
-    state.provenance["guid"] = entry
+    """What a delete leaves: keys as they were, what was ever set null, each with its own priority."""
+    message = change["message_id"]
+    state.provenance["guid"] = (message, change["priority"])
     for name in fields:
         if name not in keys and not state.never_set(name):
             state.values[name] = None
-            state.provenance[name] = entry
+            state.provenance[name] = (message, field_priority(change, name))
 
 
 def take(state: Entity, change: Row, name: str, keys: Sequence[str]) -> None:

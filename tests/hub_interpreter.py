@@ -86,6 +86,10 @@ class Mapping:
                 groups.setdefault(each.key, set()).add(each.reference)
         return [frozenset(group) for group in groups.values()]
 
+    def field_priorities(self) -> Row:
+        """The priorities of single fields, None where it is that of the mapping."""
+        return {each.reference: each.priority for each in self.fields}
+
 
 @dataclass
 class Target:
@@ -539,6 +543,7 @@ class Operation:
     unit: Unit | None = None
     link: Field | None = None
     priority: int = 0
+    field_priorities: Row = field(default_factory=dict)
     seen: list[Unit] = field(default_factory=list)
     parent_field: str | None = None
     parent_guid: str | None = None
@@ -581,7 +586,10 @@ class Expansion:
 
     def refresh(self, mapping: Mapping) -> None:
         seen = [unit for unit in self.message.units if unit.mapping.target == mapping.target]
-        self.add("refresh", mapping.target, priority=mapping.priority, seen=seen)
+        self.add(
+            "refresh", mapping.target, priority=mapping.priority,
+            field_priorities=mapping.field_priorities(), seen=seen,
+        )  # fmt: skip
 
     def expand(
         self,
@@ -618,7 +626,8 @@ class Expansion:
             seen += self.expand(path, number, [(each, record) for each in mappings], parent, children)
         for mapping in mappings:
             self.add(
-                "unlisted", mapping.target, unit=parent, priority=mapping.priority, seen=seen,
+                "unlisted", mapping.target, unit=parent, priority=mapping.priority,
+                field_priorities=mapping.field_priorities(), seen=seen,
                 parent_field=children.parent_identifier,
             )  # fmt: skip
 
@@ -849,7 +858,7 @@ class Identities:
         keys = target.key_fields()
         data = {name: self.key_value(unit, name) for name in keys if name in unit.values}
         change = change_of(unit.operation, unit.message, unit.mapping.priority, data, keys)
-        change["field_priorities"] = {each.reference: each.priority for each in unit.mapping.fields}
+        change["field_priorities"] = unit.mapping.field_priorities()
         entities[guid] = fold.apply(entities[guid], change, keys, keys)
         states = self.held[target.name].setdefault(guid, [])
         instant = unit.message.effective_timestamp
@@ -1043,6 +1052,7 @@ class Walk:
             )
             if track.alive() and of_parent and guid not in seen:
                 change = change_of("delete", operation.message, operation.priority, {}, self.fields)
+                change["field_priorities"] = operation.field_priorities
                 self.change(guid, change)
 
     def change(self, guid: str, change: Row) -> None:
@@ -1074,7 +1084,7 @@ def unit_change(unit: Unit) -> Row:
     data = {name: unit.links.get(name, value) for name, value in unit.values.items()}
     fields = [each.reference for each in unit.mapping.fields]
     change = change_of(unit.operation, unit.message, unit.mapping.priority, data, fields)
-    change["field_priorities"] = {each.reference: each.priority for each in unit.mapping.fields}
+    change["field_priorities"] = unit.mapping.field_priorities()
     return change
 
 
@@ -1111,8 +1121,8 @@ def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: 
     """
     The deletes of children that begin with each deleted version of a parent.
 
-    All entities that any system makes children of it go with it.  Their priority is that of the deleting
-    system's own children; of a system that has none of these, that of the parent's delete.
+    All entities that any system makes children of it go with it.  Their priorities are those of the deleting
+    system's strongest mapping of them; of a system that has none of these, that of the parent's delete.
     """
     owned = {
         (child.target, children.parent_identifier)
@@ -1127,17 +1137,20 @@ def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: 
             message = by_name[version["source_message"]]
             for name, parent_field in sorted(owned, key=str):
                 own = [
-                    child.priority
+                    child
                     for children, child in schema.children_of(message.system, target.name)
                     if (child.target, children.parent_identifier) == (name, parent_field)
                 ]
+                strongest = max(own, key=lambda child: child.priority, default=None)
+                row_priority = version["field_provenance"]["guid"]["p"]
                 found.append(
                     Operation(
                         AFTER_THE_RECORDS,
                         "cascade",
                         name,
                         message,
-                        priority=max(own or [version["field_provenance"]["guid"]["p"]]),
+                        priority=strongest.priority if strongest else row_priority,
+                        field_priorities=strongest.field_priorities() if strongest else {},
                         parent_field=parent_field,
                         parent_guid=guid,
                     )

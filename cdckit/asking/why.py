@@ -59,10 +59,10 @@ def why(
         `effective_timestamp`, `arrival_timestamp`, `message_id`, `source`, `operation`, `value` (what it
         said; null if it deleted), `priority`, `verdict`, `reason` (the verdict in words), `by_message`,
         `by_source` and `by_priority` (the message that overruled it, null where none did).  Priorities
-        are those of the field; where the row as a whole decided (a delete that was too weak, a word
-        about what was deleted), those of the row.  Where two messages spoke at one instant with equal
-        priority, `reason` says that the order of arrival decided: see `union_changes` for what that means
-        of two sources.  The verdicts are
+        are those of the field, of a delete too; where the row as a whole decided (what a delete took or was
+        too weak for, a word about what was deleted), those of the row.  Where two messages spoke at one
+        instant with equal priority, `reason` says that the order of arrival decided: see `union_changes`
+        for what that means of two sources.  The verdicts are
 
         - WON: it is the value that stands; at most one row, and none where the field was never set;
         - SUPERSEDED: it stood until a later message, or a delete, took its place;

@@ -76,7 +76,7 @@ class Derived(Resolution):
             return own
         said = _of_guids(self.processed(entity), touched)
         missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
-        return _with_absences(own, missed)
+        return _with_absences(own, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
@@ -106,7 +106,6 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     said = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     if entity in schema.autocreated:
         said = _without_vain_autocreates(said)
-    priorities = {place: str(mapping.priority) for place, mapping in target.mappings.items()}
     more = _field_priorities(schema, target)
     return said.selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
@@ -114,12 +113,12 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
         "'' AS sequence",
         f"{source_of(schema)} AS source",
         # A link may make an entity without any mapping of the target.
-        f"coalesce({by_place(schema, priorities, 'int')}, 0) AS priority",
+        f"coalesce({priority_of(schema, target)}, 0) AS priority",
         *([f"if(operation <> '{AUTOCREATE}', {more}, NULL) AS field_priorities"] if more else []),
     )  # fmt: skip
 
 
-def _with_absences(own: DataFrame, missed: DataFrame) -> DataFrame:
+def _with_absences(own: DataFrame, missed: DataFrame, field_priorities: str | None) -> DataFrame:
     """The changes of a target, and its absences as changes, which carry nothing."""
     data = own.schema["data"].dataType
     assert isinstance(data, T.StructType)
@@ -130,8 +129,9 @@ def _with_absences(own: DataFrame, missed: DataFrame) -> DataFrame:
         "sequence": F.lit(""),
         "data": F.from_json(F.lit("{}"), data),
         "carried": F.from_json(F.lit(carried), own.schema["carried"].dataType),  # type: ignore[arg-type]
+        **({"field_priorities": F.expr(field_priorities)} if field_priorities else {}),
     }
-    return own.unionByName(missed.withColumns(columns), allowMissingColumns=True)
+    return own.unionByName(missed.withColumns(columns).drop("place"))
 
 
 def _without_vain_autocreates(said: DataFrame) -> DataFrame:
@@ -171,6 +171,7 @@ def list_events(schema: Schema, statements: DataFrame, field: str | None) -> Dat
         "effective_timestamp",
         "arrival",
         f"{priority_of(schema)} AS priority",
+        "place",
         f"{source_of(schema)} AS source",
     )
 
@@ -186,10 +187,10 @@ def cascade_events(
     Where a parent was deleted: an empty list of its children, at the end of the message that did it.
 
     Children go with their parent, whichever system deletes it.  A system that itself maps the children in
-    the parent speaks of them with the priority of that mapping, any other with that of its delete.
+    the parent speaks of them with the priorities of that mapping, any other with that of its delete.
     """
     found: list[DataFrame] = []
-    for name, stated in _priorities_of_children(schema, entity, field).items():
+    for name, stated in _mappings_of_children(schema, entity, field).items():
         history = history_of(name)
         if history is None:
             continue
@@ -200,11 +201,13 @@ def cascade_events(
             f"{FIELD_PROVENANCE}.guid.p AS of_delete",
         )
         of = [f"WHEN source_system = {text_literal(system)} THEN {each}" for system, each in stated.items()]
+        by = deleted.join(messages, "message_identifier").selectExpr("*", f"CASE {' '.join(of)} END AS place")
         found.append(
-            deleted.join(messages, "message_identifier").selectExpr(
+            by.selectExpr(
                 "scope",
                 "message_identifier AS message_id",
-                f"CASE {' '.join(of)} ELSE of_delete END AS priority",
+                f"coalesce({priority_of(schema)}, of_delete) AS priority",
+                "place",
                 "source_system AS source",
                 "deleted_at AS effective_timestamp",
                 "struct(message_timestamp AS timestamp, topic, partition, offset, "
@@ -214,13 +217,13 @@ def cascade_events(
     return reduce(DataFrame.unionByName, found) if found else None
 
 
-def _priorities_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
-    """By the parent's target and the system the priority of its mappings of the children: the greatest."""
+def _mappings_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
+    """By the parent's target and the system which of its mappings of the children is the strongest."""
     found: dict[str, dict[str, int]] = {}
-    for child, parent in schema.parent_fields(entity)[field].items():
-        of_parent = found.setdefault(schema.mapping(parent).reference, {})
-        priority = schema.mapping(child).priority
-        of_parent[child.system] = max(priority, of_parent.get(child.system, priority))
+    parents = schema.parent_fields(entity)[field]
+    for child in sorted(parents, key=lambda place: -schema.mapping(place).priority):
+        of_parent = found.setdefault(schema.mapping(parents[child]).reference, {})
+        of_parent.setdefault(child.system, schema.numbers[child])
     return found
 
 

@@ -71,6 +71,7 @@ def source_of(schema: Schema) -> str:
     return by_place(schema, {place: text_literal(place.system) for place in schema.numbers}, "string")
 
 
-def priority_of(schema: Schema) -> str:
-    """The priority of the mapping of a statement, as SQL."""
-    return by_place(schema, {place: str(each.priority) for place, each in schema.all_mappings.items()}, "int")
+def priority_of(schema: Schema, target: Target | None = None) -> str:
+    """The priority of the mapping of a statement, as SQL; null for mappings of others than *target*."""
+    mappings = schema.all_mappings if target is None else target.mappings
+    return by_place(schema, {place: str(each.priority) for place, each in mappings.items()}, "int")

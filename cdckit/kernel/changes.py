@@ -93,21 +93,21 @@ class Changes:
         return ((self._carried[word] >> bit) & 1).astype(bool)
 
     def field_priority(self, index: int) -> Ints:
-        """The priority with which each change speaks of a field: its own, but the entity's on a delete."""
+        """The priority with which each change speaks of a field: its own, or else the entity's."""
         if index not in self.layout.field_priorities:
             return self.priority
-        return self._field_priority(self.table.column(priority_column(index)), self.is_delete, self.priority)
+        return self._field_priority(self.table.column(priority_column(index)), self.priority)
 
     def field_priority_at(self, index: int, at: Ints) -> Ints:
         """That of the changes at these positions; anything where there is none."""
         if index not in self.layout.field_priorities:
             return self.priority[at]
         own = self.table.column(priority_column(index)).take(positions(at))
-        return self._field_priority(own, self.is_delete[at], self.priority[at])
+        return self._field_priority(own, self.priority[at])
 
     @staticmethod
-    def _field_priority(own: pa.Array, is_delete: Bools, priority: Ints) -> Ints:
-        return np.where(is_delete | bools(own.is_null()), priority, ints(pc.fill_null(own, 0)))
+    def _field_priority(own: pa.Array, priority: Ints) -> Ints:
+        return np.where(bools(own.is_null()), priority, ints(pc.fill_null(own, 0)))
 
     def values_at(self, index: int, at: Ints) -> pa.Array:
         """The field's value as the changes at these positions leave it: null after a delete or nowhere."""

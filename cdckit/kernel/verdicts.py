@@ -208,6 +208,9 @@ def _of_field(did: Steps, told: Field) -> _Ruling:
     # A change that could not touch the row at all: the one that rules the row beat it.
     ruler = row_before(did.row, did.of)
     of_row = stopped & ~told.set
+    # What a delete took, or what came back after one, the priorities of the row decided, too.
+    winners = np.flatnonzero(wins)
+    of_row[winners[:-1]] = did.turn[winners[1:]]
     cases: list[tuple[Bools, Verdict, Ints]] = [
         *_winners(wins, told.standing),
         (told.equal, Verdict.EQUAL, standing),

@@ -5,8 +5,8 @@ An open version carries the whole state of its entity: values, deletion, and for
 field the message and the priority that each has its value from.  So a few changes lead to that state:
 one upsert per message, each carrying the fields that are from it with their own priorities; the first
 of them is the row's, the others speak for the row with the least priority that there is, which never
-changes it; and a delete at the end if the entity is deleted.  What later changes do depends on the
-state alone.
+changes it; and at the end, if the entity is deleted, a delete with the priorities that the fields have.
+What later changes do depends on the state alone.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def resumed(open_versions: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
         stated = np.full(len(version), 0, np.int32)
         lacking: Bools = np.ones(len(version), dtype=bool)
         stated[rows], lacking[rows] = origins.priorities[index][is_set], False
+        stated[step == 2], lacking[step == 2] = origins.priorities[index][deleted], ~is_set[deleted]
         columns[value_column(index)] = open_versions.column(name).take(at)
         columns[priority_column(index)] = pa.array(stated, mask=lacking)
     columns |= {carried_column(word): pa.array(bits) for word, bits in enumerate(carried)}

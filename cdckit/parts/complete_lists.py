@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdckit.parts.schemas import quoted
 
-ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "effective_timestamp", "arrival")
+ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "place", "effective_timestamp", "arrival")
 
 
 def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]) -> DataFrame:
@@ -22,8 +22,9 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
             `listed` and `whole`, where the list ends in which it stands, one of a parent's children or one of
             all entities, or its own place if it stands in none; and `parent_<field>`, whose children those
             of `listed` are, for each field of *events*.
-        events: Ends of lists (`scope`, `message_id`, `priority`, `source`, `effective_timestamp`,
+        events: Ends of lists (`scope`, `message_id`, `priority`, `place`, `source`, `effective_timestamp`,
             `arrival`), each table with the field that `scope` is a value of; None for lists of all entities.
+            `place` is the number of the mapping in whose name the list speaks, null for none.
 
     Returns:
         One row per entity and list that may have ended it, in the columns of `ABSENCE_COLUMNS`.  Whether
@@ -44,17 +45,18 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
             found.append(_first_after(said, F.broadcast(ends), "true", "whole"))
         else:
             found.append(_first_after(said, ends, f"{quoted(f'parent_{field}')} = scope", "listed"))
-    # Two lists may end in one place: the stronger word counts.
-    place = [name for name in ABSENCE_COLUMNS if name not in ("priority", "source")]
-    strongest = F.max(F.struct("priority", "source")).alias("strongest")
-    missed = reduce(DataFrame.unionByName, found).groupBy(*place).agg(strongest)
-    return missed.select(*place, "strongest.priority", "strongest.source")
+    # Two lists may end together: the stronger word counts, of equal ones that of the first mapping.
+    together = [name for name in ABSENCE_COLUMNS if name not in ("priority", "place")]
+    strongest = F.max_by(F.struct("priority", "place"), F.struct("priority", -F.col("place")))
+    missed = reduce(DataFrame.unionByName, found).groupBy(*together).agg(strongest.alias("strongest"))
+    return missed.select(*together, "strongest.*")
 
 
 def _with_previous(events: DataFrame) -> DataFrame:
     """Each end of a list with the one before it that had the same scope and priority."""
     said = events.selectExpr("*", f"{position('arrival.record_number')} AS ends")
-    return said.selectExpr("*", "lag(ends) OVER (PARTITION BY scope, priority ORDER BY ends) AS previous")
+    same = "PARTITION BY scope, priority ORDER BY ends, place"
+    return said.selectExpr("*", f"lag(ends) OVER ({same}) AS previous")
 
 
 def _first_after(mentions: DataFrame, ends: DataFrame, same: str, after: str) -> DataFrame:

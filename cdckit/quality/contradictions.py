@@ -35,10 +35,11 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
 
     Returns:
         All rows of every (entity, `source`, `message_id`, `arrival.record_number`) of which two differ
-        in what they say: `operation`, `effective_timestamp`, `sequence`, `priority`, and of upserts
-        which fields they carried, with which values and priorities.  Equal ones among them, too; where
-        and when they arrived is no difference.  The same columns, and `counts`: whether it is the one
-        that `merge` takes, the first in the order of changes.  Rows have no order.
+        in what they say: `operation`, `effective_timestamp`, `sequence`, `priority`; of upserts which
+        fields they carried, with which values and priorities; of deletes the priorities of all fields but
+        the keys.  Equal ones among them, too; where and when they arrived is no difference.  The same
+        columns, and `counts`: whether it is the one that `merge` takes, the first in the order of changes.
+        Rows have no order.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or *changes* have a column `counts`
@@ -70,7 +71,7 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     entity = [F.col("guid")] if "guid" in changes.columns else [F.col("data").getField(key) for key in keys]
     one_change = Window.partitionBy(*entity, "source", "message_id", "arrival.record_number")
     in_order = one_change.orderBy(*ORDER)
-    said = _said(changes, data)
+    said = _said(changes, data, keys)
     differs = ~said.eqNullSafe(F.first(said).over(in_order))
     compared = changes.withColumns(
         {_COUNTS: F.row_number().over(in_order) == 1, _DIFFERS: differs}
@@ -78,8 +79,9 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     return compared.where(F.col(_DIFFERS)).drop(_DIFFERS)
 
 
-def _said(changes: DataFrame, data: T.StructType) -> Column:
-    """What a change says, in a form that Spark can compare; a delete says nothing of single fields."""
+def _said(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column:
+    """What a change says, in a form that Spark can compare; a delete gives fields a priority, no value."""
+    is_upsert = F.col("operation") == UPSERT
     stated: list[str] = []
     if "field_priorities" in changes.columns:
         stated = require_struct(changes, "field_priorities", function=_FUNCTION).fieldNames()
@@ -89,9 +91,10 @@ def _said(changes: DataFrame, data: T.StructType) -> Column:
         if field.name in stated:
             priority = F.coalesce(F.col("field_priorities").getField(field.name), priority)
         value = comparable(F.col("data").getField(field.name), field.dataType)
-        word = F.struct(value.alias("value"), priority.alias("priority"))
-        fields.append(F.when(F.col("carried").getField(field.name), word).alias(f"field_{place}"))
+        speaks = F.when(is_upsert, F.col("carried").getField(field.name)).otherwise(field.name not in keys)
+        word = F.struct(F.when(is_upsert, value).alias("value"), priority.alias("priority"))
+        fields.append(F.when(speaks, word).alias(f"field_{place}"))
     return F.struct(
         *(F.col(name) for name in ("operation", "effective_timestamp", "sequence", "priority")),
-        F.when(F.col("operation") == UPSERT, F.struct(*fields)).alias("fields"),
+        *fields,
     )

@@ -315,10 +315,38 @@ def test_where_the_row_decides_its_priorities_are_shown(spark: SparkSession) -> 
     table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + 9 * HOUR)
     columns = ["message_id", "verdict", "priority", "by_message", "by_priority"]
     assert [tuple(row) for row in table.select(columns).collect()] == [
-        ("m1", "SUPERSEDED", 1, "m3", 6),
+        ("m1", "SUPERSEDED", 5, "m3", 6),
         ("m2", "OUTRANKED", 3, "m1", 5),
         ("m3", "WON", 6, None, None),
         ("m4", "DELETED", 5, "m3", 6),
+    ]
+
+
+def test_a_delete_speaks_of_a_field_with_its_own_priority_of_it(spark: SparkSession) -> None:
+    """What it took and what is no match for it: by the row's; what came after it is back: by the field's."""
+    changes = [
+        change(1, "m1", 10, 0, field_priority=30),
+        change(2, "m2", delete=True, priority=1, field_priority=3),
+        change(3, "m3", carried=False, priority=1),
+        change(4, "m4", 40, 2),
+        change(5, "m5", 50, 1, field_priority=4),
+    ]
+    columns = ["message_id", "verdict", "priority", "by_message", "by_priority"]
+
+    def told(at: float) -> list[tuple[Any, ...]]:
+        table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + at * HOUR)
+        return [tuple(row) for row in table.where("verdict <> 'NOT_YET_EFFECTIVE'").select(columns).collect()]
+
+    assert told(4) == [
+        ("m1", "SUPERSEDED", 0, "m2", 1),
+        ("m2", "WON", 3, None, None),
+        ("m4", "OUTRANKED", 2, "m2", 3),
+    ]
+    assert told(5) == [
+        ("m1", "SUPERSEDED", 0, "m2", 1),
+        ("m2", "SUPERSEDED", 3, "m5", 4),
+        ("m4", "OUTRANKED", 2, "m2", 3),
+        ("m5", "WON", 4, None, None),
     ]
 
 
@@ -389,6 +417,10 @@ def test_a_tie_is_told(spark: SparkSession) -> None:
     assert ties(spark, first, change(2, "m2", 20) | other, change(2, "m3", 30)) == [
         *(("m1", False), ("m2", True), ("m3", True)),
     ]
+    # Whether a delete takes a value, and what brings it back, the priorities of the row decide.
+    for delete, tie in ((change(1, "m2", delete=True), True), (change(1, "m2", None, 1, delete=True), False)):
+        ranked = change(1, "m1", 10, field_priority=9)
+        assert ties(spark, ranked, delete | other) == [("m1", tie), ("m2", tie)]
 
 
 def test_an_entity_with_a_guid_is_also_known_by_its_key(spark: SparkSession) -> None:

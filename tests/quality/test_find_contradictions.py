@@ -58,8 +58,15 @@ def test_a_message_that_is_delivered_again_is_none(spark: SparkSession) -> None:
         change("m2", 4, 2, a_carried=False, field_priorities={"k": 0, "a": 7, "b": None}),
         change("m3", 5, 1, operation="delete"),
         change("m3", 6, 2, operation="delete"),
+        change("m4", 7, 1, operation="delete", field_priorities={"k": 5, "a": None, "b": 0}),
+        change("m4", 8, 1, operation="delete", a_carried=False),
     ]
     assert found(spark, *changes) == []
+    changes = [
+        change("m1", 1, 1, operation="delete"),
+        change("m1", 2, 1, operation="delete", field_priorities={"k": None, "a": 1, "b": None}),
+    ]
+    assert [offset for offset, _ in found(spark, *changes)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +134,13 @@ def test_random_changes(spark: SparkSession) -> None:
 
 def content(change: Row, fields: dict[str, str]) -> list[Any]:
     said: list[Any] = [change[name] for name in ("operation", "effective_timestamp", "sequence", "priority")]
-    for name in fields if change["operation"] == "upsert" else ():
+    for name in fields:
         stated = (change["field_priorities"] or {}).get(name)
         priority = change["priority"] if stated is None else stated
-        said.append([change["data"][name], priority] if change["carried"][name] else [])
+        if change["operation"] == "upsert":
+            said.append([change["data"][name], priority] if change["carried"][name] else [])
+        else:
+            said.append([priority] if name not in ("h", "k") else [])
     return said
 
 
