@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import DELETED, VALID_FROM
 from cdckit.parts.arguments import require_int
 from cdckit.parts.meant import nearest, that_would_do
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
@@ -105,6 +106,10 @@ class Priority:
 
 
 _MADE_BY = "`changes_from(frame, keys=[…], sequence_by=…)` makes changes of any table, of Spark or of pandas."
+_OF_A_HISTORY = (
+    "This is a history, which `merge` has made: give the changes that it was merged from, such as "
+    "`ledger.changes()`.  Who said what stands in the history itself, `blame(history, key)` tells."
+)
 
 
 def require_changes(changes: DataFrame, *, function: str) -> None:
@@ -116,7 +121,9 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
         WrongColumnType: A column has another type, or `carried` has not the fields of `data`, in order.
         InvalidArgument: Two fields of `data` differ in case alone: Spark could not tell them apart.
     """
-    require_types(changes, CHANGE_SCHEMA, function=function, remedy=_MADE_BY)
+    is_history = isinstance(changes, DataFrame) and {VALID_FROM, DELETED} <= set(changes.columns)
+    remedy = _OF_A_HISTORY if is_history else _MADE_BY
+    require_types(changes, CHANGE_SCHEMA, function=function, remedy=remedy)
     data = require_struct(changes, "data", function=function)
     _require_distinct(data.fieldNames(), function=function)
     carried = require_struct(changes, "carried", function=function)

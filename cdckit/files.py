@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from glob import glob
 from pathlib import Path
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.meant import nearest
 
 _PACKAGE = Path(__file__).parent
 # In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).
@@ -19,12 +23,15 @@ def samples(name: str = "") -> str:
             the files are, and what of them is real, is said in `README.md` there.
 
     Returns:
-        A path that Spark and Python can read; *name* is not looked up.
+        A path that Spark and Python can read.
+
+    Raises:
+        InvalidArgument: There is no such file (the names in braces are not looked up).
 
     >>> samples("replicate/*.parquet").endswith("data/samples/replicate/*.parquet")
     True
     """
-    return _below(_SAMPLES, name)
+    return _below(_SAMPLES, name, function="samples")
 
 
 def expectations(name: str = "") -> str:
@@ -36,15 +43,25 @@ def expectations(name: str = "") -> str:
             messages of a hub and their statuses); without it their folder.
 
     Returns:
-        A path; *name* is not looked up.  `cdckit.check` takes a suite by its name.  Great Expectations,
+        A path.  `cdckit.check` takes a suite by its name.  Great Expectations,
         which reads the same files, comes with the extra `quality` (`pip install 'cdckit[quality]'`).
+
+    Raises:
+        InvalidArgument: There is no such file.
 
     >>> expectations("history.json").endswith("expectations/history.json")
     True
     """
-    return _below(_EXPECTATIONS, name)
+    return _below(_EXPECTATIONS, name, function="expectations")
 
 
-def _below(folders: tuple[Path, ...], name: str) -> str:
+def _below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
     folder = next((each for each in folders if each.is_dir()), folders[0])
+    # Python knows no names in braces, which Spark does.
+    if not glob(name.split("{")[0] + "*" * ("{" in name), root_dir=folder) and name:
+        known = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+        close = nearest(name, known)
+        top = [path for path in known if "/" not in path]
+        remedy = f"There are {', '.join(top)}." if close is None else f"Is it {close!r}?"
+        raise InvalidArgument(function, "name", f"a file below {folder.name}", name, remedy=remedy)
     return f"{folder.as_posix()}/{name}" if name else folder.as_posix()

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import quoted, require_types
+from cdckit.parts.schemas import quoted, require_columns, require_types
 
 VALID_FROM = "valid_from_timestamp"
 VALID_TO = "valid_to_timestamp"
@@ -75,38 +75,52 @@ def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def is_open(history: DataFrame) -> Column:
-    """Whether a version has not ended."""
-    return end_of(history).isNull()
+def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:
+    """The same rows, with null for every end in *column* that is open."""
+    stands_for_open = open_end(frame, column)
+    if stands_for_open is None:
+        return frame
+    marker = F.timestamp_micros(F.lit(stands_for_open))
+    return frame.withColumn(column, F.nullif(F.col(quoted(column)), marker))
 
 
-def end_of(history: DataFrame, column: str = VALID_TO, end: Column | None = None) -> Column:
-    """The *end* that *column* says, by default of a row of *history* itself: null for one that is open."""
-    stands_for_open = open_end(history, column)
-    said = F.col(quoted(column)) if end is None else end
-    return said if stands_for_open is None else F.nullif(said, F.timestamp_micros(F.lit(stands_for_open)))
-
-
-def with_open_ends(history: DataFrame) -> DataFrame:
-    """The same versions, with null for every end that is open."""
-    return history if open_end(history) is None else history.withColumn(VALID_TO, end_of(history))
-
-
-def require_history(history: DataFrame, *columns: str, function: str) -> None:
+def require_history(history: DataFrame, *columns: str, function: str) -> DataFrame:
     """
-    Raise unless *history* has these of the columns that every history has, and is of one moment.
+    The history, in which an open end is null, whatever stood for it.
 
-    In a bitemporal table an entity has several versions in force at once, each believed at another time:
-    every question about a history would have an answer, and a wrong one.
+    It must have these of the columns that every history has, and be of one moment: in a bitemporal table
+    an entity has several versions in force at once, each believed at another time, so every question
+    about a history would have an answer, and a wrong one.
 
     Raises:
         MissingColumns, WrongColumnType: A column is not there, or has another type.
         InvalidArgument: *history* is what `bitemporal` returns, whole.
     """
+    require_columns(history, columns, function=function, remedy=_remedy(history))
     require_types(history, standard_columns(*columns), function=function)
     if {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}:
         needed = "what was believed at one moment: of a bitemporal table take known_at(table, at)"
         raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
+    return with_open_ends(history) if VALID_TO in history.columns else history
+
+
+def _remedy(frame: DataFrame) -> str | None:
+    if isinstance(frame, DataFrame) and {"operation", "effective_timestamp", "data"} <= set(frame.columns):
+        return "These are changes: `merge(changes, entity=…, keys=[…])` makes a history of them first."
+    return None
+
+
+def require_bitemporal(table: DataFrame, *columns: str, function: str) -> DataFrame:
+    """
+    The table that `bitemporal` returned, in which an open end is null, whatever stood for it.
+
+    Raises:
+        MissingColumns, WrongColumnType: It lacks its system interval, or one of these of the columns that
+            every history has, or has it in another type.
+    """
+    require_types(table, standard_columns(*columns), function=function)
+    require_types(table, SYSTEM_INTERVAL, function=function)
+    return with_open_ends(with_open_ends(table) if VALID_TO in table.columns else table, SYSTEM_TO)
 
 
 def require_free(history: DataFrame, column: str, *, function: str) -> None:

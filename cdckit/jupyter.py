@@ -6,9 +6,12 @@ What a Jupyter notebook gets: tables that show themselves, and Spark's work made
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from html import escape
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +21,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.display import show
+from cdckit.display import Table, show
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.parts.options import options
 from cdckit.parts.steps import latest
@@ -41,9 +44,10 @@ def attach() -> None:
 def load(shell: Any) -> None:
     """Arrange for it in this shell of IPython."""
     forms = shell.display_formatter.mimebundle_formatter
-    forms.for_type(DataFrame, forms_of)
+    forms.for_type(DataFrame, partial(_shown, shell, forms_of))
+    forms.for_type(Table, partial(_shown, shell, forms_of_table))
     # By its name, since what it is imported from imports this module.
-    forms.for_type_by_name("cdckit.outputs.versions", "ScdType4", forms_of_both)
+    forms.for_type_by_name("cdckit.outputs.versions", "ScdType4", partial(_shown, shell, forms_of_both))
     known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
     if not any(isinstance(each, _Progress) for each in known):
         progress, interrupts = _Progress(shell), _Interrupts()
@@ -56,7 +60,40 @@ def load(shell: Any) -> None:
         interrupts.begin()
 
 
-def forms_of(frame: DataFrame) -> dict[str, str] | None:
+_Forms = dict[str, str] | None
+
+
+def _shown(shell: Any, forms: Callable[[Any], _Forms], value: Any) -> _Forms:
+    """The value's forms; where making them fails, what is wrong, without the sixty lines around it."""
+    try:
+        return forms(value)
+    except (CdcError, PySparkException) as error:
+        name, sentence = said_in_short(error)
+        # For `%tb` and `%debug`, as the shell itself does it.
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        shell._showtraceback(type(error), sentence, [f"{name}: {sentence}", "(All of it: %tb)"])
+        return {"text/plain": repr(value) if isinstance(value, DataFrame) else "", "text/html": ""}
+
+
+def said_in_short(error: Exception) -> tuple[str, str]:
+    """
+    The kind of an error and its sentence: of one that Spark passes on, what was raised in the beginning.
+
+    >>> said_in_short(ValueError("[USER_RAISED_EXCEPTION] merge() needs a key. SQLSTATE: P0001"))
+    ('ValueError', 'merge() needs a key.')
+    """
+    text = str(error).strip()
+    told, _, trace = text.rpartition("Traceback (most recent call last):")
+    # A worker's own traceback: the lines that are not indented say what was raised.
+    raised = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", trace, re.M) if told else []
+    if raised:
+        name, sentence = raised[-1]
+        return str(name), str(sentence)
+    sentence = re.split(r"\s*(?:SQLSTATE: \w+|\n\s*\n|\n== )", text)[0]
+    return type(error).__name__, re.sub(r"^\[[A-Z0-9_.]+\] ", "", sentence)
+
+
+def forms_of(frame: DataFrame) -> _Forms:
     """
     A frame that ends a cell as `show` shows it, HTML and text; nothing where Spark's own words stand.
 
@@ -69,10 +106,15 @@ def forms_of(frame: DataFrame) -> dict[str, str] | None:
         table = show(frame)
     except (MissingColumns, WrongColumnType):
         return None
+    return forms_of_table(table)
+
+
+def forms_of_table(table: Table) -> _Forms:
+    """The two forms of what `show` returned."""
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
 
 
-def forms_of_both(tables: Any) -> dict[str, str] | None:
+def forms_of_both(tables: Any) -> _Forms:
     """The two tables of `scd_type_4`, each below its name."""
     found = {"current": forms_of(tables.current), "history": forms_of(tables.history)}
     forms = {name: each for name, each in found.items() if each is not None}

@@ -140,6 +140,21 @@ def test_a_kernel(kernel: Kernel) -> None:
         assert list(shown["data"]) == ["text/plain"]
         assert shown["data"]["text/plain"].startswith("DataFrame[")
 
+    # What fails only when it is shown: our sentence, and little else.
+    ours = "options.eager = True\nfrom cdckit import show\nfrom pyspark.sql import functions as F\n"
+    ours += "wrong = spark.range(1).select(F.raise_error(F.lit('merge() needs a key.')))\n"
+    worker = "from cdckit.errors import MissingColumns\ndef fail(batches):\n    "
+    worker += "raise MissingColumns('f', ['a'], ['b'])\n    yield\n"
+    worker += "wrong = spark.range(1).mapInArrow(fail, 'id long')\n"
+    for how in ("wrong", "show(wrong)"):
+        [error] = of("error", kernel.run(ours + how))
+        assert error["evalue"] == "merge() needs a key."
+        assert len("".join(error["traceback"]).splitlines()) <= 3
+        [error] = of("error", kernel.run(worker + how))
+        assert error["evalue"] == "f() needs the columns a; the DataFrame has b."
+        assert error["traceback"][0].startswith("MissingColumns: f() needs")
+    assert "Traceback" in "".join(of("error", kernel.run("%tb"))[0]["traceback"])
+
     kernel.run(SLOW.format(seconds=2))
     seen = kernel.run("slow.count()")
     assert " of 4 tasks" in of("display_data", seen)[0]["data"]["text/plain"]
@@ -157,6 +172,12 @@ def test_a_kernel(kernel: Kernel) -> None:
     failed = kernel.run("spark.range(1).mapInArrow(lambda batches: 1 / 0, 'id long').count()")
     assert [error["ename"] for error in of("error", failed)] == ["PythonException"]
     assert of("stream", failed) == []
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    """It would be set, and nothing would change."""
+    with pytest.raises(InvalidArgument, match=r"zone, rows, eager, progress; .*Is it options\.zone\?"):
+        Options().timezone = "Europe/Berlin"  # type: ignore[attr-defined]
 
 
 def test_options_say_what_they_take() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, is_open, require_history
+from cdckit.history import DELETED, VALID_FROM, VALID_TO, require_history
 from cdckit.parts.arguments import require_flag, require_instant, require_instants
 
 
@@ -51,7 +51,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     +------+------+--------------+
     <BLANKLINE>
     """
-    require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
+    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
     if isinstance(at, Column):
         instant = require_instants(history, at, "at", function="as_of")
     else:
@@ -88,8 +88,8 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_history(history, VALID_TO, DELETED, function="current")
-    return without_deleted(history.where(is_open(history)), deletes, function="current")
+    history = require_history(history, VALID_TO, DELETED, function="current")
+    return without_deleted(history.where(F.col(VALID_TO).isNull()), deletes, function="current")
 
 
 def without_deleted(versions: DataFrame, deletes: bool, *, function: str) -> DataFrame:

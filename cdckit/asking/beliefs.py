@@ -24,11 +24,10 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    standard_columns,
+    require_bitemporal,
 )
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
-from cdckit.parts.schemas import require_types
 from cdckit.parts.values import as_text, comparable
 
 _ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
@@ -82,7 +81,7 @@ def beliefs_about(table: DataFrame, at: datetime | Column) -> DataFrame:
     <BLANKLINE>
     """
     function = "beliefs_about"
-    _require_table(table, function=function)
+    table = _table(table, function=function)
     if isinstance(at, Column):
         instant = require_instants(table, at, "at", function=function)
     else:
@@ -138,7 +137,7 @@ def belief_changes(
     <BLANKLINE>
     """
     function = "belief_changes"
-    _require_table(table, DELETED, function=function)
+    table = _table(table, DELETED, function=function)
     then, now = (_known(moment) for moment in _moments(earlier, later, function=function))
     require_reader_keys(_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.
@@ -180,7 +179,7 @@ def as_shown(table: DataFrame) -> DataFrame:
     +------+--------------------+-------------------+
     <BLANKLINE>
     """
-    _require_table(table, function="as_shown")
+    table = _table(table, function="as_shown")
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     begins, ends = F.greatest(VALID_FROM, SYSTEM_FROM), F.least(VALID_TO, SYSTEM_TO)
     begun = F.col(VALID_FROM).isNotNull() & F.col(SYSTEM_FROM).isNotNull()
@@ -244,7 +243,7 @@ def error_durations(
     <BLANKLINE>
     """
     function = "error_durations"
-    _require_table(table, DELETED, SOURCE_MESSAGE, function=function)
+    table = _table(table, DELETED, SOURCE_MESSAGE, function=function)
     known = _fields(table)
     asked = require_fields(fields, known.fieldNames(), "fields", function=function)
     named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
@@ -284,10 +283,9 @@ def error_durations(
     )
 
 
-def _require_table(table: DataFrame, *more: str, function: str) -> None:
-    """Raise unless *table* has what all these questions read, and *more* of the standard columns."""
-    require_types(table, standard_columns("guid", VALID_FROM, VALID_TO, *more), function=function)
-    require_types(table, SYSTEM_INTERVAL, function=function)
+def _table(table: DataFrame, *more: str, function: str) -> DataFrame:
+    """The table; it must have what all these questions read, and *more* of the standard columns."""
+    return require_bitemporal(table, "guid", VALID_FROM, VALID_TO, *more, function=function)
 
 
 def _fields(table: DataFrame) -> T.StructType:

@@ -68,7 +68,7 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     +------+------+--------------------+-------------------+
     <BLANKLINE>
     """
-    require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
+    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
     first, last = require_period(start, end, function="between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = begins.isNotNull() if end is None else begins < last
@@ -114,7 +114,7 @@ def with_operation(history: DataFrame) -> DataFrame:
     +------+------+---------+
     <BLANKLINE>
     """
-    require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
     require_free(history, "operation", function="with_operation")
     was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
     return history.withColumn("operation", operation_of(was_deleted, F.col(DELETED)))
@@ -156,7 +156,7 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     +------+----+--------------------+---------+--------------+
     <BLANKLINE>
     """
-    require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
     require_free(history, "operation", function="timeline")
     known = T.StructType([history.schema["guid"], *business_fields(history)])
     asked = of_entity(key, known, function="timeline")

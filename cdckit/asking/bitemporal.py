@@ -10,13 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.changes import require_changes
-from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO
+from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, require_bitemporal
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merging import history_schema, merged, sorted_by_entity, with_guids
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import require_types
 from cdckit.parts.workers import Made
 
 
@@ -170,7 +169,7 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     +------+------+------------------+
     <BLANKLINE>
     """
-    require_types(table, SYSTEM_INTERVAL, function="known_at")
+    table = require_bitemporal(table, function="known_at")
     if isinstance(at, Column):
         moment = require_instants(table, at, "at", function="known_at")
     else:

@@ -21,7 +21,6 @@ from cdckit.history import (
     operation_of,
     provenance_type,
     require_history,
-    with_open_ends,
 )
 from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted, require_struct
@@ -89,7 +88,7 @@ def changes_between(
     +------+--------------------+---------+-----------------+----------+--------+-------+--------+
     <BLANKLINE>
     """
-    _require_versions(history, function="changes_between")
+    history = _versions_of(history, function="changes_between")
     named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
     first, last = require_period(start, end, function="changes_between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
@@ -174,11 +173,9 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     +------+-----+--------------------+-------+-------+---------+---------+
     <BLANKLINE>
     """
-    _require_versions(a, function="diff")
-    _require_versions(b, function="diff")
+    a, b = (_versions_of(each, function="diff") for each in (a, b))
     fields = business_fields(a).fields
     _require_same_fields(a, b)
-    a, b = with_open_ends(a), with_open_ends(b)
     named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
     left, right = F.col("a"), F.col("b")
     listed = [
@@ -231,10 +228,10 @@ def require_reader_keys(
     return [fields[name] for name in names]
 
 
-def _require_versions(history: DataFrame, *, function: str) -> None:
-    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+def _versions_of(history: DataFrame, *, function: str) -> DataFrame:
     if FIELD_PROVENANCE in history.columns:
         require_struct(history, FIELD_PROVENANCE, function=function)
+    return require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
 
 
 def _require_same_fields(a: DataFrame, b: DataFrame) -> None:

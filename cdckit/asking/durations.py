@@ -152,7 +152,7 @@ def require_groups(
         InvalidArgument: Names that are none, come twice, are not there or are those of the columns that are
             *made*.
     """
-    require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
+    history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
     groups, asked = list(by), list(fields)
     known = business_fields(history).fieldNames()
     if asked:

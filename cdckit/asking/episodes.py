@@ -20,7 +20,6 @@ from cdckit.history import (
     business_fields,
     operation_of,
     require_history,
-    with_open_ends,
 )
 from cdckit.parts.arguments import require_fields, require_name, require_period
 from cdckit.parts.schemas import quoted
@@ -80,7 +79,8 @@ def episodes(
     <BLANKLINE>
     """
     function = "episodes"
-    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, function=function)
+    needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
+    history = require_history(history, *needed, function=function)
     kept = [keep] if isinstance(keep, str) else list(keep)
     if kept:
         free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
@@ -93,10 +93,8 @@ def episodes(
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
     columns = [F.col(quoted(name)) for name in kept]
-    held = (
-        with_open_ends(history)
-        .where(condition & ~F.col(DELETED) & _lasts())
-        .select("guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first"))
+    held = history.where(condition & ~F.col(DELETED) & _lasts()).select(
+        "guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first")
     )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
@@ -176,7 +174,7 @@ def transitions(
     function = "transitions"
     groups = [by] if isinstance(by, str) else list(by)
     made = ["operation", "from_value", "to_value", "transitions"]
-    require_history(history, DELETED, function=function)
+    history = require_history(history, DELETED, function=function)
     require_name(field, "field", function=function)
     require_groups(history, groups, [], made=made, function=function)
     require_fields([field], business_fields(history).fieldNames(), "field", function=function)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdckit.asking.allen import is_period
 from cdckit.asking.lookups import Lookup
-from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, end_of
+from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 
@@ -122,7 +122,7 @@ def rows(
             *_key(source.history, source.key),
             F.lit(place).alias(SOURCE),
             F.col(VALID_FROM).alias(AT),
-            end_of(source.history).alias(UNTIL),
+            F.col(VALID_TO).alias(UNTIL),
             F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
             *(_beliefs() if known is not None else []),
             F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(version_column(place)),
@@ -169,7 +169,7 @@ def _beliefs() -> list[Column]:
 
 def _counts(source: Source, *, beliefs: bool, deleted: bool) -> Column:
     """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
-    lasts = is_period(F.col(VALID_FROM), end_of(source.history))
+    lasts = is_period(F.col(VALID_FROM), F.col(VALID_TO))
     if beliefs:
         lasts = lasts & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
     # A deleted version is no answer; where somebody asks for the reason, it is one.

@@ -15,10 +15,10 @@ from cdckit.asking.join_answers import How
 from cdckit.asking.join_lines import carried, of_facts, sorted_by_number, text_of_overlap, with_group
 from cdckit.asking.join_rows import Asked, asked_by_key, version_column
 from cdckit.asking.join_workers import OVERLAP, REASON, STAND, said_column, said_columns, told
-from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, require_lookups, version_columns
+from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, checked_lookups, version_columns
 from cdckit.asking.overlapping_versions import where_sound
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_TO, end_of
+from cdckit.history import VALID_TO
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted, require_columns, require_type
@@ -132,14 +132,14 @@ def as_of_join(
     <BLANKLINE>
     """
     moment = _moment(facts, time, known)
-    require_lookups(facts, lookups)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None
-    keys = [checked_key(facts, lookup, beliefs=beliefs) for lookup in lookups]
-    columns = [version_columns(lookup, beliefs=beliefs) for lookup in lookups]
-    names = [*facts.columns, *(name for lookup in lookups for name in lookup.made.values())]
+    sound = checked_lookups(facts, lookups, beliefs=beliefs)
+    keys = [checked_key(facts, lookup) for lookup in sound]
+    columns = [version_columns(lookup, beliefs=beliefs) for lookup in sound]
+    names = [*facts.columns, *(name for lookup in sound for name in lookup.made.values())]
     found = facts
-    for asked in asked_by_key(lookups, keys, columns):
+    for asked in asked_by_key(sound, keys, columns):
         plain = not beliefs and all(lookup.is_plain for lookup in asked.lookups)
         found = _in_force(found, asked, time) if plain else _looked_up(found, asked, time, moment)
     return found.select(*map(quoted, names))
@@ -275,5 +275,5 @@ def _last(place: int) -> str:
 
 def _lasts(asked: Asked, place: int) -> Column:
     """Whether the last version of a source is still in force."""
-    end = end_of(asked.sources[place].history, end=F.col(_last(place)).getField(VALID_TO))
+    end = F.col(_last(place)).getField(VALID_TO)
     return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pyspark.sql import DataFrame
@@ -14,11 +14,11 @@ from cdckit.history import (
     HISTORY_SCHEMA,
     SOURCE_MESSAGE,
     SYSTEM_FROM,
-    SYSTEM_INTERVAL,
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
     business_fields,
+    require_bitemporal,
     require_history,
 )
 from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
@@ -27,7 +27,6 @@ from cdckit.parts.schemas import (
     require_columns,
     require_distinct,
     require_struct,
-    require_types,
 )
 
 FUNCTION = "as_of_join"
@@ -94,8 +93,8 @@ class Lookup:
         return {"into": self.into, **reason}
 
 
-def require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
-    """Raise `InvalidArgument` for lookups of no meaning, or whose columns the facts have already."""
+def checked_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool) -> list[Lookup]:
+    """The lookups, with null for every end that is open; raises for those of no meaning."""
     if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
         raise InvalidArgument(FUNCTION, "lookups", "one or more Lookup", lookups)
     for lookup in lookups:
@@ -108,6 +107,9 @@ def require_lookups(facts: DataFrame, lookups: Sequence[Lookup]) -> None:
             needed = f"a name other than {', '.join(taken.values())}"
             raise InvalidArgument(FUNCTION, argument, needed, name)
         taken[name.lower()] = name
+    # A table that several look into stays one.
+    told = {id(lookup.history): _table(lookup, beliefs=beliefs) for lookup in lookups}
+    return [replace(lookup, history=told[id(lookup.history)]) for lookup in lookups]
 
 
 def _require_options(lookup: Lookup) -> None:
@@ -123,13 +125,9 @@ def _require_options(lookup: Lookup) -> None:
         raise InvalidArgument(FUNCTION, "tolerance", "a timedelta of no time or more, or None", tolerance)
 
 
-def checked_key(facts: DataFrame, lookup: Lookup, *, beliefs: bool) -> dict[str, str]:
+def checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
     history, on = lookup.history, lookup.on
-    if beliefs:
-        _require_beliefs(lookup)
-    else:
-        require_history(history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
     argument = f"history of {lookup.into!r}"
     require_distinct(history, argument, function=FUNCTION)
     require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
@@ -145,15 +143,16 @@ def checked_key(facts: DataFrame, lookup: Lookup, *, beliefs: bool) -> dict[str,
     return key
 
 
-def _require_beliefs(lookup: Lookup) -> None:
+def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
+    if not beliefs:
+        return require_history(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
     if not {SYSTEM_FROM, SYSTEM_TO} <= set(lookup.history.columns):
         needed = (
             "a bitemporal table, since known is given: bitemporal(changes, …) makes one. (What has one time "
             "only, ask again without known; it may then tell what nobody knew.)"
         )
         raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, lookup.history.columns)
-    require_types(lookup.history, HISTORY_SCHEMA, function=FUNCTION)
-    require_types(lookup.history, SYSTEM_INTERVAL, function=FUNCTION)
+    return require_bitemporal(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
 
 
 def fields_of(history: DataFrame) -> list[str]:

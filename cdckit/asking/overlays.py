@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -22,7 +22,6 @@ from cdckit.history import (
     VALID_TO,
     business_fields,
     require_history,
-    with_open_ends,
 )
 from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_distinct, require_struct
@@ -126,7 +125,7 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     +------+--------------------+------+-----+
     <BLANKLINE>
     """
-    _require_sides(sides, how, fold)
+    sides = _checked_sides(sides, how, fold)
     first, *others = sides
     key = _names(first.on)
     links = [_checked_link(first, side) for side in others]
@@ -155,7 +154,8 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     )
 
 
-def _require_sides(sides: Sequence[Side], how: str, fold: bool) -> None:
+def _checked_sides(sides: Sequence[Side], how: str, fold: bool) -> tuple[Side, ...]:
+    """The sides, with null for every end that is open; raises for those of no meaning."""
     if len(sides) < 2 or not all(isinstance(side, Side) for side in sides):
         raise InvalidArgument(_FUNCTION, "sides", "two or more Side", sides)
     if how not in _WAYS:
@@ -164,13 +164,16 @@ def _require_sides(sides: Sequence[Side], how: str, fold: bool) -> None:
     for side in sides:
         require_name(side.into, "into", function=_FUNCTION)
         require_flag(side.provenance, "provenance", function=_FUNCTION)
-        require_history(side.history, *HISTORY_SCHEMA.fieldNames(), function=_FUNCTION)
         argument = f"history of {side.into!r}"
         require_distinct(side.history, argument, function=_FUNCTION)
         require_batch(side.history, argument, "ask the table that keeps it", function=_FUNCTION)
         if side.fields is not None and _names(side.fields):
             known = business_fields(side.history).fieldNames()
             require_fields(side.fields, known, "fields", function=_FUNCTION)
+    columns = HISTORY_SCHEMA.fieldNames()
+    return tuple(
+        replace(side, history=require_history(side.history, *columns, function=_FUNCTION)) for side in sides
+    )
 
 
 def _require_names(sides: Sequence[Side], key: Sequence[str]) -> None:
@@ -223,8 +226,7 @@ def _version(side: Side) -> Column:
 
 
 def _alive(side: Side) -> DataFrame:
-    history = with_open_ends(side.history)
-    return history.where(~F.col(DELETED) & is_period(F.col(VALID_FROM), F.col(VALID_TO)))
+    return side.history.where(~F.col(DELETED) & is_period(F.col(VALID_FROM), F.col(VALID_TO)))
 
 
 def _key_columns(side: Side, fields: Sequence[str]) -> list[Column]:

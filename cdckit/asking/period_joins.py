@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from cdckit.asking.allen import ALLEN_RELATIONS, APART, SHARING, TOUCHING, allen_relation, is_period
 from cdckit.asking.shared_instants import overlapping
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import VALID_FROM, VALID_TO, end_of
+from cdckit.history import VALID_FROM, VALID_TO, with_open_ends
 from cdckit.parts.arguments import both_sides, require_fields, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_columns, require_distinct, require_type
 from cdckit.parts.values import comparable
@@ -137,16 +137,16 @@ def _require_tables(
 
 def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
     """The rows under names of ours, without those that are no periods."""
-    begins, ends = F.col(quoted(period[0])), end_of(frame, period[1])
-    return frame.where(is_period(begins, ends)).select(
+    rows = frame.select(
         *(
             comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(f"key_{index}")
             for index, name in enumerate(key)
         ),
-        begins.alias("begins"),
-        ends.alias("ends"),
+        F.col(quoted(period[0])).alias("begins"),
+        F.col(quoted(period[1])).alias("ends"),
         F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row"),
     )
+    return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
 
 
 def _relation() -> Column:

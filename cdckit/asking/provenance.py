@@ -81,7 +81,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     +-----------------+-----+-------+--------+-------------------+
     <BLANKLINE>
     """
-    fields = _fields_with_provenance(history, function="blame")
+    history, fields = _with_provenance(history, function="blame")
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
     asked = of_entity(key, identity, function="blame")
     if at is None:
@@ -152,7 +152,7 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     +-----------------+------+-------+--------------------+------------------+
     <BLANKLINE>
     """
-    fields = _fields_with_provenance(history, function="by_message")
+    history, fields = _with_provenance(history, function="by_message")
     wanted = _message_ids(messages, function="by_message")
     said = _said(history, fields)
     theirs = [_message(index).isin(wanted) for index, _ in enumerate(fields)]
@@ -208,7 +208,7 @@ def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
     +-----------------+------+------+-----+
     <BLANKLINE>
     """
-    fields = _fields_with_provenance(history, function="sources_of")
+    history, fields = _with_provenance(history, function="sources_of")
     require_types(changes, _MESSAGE, function="sources_of")
     entries = [
         F.when(
@@ -350,13 +350,13 @@ def _message_ids(messages: str | Iterable[str], *, function: str) -> list[str]:
     return listed
 
 
-def _fields_with_provenance(history: DataFrame, *, function: str) -> T.StructType:
+def _with_provenance(history: DataFrame, *, function: str) -> tuple[DataFrame, T.StructType]:
     """
-    The columns of whose values the history says where they come from, as they stand in it.
+    The history, and the columns of whose values it says where they come from, as they stand in it.
 
     Taken from `field_provenance`: what somebody added to the history beside its fields is not one.
     """
-    require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED, function=function)
+    history = require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED, function=function)
     provenance = require_struct(history, FIELD_PROVENANCE, function=function)
     if _GUID not in provenance.fieldNames():
         needed = f"a struct with the entry {_GUID}"
@@ -368,7 +368,7 @@ def _fields_with_provenance(history: DataFrame, *, function: str) -> T.StructTyp
     names = [name for name in provenance.fieldNames() if name != _GUID]
     require_columns(history, names, function=function)
     columns = history.schema
-    return T.StructType([columns[DELETED], *(columns[name] for name in names)])
+    return history, T.StructType([columns[DELETED], *(columns[name] for name in names)])
 
 
 def _said(history: DataFrame, fields: T.StructType) -> DataFrame:

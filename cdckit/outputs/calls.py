@@ -15,7 +15,6 @@ from cdckit.history import (
     VALID_TO,
     business_fields,
     require_history,
-    with_open_ends,
 )
 from cdckit.outputs.faults import UnfitHistory
 from cdckit.parts.arguments import require_flag
@@ -24,7 +23,7 @@ from cdckit.parts.schemas import quoted, require_columns
 
 
 class Call:
-    """A call of *function* about *history*."""
+    """A call of *function* about *history*, in which an open end is null once its columns were looked at."""
 
     def __init__(self, function: str, history: DataFrame) -> None:
         require_columns(history, [], function=function)
@@ -45,7 +44,7 @@ class Call:
             elif (found := self.history.schema[field.name].dataType.simpleString()) != needed:
                 self.wrong.append(f"{field.name} is {found}, and must be {needed}")
         if not missing:
-            require_history(self.history, function=self.function)
+            self.history = require_history(self.history, function=self.function)
 
     def flag(self, flag: bool, argument: str) -> bool:
         """The flag; said again in the call that would do."""
@@ -132,6 +131,6 @@ def free(taken: Sequence[str], name: str) -> str:
 
 
 def in_force_at_some_time(history: DataFrame) -> DataFrame:
-    """The versions without those that are over as they begin; an end that is open is null."""
+    """The versions without those that are over as they begin."""
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-    return with_open_ends(history).where(begins.isNotNull() & (ends.isNull() | (ends > begins)))
+    return history.where(begins.isNotNull() & (ends.isNull() | (ends > begins)))

@@ -84,7 +84,7 @@ def scd_type_6(
     held = F.struct(*(F.col(quoted(field.name)).alias(field.name) for field in chosen))
     last = F.last(F.when(~F.col(DELETED), held), ignorenulls=True).over(life)
     of_now = {_current(field.name): last.getField(field.name) for field in chosen}
-    return shape.finished(shape.rows(history).withColumns(of_now))
+    return shape.finished(shape.rows(call.history).withColumns(of_now))
 
 
 def _current(field: str) -> str:

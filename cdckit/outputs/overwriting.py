@@ -44,7 +44,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     with_provenance = call.flag(provenance, "provenance")
     call.require_sound()
     kept = ["guid", *call.known.fieldNames(), *(said_by(history) if with_provenance else [])]
-    return current(in_force_at_some_time(history)).select(columns(kept))
+    return current(in_force_at_some_time(call.history)).select(columns(kept))
 
 
 def said_by(history: DataFrame) -> list[str]:

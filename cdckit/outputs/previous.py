@@ -59,7 +59,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     with_provenance = call.flag(provenance, "provenance")
     call.new_columns(name for field in chosen for name in _names(field))
     call.require_sound()
-    alive = without_deleted(in_force_at_some_time(history), False, function="scd_type_3")
+    alive = without_deleted(in_force_at_some_time(call.history), False, function="scd_type_3")
     told = current(_with_previous(alive, chosen))
     kept = ["guid", *call.known.fieldNames(), *(name for field in chosen for name in _names(field))]
     return told.select(columns([*kept, *(said_by(history) if with_provenance else [])]))

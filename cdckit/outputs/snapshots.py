@@ -100,7 +100,7 @@ def periodic_snapshots(
     if at not in ("end", "start"):
         raise InvalidArgument(_FUNCTION, "at", '"end" or "start"', at)
     periods = _periods(start, end, every, zone)
-    asked = without_deleted(_within(history, periods), deletes, function=_FUNCTION)
+    asked = without_deleted(_within(call.history, periods), deletes, function=_FUNCTION)
     return _exploded(asked, periods, at_end=at == "end")
 
 

@@ -59,7 +59,7 @@ def scd_type_2(
         `valid_from_timestamp`, `valid_to_timestamp` (exclusive), `is_current` (the version has not ended),
         `deleted_indicator`, `source_message`.  It is a history, too: `as_of`, `between` and `as_of_join`
         take it.  With *valid_to_current* the metadata of `valid_to_timestamp` say what
-        stands for an open end, by which `current`, `scd_type_1`, `create_view` and pictures know it; where
+        stands for an open end, by which every question knows it, and answers with null; where
         another program has written the table anew they do not: ask for `is_current` there.  The year
         9999 is more than Spark's own `toPandas` can hold (nanoseconds end in 2262); `to_pandas` holds
         it.  What others call these columns:
@@ -113,7 +113,7 @@ def scd_type_2(
         provenance=provenance,
     )
     call.require_sound()
-    return shape.finished(shape.rows(history))
+    return shape.finished(shape.rows(call.history))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def scd_type_4(
         flagged=False,
     )
     call.require_sound()
-    rows = shape.finished(shape.rows(history))
+    rows = shape.finished(shape.rows(call.history))
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 

@@ -68,11 +68,11 @@ def create_view(history: DataFrame, name: str) -> None:
     +------+------+--------------------+
     <BLANKLINE>
     """
-    require_history(history, VALID_FROM, VALID_TO, DELETED, function="create_view")
+    names = require_history(history, VALID_FROM, VALID_TO, DELETED, function="create_view").columns
     require_name(name, "name", function="create_view")
     require_batch(history, "history", "ask the table that keeps it", function="create_view")
     history.createOrReplaceTempView(quoted(name))
-    for statement in _statements(history.columns, name, open_end(history)):
+    for statement in _statements(names, name, open_end(history)):
         history.sparkSession.sql(statement)
 
 
@@ -84,7 +84,9 @@ def _statements(names: list[str], name: str, stands_for_open: int | None) -> lis
     """
     view, as_of, between = quoted(name), quoted(f"{name}_as_of"), quoted(f"{name}_between")
     begins, ends = f"v.`{VALID_FROM}`", f"v.`{VALID_TO}`"
-    every = ", ".join(f"v.{quoted(each)}" for each in names)
+    if stands_for_open is not None:
+        ends = f"nullif({ends}, timestamp_micros({stands_for_open}))"
+    every = ", ".join(f"{ends} AS `{each}`" if each == VALID_TO else f"v.{quoted(each)}" for each in names)
     start, end = f"{between}.`start`", f"{between}.`end`"
     cut = {VALID_FROM: f"greatest({begins}, {start})", VALID_TO: f"least({ends}, {end})"}
     in_period = ", ".join(
@@ -92,12 +94,9 @@ def _statements(names: list[str], name: str, stands_for_open: int | None) -> lis
     )
     needed = f"{name}_between() needs end to be after start, or NULL"
     message = needed.replace("\\", "\\\\").replace("'", "\\'")
-    is_open = f"{ends} IS NULL"
-    if stands_for_open is not None:
-        is_open = f"({is_open} OR {ends} = timestamp_micros({stands_for_open}))"
     return [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
-        f"SELECT {every} FROM {view} AS v WHERE {is_open} AND NOT v.`{DELETED}`",
+        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`at` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
         f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
         f"WHERE {begins} <= {as_of}.`at` AND ({ends} IS NULL OR {ends} > {as_of}.`at`) "

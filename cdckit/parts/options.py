@@ -42,6 +42,16 @@ class Options:
     def __init__(self) -> None:
         self.reset()
 
+    def __setattr__(self, name: str, value: object) -> None:
+        known = [each for each in vars(type(self)) if isinstance(getattr(type(self), each), property)]
+        if name not in known and not name.startswith("_"):
+            close = nearest(name, known)
+            remedy = None if close is None else f"Is it options.{close}?"
+            raise InvalidArgument(
+                "options", "its attribute", f"one of {', '.join(known)}", name, None, remedy
+            )
+        super().__setattr__(name, value)
+
     def reset(self) -> None:
         """Choose again what was chosen at first."""
         self._zone: tzinfo = UTC

@@ -86,8 +86,12 @@ def comparable(value: Column, kind: T.DataType) -> Column:
     """
     A value in a form whose `eqNullSafe`, partitions and groups in Spark go by the one equality.
 
-    Maps are their sorted entries, variants their JSON, text with a collation is text without.
+    Maps are their sorted entries, variants their JSON, text with a collation is text without.  A float is
+    hidden in an expression: by the bounds that Parquet files and cached tables have of a column, which leave
+    NaN out, Spark would pass over the rows that have it.
     """
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return F.nanvl(value, F.lit(float("nan")).cast(kind))
     if is_collated(kind):
         return value.cast("string")
     if isinstance(kind, T.VariantType):

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.asking.provenance import with_messages
 from cdckit.errors import InvalidArgument
-from cdckit.history import SYSTEM_FROM, SYSTEM_TO, VALID_TO, business_fields, with_open_ends
+from cdckit.history import SYSTEM_FROM, SYSTEM_TO, VALID_TO, business_fields
 from cdckit.parts.instants import microseconds
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import require_columns
@@ -32,10 +32,9 @@ def of_one_entity(
 
 
 def with_ends(history: DataFrame) -> DataFrame:
-    """The same versions, with null for ends that are open, as those are that stand in the year 9999."""
-    versions = with_open_ends(history)
+    """The same versions, with null for ends in the year 9999, which are open too."""
     is_real = F.unix_micros(VALID_TO) < F.lit(_NO_REAL_END)
-    return versions.withColumn(VALID_TO, F.when(is_real, F.col(VALID_TO)))
+    return history.withColumn(VALID_TO, F.when(is_real, F.col(VALID_TO)))
 
 
 def fields_of(table: DataFrame) -> T.StructType:

@@ -87,7 +87,7 @@ def validity_bars(
     """
     function = "validity_bars"
     needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
-    require_history(history, *needed, function=function)
+    history = require_history(history, *needed, function=function)
     fields = business_fields(history)
     names = require_fields(label, ["guid", *fields.fieldNames()], "label", function=function)
     if colour_by not in ("operation", "source"):

@@ -20,15 +20,14 @@ from pyspark.sql import types as T
 from cdckit.history import (
     DELETED,
     SYSTEM_FROM,
-    SYSTEM_INTERVAL,
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
-    standard_columns,
+    require_bitemporal,
 )
 from cdckit.parts.arguments import require_fields
 from cdckit.parts.options import as_zone
-from cdckit.parts.schemas import quoted, require_types
+from cdckit.parts.schemas import quoted
 from cdckit.pictures.areas import NO_END, Area, folded, latest_known, pieces_of
 from cdckit.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
 from cdckit.pictures.axis import time_axis
@@ -93,8 +92,7 @@ def bitemporal_plane(
     'name of 1: each value was known when it began'
     """
     function = "bitemporal_plane"
-    require_types(table, SYSTEM_INTERVAL, function=function)
-    require_types(table, standard_columns("guid", VALID_FROM, VALID_TO, DELETED), function=function)
+    table = require_bitemporal(table, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     (field,) = require_fields([field], fields_of(table).fieldNames(), "field", function=function)
     require_limit(limit, function)
     clock = as_zone(zone, function=function)

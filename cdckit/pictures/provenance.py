@@ -93,7 +93,7 @@ def provenance_map(
     '2: deleted in the end, 1 value from shop'
     """
     function = "provenance_map"
-    require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    history = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     provenance = require_struct(history, FIELD_PROVENANCE, function=function)
     known = [name for name in provenance.fieldNames() if name != "guid"]
     require_columns(history, known, function=function)

@@ -15,7 +15,6 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    is_open,
     require_free,
     require_history,
 )
@@ -64,7 +63,7 @@ def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     +------+--------------------+-------------------+-----------------+
     <BLANKLINE>
     """
-    require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce")
+    history = require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce")
     fields = business_fields(history)
     known = fields.fieldNames()
     names = known if on is None else require_fields(on, known, "on", function="coalesce")
@@ -197,10 +196,10 @@ def find_several_current(history: DataFrame) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    require_history(history, "guid", VALID_TO, function="find_several_current")
+    history = require_history(history, "guid", VALID_TO, function="find_several_current")
     number = F.count(F.lit(1)).over(Window.partitionBy("guid"))
     # The row is held in one column: whatever its fields are called, they cannot be taken for the number.
-    counted = history.where(is_open(history)).select(
+    counted = history.where(F.col(VALID_TO).isNull()).select(
         F.struct(*(F.col(quoted(name)) for name in history.columns)).alias("row"), number.alias("number")
     )
     return counted.where("number > 1").select("row.*")
@@ -228,7 +227,7 @@ def find_empty_periods(history: DataFrame) -> DataFrame:
     >>> find_empty_periods(history).count(), find_empty_periods(at_once).count()
     (0, 4)
     """
-    require_history(history, VALID_FROM, VALID_TO, function="find_empty_periods")
+    history = require_history(history, VALID_FROM, VALID_TO, function="find_empty_periods")
     return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
 
 
@@ -244,7 +243,7 @@ def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:
 
 def _with_last_end_before(history: DataFrame, column: str, *, function: str) -> DataFrame:
     """The versions in force at some time; *column* is the greatest end before each, null at the first."""
-    require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
+    history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
     require_free(history, column, function=function)
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     not_empty = begins.isNotNull() & (ends.isNull() | (ends > begins))

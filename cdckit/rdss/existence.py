@@ -169,7 +169,7 @@ def _known(known: DataFrame) -> DataFrame:
         known = known.where(F.col("operation").isin(UPSERT, DELETE))
     else:
         require_columns(known, [KEY], function="with_unknown")
-        require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
+        known = require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
     return known.select(
         key.alias("asked"),

@@ -119,7 +119,7 @@ def as_preserved(history: DataFrame) -> DataFrame:
     +----+-----------------+--------------------------+
     <BLANKLINE>
     """
-    require_history(history, "guid", VALID_FROM, DELETED, function="as_preserved")
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="as_preserved")
     require_columns(history, [FIELD_PROVENANCE], function="as_preserved")
     require_free(history, DELETE_REQUESTED, function="as_preserved")
     is_deleted = F.col(DELETED)

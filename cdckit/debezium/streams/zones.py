@@ -173,7 +173,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     0
     """
     require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="changes_by_device")
-    require_history(subscriptions, function="changes_by_device")
+    subscriptions = require_history(subscriptions, function="changes_by_device")
     require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames(), function="changes_by_device")
     changed = zone_changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
     told = changed.select(
