@@ -86,16 +86,21 @@ def in_order(rows: pa.RecordBatch) -> Ints:
 
 
 def _full_order(rows: pa.RecordBatch, entity: Ints) -> Ints:
-    arrival = rows.column("arrival")
-    columns = [
-        rows.column("sequence"),
-        *(arrival.field(name) for name in _ARRIVAL),
-        rows.column("message_id"),
-        rows.column("source"),
-    ]
+    source, message, sequence = (ranked(rows.column(name)) for name in ("source", "message_id", "sequence"))
     instant = ints(rows.column("effective_timestamp"))
-    order: Ints = np.lexsort((*(ranked(each) for each in reversed(columns)), instant, entity))
+    order: Ints = np.lexsort((source, message, arrivals(rows), sequence, instant, entity))
     return order
+
+
+def arrivals(rows: pa.RecordBatch) -> Ints:
+    """Numbers that sort as the arrivals of changes do."""
+    arrival = rows.column("arrival")
+    columns = [ranked(arrival.field(name)) for name in _ARRIVAL]
+    order = np.lexsort(columns[::-1])
+    later = [column[order[1:]] != column[order[:-1]] for column in columns]
+    numbers = np.zeros(len(order), np.int64)
+    numbers[order[1:]] = np.cumsum(np.logical_or.reduce(later))
+    return numbers
 
 
 def ranked(values: pa.Array) -> Ints:

@@ -167,7 +167,8 @@ class Ledger:
 
         Afterwards the history is what `merge` would make of all changes that were ever applied, in
         whatever batches and order they came, however often.  The same change again (source, message
-        and record number, of one entity) is no news.  Of a batch that fails nothing is seen, and
+        and record number, of one entity) is no news where it stands behind one that had arrived before it,
+        in the log or in the same batch.  Of a batch that fails nothing is seen, and
         its id stays unused.  Where another writer was faster, the work is done again on what it left.
 
         Args:

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from cdckit.kernel.arrays import ints, same_values
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.flat import numbered_texts
-from cdckit.parts.running import NOWHERE, Bools, Ints, last_where, segments
+from cdckit.ledger.flat import arrivals, numbered_texts
+from cdckit.parts.running import Bools, Ints, greatest_before, segments
 
 
 def said_before(identities: pa.Array, known: list[pa.Array]) -> Bools:
@@ -25,9 +25,11 @@ def no_news(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     """
     Which of the new changes say nothing that the log has not.
 
-    That is: the same change (source, message and record number, of one entity) stands in the log at the
-    same place or before it; or it is among the new ones at the same place.  One that stands
-    before what the log has is news: of a change that came twice, the first one counts.
+    Of a change that came twice (source, message and record number, of one entity) the one that stands first
+    in the order counts.  So one says nothing if another stands before it and had arrived before it, or is
+    at its very place; whether that one is in the log or among the new ones is no matter, so the log of
+    changes that come as they arrived is one, wherever batches are cut.  One that stands later and arrived
+    sooner is news: it counted until the other one came.
 
     Args:
         rows: Changes of some entities as the log has them, in their order (`in_order`), those of the
@@ -42,14 +44,15 @@ def no_news(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     )
     order = np.lexsort((np.arange(rows.num_rows), *identity))
     same = np.logical_and.reduce([part[order[1:]] == part[order[:-1]] for part in identity])
-    first = np.ones(rows.num_rows, dtype=bool)
-    first[1:] = ~same
-    of = segments(np.cumsum(first))
-    drop = is_new[order] & (last_where(~is_new[order], of) != NOWHERE)
-    pairs = np.flatnonzero(same & is_new[order[1:]]) + 1
-    drop[pairs] |= _in_one_place(rows, order[pairs], order[pairs - 1])
+    number = np.cumsum(np.append(1, ~same))[: len(order)]
+    again = np.append(False, same)[: len(order)]
+    several = again | np.append(same, False)[: len(order)]
+    order, again, of = order[several], again[several], segments(number[several])
+    arrived = arrivals(rows.take(pa.array(order)))
+    drop = arrived > -greatest_before(-arrived, of)
+    drop[again] |= _in_one_place(rows, order[again], order[np.flatnonzero(again) - 1])
     found: Bools = np.zeros(rows.num_rows, dtype=bool)
-    found[order] = drop
+    found[order] = drop & is_new[order]
     return found
 
 

@@ -78,6 +78,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     """
     The type that holds what *left* and *right* hold: equal ones as they are, numbers by `wider`, else text.
 
+    Of several types it is one, in whatever order they meet.
+
     Args:
         as_double: Whether numbers that no exact type holds become doubles, which may cost them digits.
 
@@ -114,14 +116,21 @@ def as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
 
 
 def _as_text(value: Column, kind: T.DataType) -> Column:
-    """As `cdckit.parts.values.as_text`; but a whole number has one text, whatever type it was of."""
+    """
+    As `cdckit.parts.values.as_text`; but a number has one text, whatever types it was of on the way.
+
+    So a whole one is written without a point, and a float as the double that it is: a column that became
+    double before it became text must not differ from one that became text at once.
+    """
     if isinstance(kind, T.DecimalType):
         return decimal_text(value)
-    text = as_text(value, kind)
     if isinstance(kind, T.FloatType | T.DoubleType):
-        is_whole = (F.rint(value) == value) & (F.abs(value) < F.lit(_WHOLE_BELOW))
-        return F.when(is_whole, value.cast("bigint").cast("string")).otherwise(text)
-    return text
+        number = value.cast("double")
+        is_whole = (F.rint(number) == number) & (F.abs(number) < F.lit(_WHOLE_BELOW))
+        return F.when(is_whole, number.cast("bigint").cast("string")).otherwise(
+            as_text(number, T.DoubleType())
+        )
+    return as_text(value, kind)
 
 
 _WHOLE_BELOW = 2.0**63
@@ -140,6 +149,7 @@ def number_texts(numbers: pa.Array) -> pa.Array:
         texts = [None if each is None else decimal_digits(each) for each in numbers.to_pylist()]
         return pa.array(texts, pa.string())
     if pa.types.is_floating(numbers.type):
+        numbers = numbers.cast(pa.float64())
         shortest = numbers.cast(pa.string()).to_pylist()
         pairs = zip(numbers.to_pylist(), shortest, strict=True)
         return pa.array(

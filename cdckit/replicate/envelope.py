@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -275,6 +276,26 @@ class _NotAnEnvelope(Exception):
         super().__init__(fault, finding)
 
 
+class _Fraction(str):
+    """A number with a fraction as the text that it is: as a float it could lose digits."""
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"The name {twice!r:.80} comes twice in it.")
+    return found
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+# Python's own reader takes the last of two values, and NaN.
+_JSON = json.JSONDecoder(parse_float=_Fraction, parse_constant=_refused, object_pairs_hook=_each_name_once)
+
+
 def _json_envelope(value: bytes | None) -> dict[str, Any]:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
     if value is None:
@@ -282,8 +303,8 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
         raise _NotAnEnvelope(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
-        # A fraction stays the text that it is: as a float it could lose digits.
-        envelope = json.loads(value.decode("utf-8-sig"), parse_float=str)
+        text = value.decode("utf-8-sig")
+        envelope = _JSON.decode(text)
         # An escape can spell half a character: text that no column can hold.
         json.dumps(envelope, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -293,13 +314,16 @@ def _json_envelope(value: bytes | None) -> dict[str, Any]:
     if envelope.get("type") not in (METADATA, DATA):
         raise _NotAnEnvelope(ReplicateFault.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
     schema_id, message_schema = envelope.get("messageSchemaId"), envelope.get("messageSchema")
-    for name, text in (("messageSchemaId", schema_id), ("messageSchema", message_schema)):
-        if text is not None and not isinstance(text, str):
+    for name, stated in (("messageSchemaId", schema_id), ("messageSchema", message_schema)):
+        if stated is not None and type(stated) is not str:
             raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not text.")
     if not isinstance(envelope.get("headers"), dict | None):
         raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
     if not isinstance(envelope.get("message"), dict):
         raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "message is not a JSON object.")
+    if envelope["type"] == METADATA:
+        # There a number is a number: who reads it must see that an id is none, and an ordinal no fraction.
+        envelope["message"] = json.loads(text)["message"]
     return {
         "form": "json",
         "type": envelope["type"],

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,10 +36,14 @@ from cdckit.replicate.row_changes import find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.store import OtherKind, Snapshot, Store, Transaction
+from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.keeping import rows_of
+from cdckit.store.kinds import KIND, require_kind
 
 _Answer = TypeVar("_Answer")
+
+FEED = "Replicate feed (form 1)"
+"""What its store is noted to hold."""
 
 TABLES_SCHEMA = T.StructType(
     [
@@ -235,10 +239,11 @@ class Feed:
         The data that came before its metadata.
 
         Returns:
-            One row per record: its columns, `form`, `schema_id`.  It becomes part of its table's ledger with
-            the batch that brings the metadata.
+            One row per record, however often it came: its columns, `form`, `schema_id`.  It becomes part
+            of its table's ledger with the batch that brings the metadata.  One that was given up is among
+            `rejects`, also if it came again since.
         """
-        found = rows_of(self._snapshot(), WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        found = _waiting(rows_of(self._snapshot(), WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
         return found.select(*RECORD_COLUMNS, "form", "schema_id")
 
     def rejects(self) -> DataFrame:
@@ -323,7 +328,7 @@ class Feed:
         def work(transaction: Transaction) -> int:
             if not transaction.has(WAITING):
                 return 0
-            rows = transaction.read(WAITING)
+            rows = _waiting(transaction.read(WAITING))
             overdue = F.col(GIVEN_UP).isNull() & (instant - F.col("timestamp") > F.lit(wait))
             found = rows.where(overdue).count()
             if found:
@@ -352,14 +357,16 @@ class Feed:
     # -----------------------------------------------------------------------------------------------------
 
     def _atomically(self, work: Callable[[Transaction], _Answer]) -> _Answer:
-        self._snapshot()
-        return self.store.atomically(work)
+        def of_a_feed(transaction: Transaction) -> _Answer:
+            require_kind(transaction.base, FEED)
+            transaction.note(KIND, FEED)
+            return work(transaction)
+
+        return self.store.atomically(of_a_feed)
 
     def _snapshot(self) -> Snapshot:
         found = self.store.snapshot()
-        strange = [] if RECORDS in found.names() else found.names()
-        if strange:
-            raise OtherKind(found.root, "a feed", f"a store of the tables {', '.join(strange[:9])}")
+        require_kind(found, FEED)
         return found
 
     def _known(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
@@ -395,11 +402,23 @@ _REJECTS_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField("of_table",
 
 def _rejected(snapshot: Snapshot) -> DataFrame:
     kept = rows_of(snapshot, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.fieldNames())
-    given_up = rows_of(snapshot, WAITING, _WAITING_SCHEMA).where(F.col(GIVEN_UP).isNotNull())
+    given_up = _waiting(rows_of(snapshot, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
     fault = ReplicateFault.METADATA_MISSING
     named = given_up.withColumns({ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)})
     found = kept.unionByName(named.select(*REJECT_SCHEMA.fieldNames()))
-    # A topic that was made anew counts its offsets from 0 again: its records are others.
-    content = found.withColumn("content", F.xxhash64("key", "value"))
-    once = content.dropDuplicates(["topic", "partition", "offset", ERROR_CODE, "content"])
-    return once.drop("content")
+    return found.withColumn("content", _content()).dropDuplicates([*_PLACE, ERROR_CODE]).drop("content")
+
+
+def _waiting(rows: DataFrame) -> DataFrame:
+    """The rows of what waits, each record once: if it came again after it was given up, it is given up."""
+    given_up = F.max(GIVEN_UP).over(Window.partitionBy(*_PLACE))
+    found = rows.withColumn("content", _content()).withColumn(GIVEN_UP, given_up)
+    return found.dropDuplicates([*_PLACE]).drop("content")
+
+
+_PLACE = ("topic", "partition", "offset", "content")
+
+
+def _content() -> Column:
+    """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
+    return F.xxhash64("key", "value")

@@ -59,7 +59,7 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
             "instant": _instant(header["timestamp"]),
         }
     )
-    found = _faults(table, header)
+    found, typed = _faults(table, header), _typed_headers(header)
     wrong = F.coalesce(*(F.when(condition, F.lit(fault.value)) for fault, condition, _ in found))
     described = F.coalesce(
         *(F.when(condition, F.concat(F.lit(fault.sentence), shown)) for fault, condition, shown in found)
@@ -72,8 +72,8 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
         F.col("instant").alias("change_timestamp"),
         header["streamPosition"].alias("stream_position"),
         header["transactionId"].alias("transaction_id"),
-        header["transactionEventCounter"].try_cast("long").alias("transaction_event_counter"),
-        header["transactionLastEvent"].try_cast("boolean").alias("transaction_last_event"),
+        typed["transactionEventCounter"].alias("transaction_event_counter"),
+        typed["transactionLastEvent"].alias("transaction_last_event"),
         *(
             column.alias(field.name)
             for field, column in zip(row_fields(table), _images(table, header), strict=True)
@@ -259,4 +259,13 @@ def _faults(table: Table, header: dict[str, Column]) -> list[tuple[ReplicateFaul
             text = F.col(texts).getItem(field.name)
             bad = text.isNotNull() & _typed(text, field.dataType).isNull()
             found.append((ReplicateFault.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
+    for name, column in _typed_headers(header).items():
+        bad = header[name].isNotNull() & column.isNull()
+        found.append((ReplicateFault.VALUE_INVALID, bad, F.concat(F.lit(f" {name}:"), says(header[name]))))
     return found
+
+
+def _typed_headers(header: dict[str, Column]) -> dict[str, Column]:
+    """The headers that are no texts."""
+    kinds = {"transactionEventCounter": "long", "transactionLastEvent": "boolean"}
+    return {name: header[name].try_cast(kind) for name, kind in kinds.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fold import fold, identity
-from histories import EXTREME_PRIORITIES, Row, assert_same, change_schema
+from histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
 from ledger_programs import FIELDS, KEYS, all_of, batches
 from pyspark.sql import types as T
 
@@ -285,7 +286,35 @@ def test_every_change_again_is_no_news_and_changes_nothing(tmp_path: Path) -> No
     assert bucket.task == before
 
 
-def test_of_two_deliveries_in_one_batch_both_stay_in_the_log(tmp_path: Path) -> None:
+@seeds(0, 1, 2, soak=200)
+def test_what_is_news_does_not_depend_on_where_batches_are_cut(tmp_path: Path, seed: int) -> None:
+    """Changes as they arrive, one message at two offsets among them: the log is the same for every cut."""
+    generator = random.Random(seed)
+    changes = random_changes(seed, 60, FIELDS)
+    generator.shuffle(changes)
+    changes.sort(key=lambda change: list(change["arrival"].values())[:-1])
+    found = []
+    for number, size in enumerate((len(changes), 1 + len(changes) // 2, 7)):
+        (tmp_path / str(number)).mkdir()
+        bucket = Bucket(tmp_path / str(number))
+        news = [bucket.apply(changes[start : start + size]) for start in range(0, len(changes), size)]
+        assert sum(news) == len(bucket.log())
+        found.append(sorted(str(plain(row)) for row in bucket.log()))
+        assert_is_one_merge(bucket, changes)
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) < len(changes) - 20
+
+
+def test_a_message_at_two_offsets_of_one_batch_is_one_change(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    (first, *_) = all_of(batches(0, 1))
+    again = {**first, "arrival": {**first["arrival"], "offset": first["arrival"]["offset"] + 4}}
+    assert bucket.apply([again, first]) == 1
+    assert [row["arrival"]["offset"] for row in bucket.log()] == [first["arrival"]["offset"]]
+    assert bucket.apply([again]) == 0
+
+
+def test_of_two_deliveries_of_which_neither_came_first_both_stay_in_the_log(tmp_path: Path) -> None:
     """The one that stands first counts; but who asks what was known before it came needs the other one."""
     bucket = Bucket(tmp_path)
     (later, *_) = all_of(batches(0, 1))

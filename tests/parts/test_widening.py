@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
+from itertools import combinations, permutations
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.parts.widening import as_type, number_texts
 
 # A type, and numbers of it with their texts: a whole number has the same one whatever type it is of.
@@ -35,7 +38,19 @@ TEXTS: list[tuple[T.DataType, list[tuple[Any, str | None]]]] = [
             (None, None),
         ],
     ),
-    (T.FloatType(), [(1.0, "1"), (0.5, "0.5"), (16_777_216.0, "16777216"), (1.5 * 2**-20, "1.4305115E-6")]),
+    # A float is the double that it is: its own shortest text would be another one once it has become one.
+    (
+        T.FloatType(),
+        [
+            (1.0, "1"),
+            (0.5, "0.5"),
+            (16_777_216.0, "16777216"),
+            (1.5 * 2**-20, "1.430511474609375E-6"),
+            (0.10000000149011612, "0.10000000149011612"),
+            (100_000_002_004_087_734_272.0, "1.0000000200408773E20"),
+            (float("nan"), "NaN"),
+        ],
+    ),
     (
         T.DecimalType(20, 10),
         [
@@ -55,6 +70,32 @@ IDS = [kind.simpleString() for kind, _ in TEXTS]
 def test_the_workers_write_them_so(kind: T.DataType, numbers: list[tuple[Any, str | None]]) -> None:
     texts = number_texts(pa.array([number for number, _ in numbers], arrow_type(kind)))
     assert texts.to_pylist() == [text for _, text in numbers]
+
+
+def test_columns_that_meet_in_any_order_become_one() -> None:
+    """Four types at a time, each with a number of its own: type and values are the same for each order."""
+    told: list[tuple[pa.DataType, Any]] = [
+        (pa.int32(), 2**24 + 1),
+        (pa.int64(), 2**53 + 1),
+        (pa.float32(), 0.1),
+        (pa.float32(), 1e20),
+        (pa.float64(), 0.1),
+        (pa.decimal128(5, 2), Decimal("1.50")),
+        (pa.decimal128(38, 20), Decimal("1.5")),
+        (pa.string(), "0.1"),
+        (pa.date32(), date(2020, 1, 1)),
+    ]
+    for some in combinations(range(len(told)), 4):
+        found = set()
+        for order in permutations(some):
+            common, columns = pa.null(), dict[int, pa.Array]()
+            for place in order:
+                kind, value = told[place]
+                common = common_type(common, kind)
+                columns[place] = pa.array([value], kind)
+                columns = {at: to_common_type(column, common) for at, column in columns.items()}
+            found.add(str((common, [columns[at].to_pylist() for at in some])))
+        assert len(found) == 1, found
 
 
 def test_spark_writes_them_so(spark: SparkSession) -> None:

@@ -738,6 +738,16 @@ JSON_WRONG: dict[str, tuple[bytes, str, str]] = {
     "no row": (json_dt(None), "NO_ROW", "Neither data nor beforeData"),
     "an update with nothing but the row before": (json_dt(None, {"id": "7"}), "NO_ROW", "Neither data"),
     "a row that is a list": (json_dt(["7"]), "NO_ROW", "Neither data nor beforeData"),
+    "a counter that is a fraction": (
+        json_dt({"id": "7"}, transactionEventCounter=1.5),
+        "VALUE_INVALID",
+        "transactionEventCounter: It says: 1.5",
+    ),
+    "a flag that is a word": (
+        json_dt({"id": "7"}, transactionLastEvent="maybe"),
+        "VALUE_INVALID",
+        "transactionLastEvent: It says: maybe",
+    ),
     "a mask of half a byte": (json_dt(FULL, columnMask="1"), "MASK_INVALID", "not hex text"),
     "a mask that is not hex": (json_dt(FULL, columnMask="0G"), "MASK_INVALID", "not hex text"),
     "a mask with a prefix": (json_dt(FULL, changeMask="0x03"), "MASK_INVALID", "not hex text"),

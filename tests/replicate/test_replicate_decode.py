@@ -99,6 +99,32 @@ def test_a_fraction_in_json_form_keeps_all_its_digits(spark: SparkSession) -> No
     assert json.loads(row["message"]) == {"data": {"a": "0.1000000000000000055", "b": "12.50"}}
 
 
+UNREADABLE = {
+    "a column twice": (b'{"data": {"id": 1, "name": "a", "id": 2}}', b"null", "The name 'id' comes twice"),
+    "a column twice in the row before": (
+        b'{"beforeData": {"id": 1, "id": 1}}',
+        b"null",
+        "The name 'id' comes",
+    ),
+    "a header twice": (b'{"headers": {"timestamp": 1, "timestamp": 2}}', b"null", "'timestamp' comes twice"),
+    "NaN": (b'{"data": {"id": NaN}}', b"null", "NaN is no number of JSON"),
+    "minus infinity": (b'{"data": {"id": -Infinity}}', b"null", "-Infinity is no number of JSON"),
+    "an id that is a fraction of 32 letters": (b"{}", b"0." + b"1" * 30, "messageSchemaId is not text"),
+    "an id that is a number": (b"{}", b"1" * 32, "messageSchemaId is not text"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_json_form_leaves_to_the_reader_is_a_fault(name: str) -> None:
+    """Python's own reader takes the last of two values, NaN, and a number as the text that it is."""
+    message, schema_id, finding = UNREADABLE[name]
+    value = b'{"magic":"atMSG","type":"DT","messageSchemaId":%b,"message":%b}' % (schema_id, message)
+    opened = open_envelopes(pa.array([value], pa.binary()))
+    fault, description = opened.findings[0]
+    assert (fault.value, finding in description) == ("ENVELOPE_UNREADABLE", True)
+    assert opened.message.to_pylist() == [None]
+
+
 # --- what no case as data can say ---------------------------------------------------------------------------
 
 

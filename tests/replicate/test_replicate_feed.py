@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -23,8 +24,10 @@ from replicate_messages import (
 )
 
 from cdckit import InvalidArgument, merge, replicate
+from cdckit.databus.relay_answers import RELAY
 from cdckit.replicate import Feed, TableName, TableSettings, intake
 from cdckit.store import BatchIdReused, OtherKind, Store
+from cdckit.store.kinds import KIND, require_kind
 
 TEXT = ["null", "string"]
 V1 = Version({"id": "int", "name": TEXT})
@@ -245,6 +248,24 @@ def test_messages_in_json_form_belong_to_the_table_of_their_topic(
     assert feed.waiting().collect() == []
 
 
+def test_a_record_that_came_twice_waits_once_and_is_given_up_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Within a batch, in two, and after it was given up; other content at the offset is another record."""
+    early = said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1, timestamp=NOON)
+    other = said(V1, "INSERT", {"id": 2, "name": "b"}, 1, 1, timestamp=NOON)
+    feed = fed(spark, tmp_path, [[early, early], [early, other]])
+    assert [row["offset"] for row in feed.waiting().collect()] == [1, 1]
+    assert feed.process(now=NOON + MINUTE) == 2
+    assert feed.process(now=NOON + MINUTE) == 0
+    feed.receive(to_dataframe(spark, [early]))
+    assert feed.waiting().collect() == []
+    assert feed.rejects().count() == 2
+    feed.receive(to_dataframe(spark, [record(V1.md(), 0)]))
+    assert (feed.waiting().count(), feed.rejects().count()) == (0, 0)
+    assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1), (1, False, 2)]
+
+
 def test_a_rebuild_of_one_table_uses_what_waited_for_the_settings_of_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -330,7 +351,17 @@ def test_a_store_of_something_else_is_refused_and_asking_writes_nothing(
     with Store(spark, tmp_path / "else").begin() as transaction:
         transaction.append("mine", spark.range(1))
         transaction.commit()
-    with pytest.raises(OtherKind, match=r"or hold a feed; it holds a store of the tables mine"):
+    with pytest.raises(OtherKind, match=r"or hold a Replicate feed .*; it holds a store of the tables mine"):
         Feed(spark, tmp_path / "else")
+    # Other doors keep records, too, under the same name.
+    with Store(spark, tmp_path / "relay").begin() as transaction:
+        transaction.append("records", spark.range(1))
+        transaction.note(KIND, RELAY)
+        transaction.commit()
+    with pytest.raises(OtherKind, match=rf"it holds {re.escape(RELAY)}"):
+        Feed(spark, tmp_path / "relay")
+    kept = fed(spark, tmp_path / "kept", [[record(b"?", 0)]])
+    with pytest.raises(OtherKind, match=r"it holds Replicate feed"):
+        require_kind(kept.store.snapshot(), RELAY)
     with pytest.raises(InvalidArgument, match=r"one of no table yet"):
         feed.table("ITEMS")

@@ -273,6 +273,13 @@ BAD: dict[str, tuple[bytes, str, str]] = {
         "METADATA_INCOMPLETE",
         "7 is not text",
     ),
+    "JSON form: an id that is a fraction of 32 letters": (
+        json_envelope("MD", changed(ITEMS, "schemaId", "FRACTION")).replace(
+            b'"FRACTION"', b"0.123456789012345678901234567890"
+        ),
+        "METADATA_INCOMPLETE",
+        "0.12345678901234568 is not text",
+    ),
     "JSON form: the columns are a list": (
         json_envelope("MD", changed(ITEMS, "tableStructure/tableColumns", ["id", "name"])),
         "METADATA_INCOMPLETE",
@@ -286,7 +293,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "JSON form: an ordinal that is a fraction": (
         json_envelope("MD", changed(ITEMS, "tableStructure/tableColumns/id/ordinal", 1.5)),
         "METADATA_INCOMPLETE",
-        "'1.5'",
+        "1.5 is not a number of 32 bits",
     ),
     "JSON form: an ordinal that is true": (
         json_envelope("MD", changed(ITEMS, "tableStructure/tableColumns/id/ordinal", True)),
