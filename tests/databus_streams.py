@@ -158,7 +158,6 @@ class Interpreter:
         if end["kind"] == "rollback":
             self._set("rolled back")
             if not data and not bad:
-                self.codes[end["offset"]] = "ROLLBACK_UNEXPECTED"
                 return
             start = min(scns, default=end["scn"])
             if end["scn"] > start:
@@ -166,9 +165,9 @@ class Interpreter:
             self._miss(start)
             self.after_rollback = True
             return
-        was_rolled_back, self.after_rollback = self.after_rollback, False
         too_low = bool(data) and end["scn"] < max(scns)
         if bad or fell or too_low:
+            self.after_rollback = False
             if too_low:
                 self.codes[end["offset"]] = "END_TOO_LOW"
             late = self._late()
@@ -179,10 +178,14 @@ class Interpreter:
                 self._set("damaged")
                 self._miss(min(scns, default=end["scn"]))
             return
+        if self.needed is not None and not data:
+            self._set("waiting")
+            return
         if self.needed is not None:
-            if not data or min(scns) > self.needed:
+            was_rolled_back, self.after_rollback = self.after_rollback, False
+            if min(scns) > self.needed:
                 if was_rolled_back:
-                    self.codes[end["offset"]] = "START_TOO_LATE" if data else "END_UNEXPECTED"
+                    self.codes[end["offset"]] = "START_TOO_LATE"
                 self._set("waiting")
                 return
             self.needed = None

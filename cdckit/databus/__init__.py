@@ -23,15 +23,13 @@ is in error out.
 """
 
 from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
-from cdckit.databus.consumers import Consumer, Result
-from cdckit.databus.dispatching import dispatch
+from cdckit.databus.consumers import Consumer, Recorder, Result
+from cdckit.databus.dispatching import Outcome, Retries, dispatch
 from cdckit.databus.event_rows import decode
 from cdckit.databus.event_sources import Source, schema_id
 from cdckit.databus.event_views import Event, Events
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
-from cdckit.databus.outcomes import Outcome, Retries
-from cdckit.databus.recording import Recorder
 from cdckit.databus.relay import Received, Relay
 from cdckit.databus.row_changes import changes, find_without_key
 from cdckit.databus.streaming import EventStream, Window

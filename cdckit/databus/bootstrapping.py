@@ -8,8 +8,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from cdckit.databus.checkpoints import CATCHUP, INIT, SNAPSHOT, Checkpoint
-from cdckit.databus.event_checks import UPSERT
-from cdckit.databus.event_rows import DATA
+from cdckit.databus.event_rows import DATA, UPSERT
 from cdckit.databus.event_sources import Source
 from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.databus.relay_tables import STREAMS

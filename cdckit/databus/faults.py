@@ -30,12 +30,10 @@ class DatabusFault(Fault):
     VALUE_UNREADABLE = "VALUE_UNREADABLE", "The value does not decode with the schema of its id."
     SCN_FELL = "SCN_FELL", "Within a window the SCN of a source must not fall."
     END_TOO_LOW = "END_TOO_LOW", "The end of a window must not stand below the SCNs of its events."
-    END_UNEXPECTED = "END_UNEXPECTED", "After a rollback only the start of a window may come."
-    ROLLBACK_UNEXPECTED = "ROLLBACK_UNEXPECTED", "A rollback may come only while a window is open."
     ROLLBACK_TOO_LATE = "ROLLBACK_TOO_LATE", "A rollback must go to the start of its window, or before it."
     START_TOO_LATE = (
         "START_TOO_LATE",
-        "After a rollback the next window must start at the same SCN as the one rolled back, or before it.",
+        "After a rollback the next events must start where the window did that was rolled back, or before.",
     )
     EVENT_LATE = (
         "EVENT_LATE",

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.databus.event_rows import DATA, decode
 from cdckit.databus.faults import DatabusFault
-from cdckit.databus.passing import Standing
+from cdckit.databus.grammar import Standing
 from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_tables import (
     KEPT_SCHEMA,

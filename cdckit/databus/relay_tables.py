@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit.databus.cutting import Open
 from cdckit.databus.event_rows import EVENT_FIELDS
 from cdckit.databus.event_sources import Source
-from cdckit.databus.passing import Standing
+from cdckit.databus.grammar import Standing
 from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, IS_LATE, STREAM
 from cdckit.databus.window_rows import Key, Mark

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.faults import DatabusFault
-from cdckit.databus.passing import COMPLETE, OPEN, STATES
+from cdckit.databus.grammar import COMPLETE, OPEN, STATES
 from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_tables import TAKEN, WAITING, Last, open_text
 from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM, of_no_stream, with_columns

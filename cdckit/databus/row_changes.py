@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import DELETE, UPSERT, number_in_order
-from cdckit.databus.event_checks import DELETE as DELETED
+from cdckit.databus.event_rows import DELETE as DELETED
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import require_columns, require_struct
 

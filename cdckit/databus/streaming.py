@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.databus.checkpoints import ONLINE, WHOLE_WINDOW, Checkpoint
-from cdckit.databus.consumer_order import in_consumer_order
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.event_views import Events, Rows
-from cdckit.databus.passing import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.grammar import COMPLETE, DAMAGED, ROLLED_BACK, STATES
 from cdckit.databus.putting_down import EVENTS, Place
-from cdckit.databus.subscribing import Subscription
+from cdckit.databus.subscribing import Subscription, in_consumer_order
 from cdckit.databus.window_columns import STREAM
 from cdckit.databus.window_tables import made_windows
 from cdckit.errors import InvalidArgument

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from cdckit.databus.cutting import IS_BAD, IS_DATA, IS_OTHER, Cut, Open, Rows, Spans
 from cdckit.databus.event_rows import KINDS
 from cdckit.databus.faults import DatabusFault, Findings
-from cdckit.databus.passing import COMPLETE, DAMAGED, LATE, OPEN, REPEATED, STATES, Judged
+from cdckit.databus.grammar import COMPLETE, DAMAGED, LATE, OPEN, REPEATED, STATES, Judged
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.running import Bools, Ints
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION

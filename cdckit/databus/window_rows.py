@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.databus.cutting import IS_DATA, Open, Spans, cut
+from cdckit.databus.grammar import START, Covered, Judged, Passing, Standing
 from cdckit.databus.held import Held
-from cdckit.databus.passing import START, Covered, Judged, Passing, Standing
 from cdckit.databus.window_columns import (
     STREAM,
     ended_windows,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.event_rows import DATA, EVENT_FIELDS
-from cdckit.databus.passing import COMPLETE, STATES
+from cdckit.databus.grammar import COMPLETE, STATES
 from cdckit.databus.window_columns import EVENT_WINDOW, STREAM, WINDOW, with_columns
 from cdckit.databus.window_rows import Output, cut_batches
 from cdckit.parts.arrow_types import spark_columns
@@ -42,7 +42,9 @@ def with_windows(events: DataFrame) -> DataFrame:
     Tell every event which window it is in, and what became of that window.
 
     A stream is a physical partition within a partition of a topic, in the order of its offsets.  Its windows
-    end with an end of period; a rollback takes the events of the window that it meets with it.
+    end with an end of period; a rollback takes the events of the window that it meets with it.  It may come
+    at any time, since the start of a window is no record.  Windows without events may follow; the first one
+    with events must start where the one did that was rolled back, or before.
 
     Args:
         events: What `decode` returned, all of it: an event in error is known to be missing from its window,

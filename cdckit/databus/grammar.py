@@ -1,15 +1,24 @@
 """
-Passing: which windows of one stream move what is known from one consistent state to the next.
+The grammar of windows: a machine of three states, of which every reader of a stream is told what counts.
 
-The rule, window by window: one passes if nothing in it is wrong, nothing before it is missing, and it ends
-behind all that passed.  What was rolled back or damaged is missing until a window starts where it did, or
-before.  What is sent again is passed over, up to the SCN that passed last.  The same is done here for whole
-runs of windows at once; a step by step form of it stands in the tests.
+It takes the spans of one stream in their order, each as one word (`Word`): what ended it, whether something
+in it is wrong, and where it stands to what has passed and to what is missing.  `MOVES` is all of it: what
+becomes of such a span, what is wrong with its end, and in which state the stream is then.
+
+A window passes if nothing in it is wrong, nothing before it is missing, and it ends behind all that passed.
+What was rolled back or damaged is missing until a window starts where it did, or before.  What is sent again
+is passed over, up to the SCN that passed last.  The start of a window is no record: it begins with its first
+data event.  So a rollback may come at any time, and behind one any number of windows without events; neither
+is ever wrong.
+
+`Passing` moves over whole runs of equal words at once (NumPy).  A machine that takes one record after the
+other stands in the tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, unique
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +30,63 @@ from cdckit.parts.running import Bools, Ints
 
 COMPLETE, OPEN, REPEATED, ROLLED_BACK, DAMAGED, WAITING, LATE = range(7)
 STATES = ("complete", "open", "repeated", "rolled back", "damaged", "waiting", "late")
+"""What becomes of a window."""
+
+
+class State(Enum):
+    """Where a stream stands between two windows."""
+
+    SETTLED = "nothing is missing"
+    MISSING = "the next window must start where something is missing, or before; until then all wait"
+    UNDONE = "the same behind a rollback: there the next window with events must start in time"
+
+
+@unique
+class Word(Enum):
+    """What a span is.  *Passed* is the SCN up to which all has passed, *needed* the first that is missing."""
+
+    VOID = "a rollback with nothing before it"
+    UNDONE = "a rollback of a window that had begun"
+    SPOILT = "an end; something in the window is wrong, and it reaches above passed"
+    SPOILT_REPEAT = "an end; something in the window is wrong, and none of it is above passed"
+    SPOILT_LATE = "the same; some of its SCNs should have come earlier, and did not"
+    EMPTY = "an end of a window without events, while something is missing"
+    BEHIND = "an end of a window that starts above needed"
+    NEW = "an end above passed"
+    LATE = "an end above passed; some of its SCNs should have come earlier, and did not"
+    REPEAT = "an end at passed, or below"
+    REPEAT_LATE = "an end at passed, or below; some of its SCNs should have come earlier, and did not"
+
+
+class Move(NamedTuple):
+    """What becomes of a span, the state behind it, and what is wrong with its end, if anything is."""
+
+    outcome: int
+    then: State
+    fault: DatabusFault | None = None
+
+
+_WAITS = (State.MISSING, State.UNDONE)
+_RULES: list[tuple[Iterable[State], Word, Move]] = [
+    (State, Word.UNDONE, Move(ROLLED_BACK, State.UNDONE)),
+    (State, Word.SPOILT, Move(DAMAGED, State.MISSING)),
+    (State, Word.NEW, Move(COMPLETE, State.SETTLED)),
+    (State, Word.LATE, Move(DAMAGED, State.MISSING)),
+    (State, Word.REPEAT, Move(REPEATED, State.SETTLED)),
+    (State, Word.REPEAT_LATE, Move(LATE, State.SETTLED)),
+    *(([state], Word.VOID, Move(ROLLED_BACK, state)) for state in State),
+    ([State.SETTLED], Word.SPOILT_REPEAT, Move(REPEATED, State.SETTLED)),
+    ([State.SETTLED], Word.SPOILT_LATE, Move(LATE, State.SETTLED)),
+    (_WAITS, Word.SPOILT_REPEAT, Move(REPEATED, State.MISSING)),
+    (_WAITS, Word.SPOILT_LATE, Move(LATE, State.MISSING)),
+    *(([state], Word.EMPTY, Move(WAITING, state)) for state in _WAITS),
+    ([State.MISSING], Word.BEHIND, Move(WAITING, State.MISSING)),
+    ([State.UNDONE], Word.BEHIND, Move(WAITING, State.MISSING, DatabusFault.START_TOO_LATE)),
+]
+MOVES: Mapping[tuple[State, Word], Move] = {
+    (state, word): move for states, word, move in _RULES for state in states
+}
+"""The grammar.  Where nothing is missing no window waits, so `EMPTY` and `BEHIND` are no words there."""
 
 _NOTHING = -1
 
@@ -65,7 +131,9 @@ class Passing:
     """The state of one stream between windows."""
 
     def __init__(self, at: Standing = START, covered: Covered = None) -> None:
-        self.passed, self.needed, self.after_rollback, self.micros = at
+        self.passed, self.needed, after_rollback, self.micros = at
+        behind = State.UNDONE if after_rollback else State.MISSING
+        self.state = State.SETTLED if at.needed is None else behind
         self._covered, self._known_from = covered, at.passed + 1
         self._before = (_joined([]), _joined([]))
         self._lows: list[Ints] = []
@@ -74,7 +142,7 @@ class Passing:
     @property
     def standing(self) -> Standing:
         """Where the stream stands now."""
-        return Standing(self.passed, self.needed, self.after_rollback, self.micros)
+        return Standing(self.passed, self.needed, self.state is State.UNDONE, self.micros)
 
     def judge(self, ended: Spans, rows: Rows, data: Bools, before: Open) -> Judged:
         """Judge the spans that ended, in their order."""
@@ -105,7 +173,7 @@ class Passing:
             elif ended.is_rollback[first]:
                 step.rollback(first)
             else:
-                step.damaged(first, bool(too_low[first]))
+                step.spoilt(first, bool(too_low[first]))
         return judged
 
     def late_among(self, scn: Ints) -> Bools:
@@ -150,33 +218,39 @@ class _Step:
 
     def run(self, first: int, stop: int) -> None:
         """Windows with nothing wrong in them, each above the one before."""
-        known, ended, state = self.known, self.ended, self.judged.state
-        if known.needed is not None:
+        known, ended = self.known, self.ended
+        if known.state is not State.SETTLED:
             with_events = np.flatnonzero(ended.events[first:stop] > 0)
             start = first + int(with_events[0]) if len(with_events) else stop
-            self._expect_start(first, start)
-            if start == stop or ended.low[start] > known.needed:
-                state[first:stop] = WAITING
+            self._move(Word.EMPTY, slice(first, start))
+            if start == stop:
                 return
-            state[first:start] = WAITING
-            known.needed, first = None, start
+            low = int(ended.low[start])
+            if known.needed is None or low > known.needed:
+                expected = f"Expected a window that starts at {known.needed} or less"
+                self._move(Word.BEHIND, slice(start, stop), f"{expected}, found one that starts at {low}.")
+                return
+            first = start
         new = first + int(np.searchsorted(ended.scn[first:stop], known.passed, side="right"))
         late = self._mark_late(first, min(new + 1, stop))
         self.judged.above[first : new + 1] = known.passed
-        state[first:new] = np.where(late[: new - first], LATE, REPEATED)
+        if new > first:
+            is_late = late[: new - first]
+            of_word = [(Word.REPEAT, ~is_late), (Word.REPEAT_LATE, is_late)]
+            for word, those in reversed(of_word) if is_late[0] else of_word:
+                self._move(word, first + np.flatnonzero(those))
         if new == stop:
             return
-        if len(late) > new - first and late[new - first]:
-            state[new] = DAMAGED
+        if late[new - first]:
+            self._move(Word.LATE, slice(new, new + 1))
             known.miss(int(ended.low[new]))
-            if new + 1 < stop:
-                self.run(new + 1, stop)
+            self.run(new + 1, stop)
             return
         self._pass(slice(new, stop))
 
     def _pass(self, which: slice) -> None:
         known, ended = self.known, self.ended
-        self.judged.state[which] = COMPLETE
+        self._move(Word.NEW, which)
         has = ended.events[which] > 0
         low = np.where(has, np.maximum(ended.low[which], known.passed + 1), _NOTHING)
         high = np.where(has, ended.high[which], _NOTHING)
@@ -190,45 +264,44 @@ class _Step:
             known.passed = int(ended.scn[which][-1])
 
     def rollback(self, at: int) -> None:
+        """A rollback, and what it takes with it."""
         known, ended = self.known, self.ended
-        self.judged.state[at] = ROLLED_BACK
-        to = int(ended.scn[at])
         if not ended.events[at] and not ended.bad[at]:
-            self._find(
-                at, DatabusFault.ROLLBACK_UNEXPECTED, "Expected the start of a window, or an end of period."
-            )
+            self._move(Word.VOID, slice(at, at + 1))
             return
+        to = int(ended.scn[at])
         start = int(ended.low[at]) if ended.events[at] else to
         if to > start:
             self._find(at, DatabusFault.ROLLBACK_TOO_LATE, f"Expected {start} or less, found {to}.")
+        self._move(Word.UNDONE, slice(at, at + 1))
         known.miss(start)
-        known.after_rollback = True
 
-    def damaged(self, at: int, too_low: bool) -> None:
+    def spoilt(self, at: int, too_low: bool) -> None:
+        """A window in which something is wrong."""
         known, ended = self.known, self.ended
         end, has = int(ended.scn[at]), bool(ended.events[at])
         high = int(ended.high[at]) if has else end
         if too_low:
             self._find(at, DatabusFault.END_TOO_LOW, f"Expected {high} or more, found {end}.")
-        known.after_rollback = False
         late = self._mark_late(at, at + 1)
         self.judged.above[at] = known.passed
         if max(end, high) <= known.passed:
-            self.judged.state[at] = LATE if late[0] else REPEATED
+            self._move(Word.SPOILT_LATE if late[0] else Word.SPOILT_REPEAT, slice(at, at + 1))
         else:
+            self._move(Word.SPOILT, slice(at, at + 1))
             known.miss(int(ended.low[at]) if has else end)
 
-    def _expect_start(self, first: int, start: int) -> None:
-        """Behind a rollback: the first of the next windows must start in time."""
-        known, ended = self.known, self.ended
-        if known.after_rollback and known.needed is not None:
-            needed = f"Expected a window that starts at {known.needed} or less"
-            if start > first:
-                self._find(first, DatabusFault.END_UNEXPECTED, f"{needed}, found an end of period.")
-            elif ended.low[start] > known.needed:
-                found = f"{needed}, found one that starts at {int(ended.low[start])}."
-                self._find(first, DatabusFault.START_TOO_LATE, found)
-        known.after_rollback = False
+    def _move(self, word: Word, spans: slice | Ints, finding: str = "") -> None:
+        """Move on over spans that are one word: the first leads to a state in which the others stay."""
+        if not len(self.judged.state[spans]):
+            return
+        move = MOVES[self.known.state, word]
+        self.judged.state[spans] = move.outcome
+        if move.fault is not None:
+            self._find(spans.start if isinstance(spans, slice) else int(spans[0]), move.fault, finding)
+        self.known.state = move.then
+        if move.then is State.SETTLED:
+            self.known.needed = None
 
     def _mark_late(self, first: int, stop: int) -> Bools:
         """Mark the rows of these spans that are too late; whether each span has one."""
