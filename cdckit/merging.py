@@ -24,6 +24,7 @@ from cdckit.history import (
 )
 from cdckit.kernel.layout import (
     GUID,
+    MADE_OF,
     OPERATIONS,
     Layout,
     carried_column,
@@ -76,7 +77,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         entity: The name of the kind of entity, part of the guid.
         keys: The fields of `data` that are its key.  Null is a value like any other here.  Where
             *changes* have the column `guid`, that is the identity instead, and key fields may
-            change their values; otherwise every version shows its key, carried or not.
+            change their values; otherwise, and for what `Ledger.changes` gives of a ledger that is kept by
+            these keys, every version shows its key, carried or not.
 
     Returns:
         One row per version: `guid`, `valid_from_timestamp`, `valid_to_timestamp` (exclusive, null
@@ -147,6 +149,16 @@ def _versions(ordered: Sorted) -> Made:
     return Made(ordered.changes, by, schema, large=True)
 
 
+def brings_identity(changes: DataFrame, keys: Sequence[str]) -> bool:
+    """
+    Whether the column `guid` says which entity a change is about.
+
+    Not where it is there beside the key fields that it is made of, as in `Ledger.changes`: then every
+    change is about the entity of its key, carried or not.
+    """
+    return GUID in changes.columns and set(changes.schema[GUID].metadata.get(MADE_OF, ())) != set(keys)
+
+
 class Sorted(NamedTuple):
     """Changes as the kernel reads them (`cdckit.kernel.layout`), and the type of their `data`."""
 
@@ -174,7 +186,7 @@ def sorted_by_entity(
     instead = "keep a Ledger up: changes.writeStream.foreachBatch(ledger.sink('a name'))"
     require_batch(changes, "changes", instead, function=function)
     names = data.fieldNames()
-    by_guid = GUID in changes.columns
+    by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
     priorities = fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}
@@ -183,10 +195,11 @@ def sorted_by_entity(
         keys=tuple(names.index(key) for key in keys),
         field_priorities=frozenset(names.index(name) for name in priorities),
         by_guid=by_guid,
-        entity=entity if not by_guid and can_be_guids(types) else None,
+        entity=entity if not has_guid and can_be_guids(types) else None,
+        has_guid=has_guid and not by_guid,
     )
     flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
-        *([GUID] if by_guid else []), *ORDER, *_flat_columns(names, priorities), *map(quoted, more)
+        *([GUID] if has_guid else []), *ORDER, *_flat_columns(names, priorities), *map(quoted, more)
     )
     together = flat.coalesce(1) if few else flat.repartition(*layout.identity)
     ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
@@ -195,7 +208,7 @@ def sorted_by_entity(
 
 def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
     """The guids that the workers could not make."""
-    if layout.by_guid or layout.entity is not None:
+    if layout.by_guid or layout.has_guid or layout.entity is not None:
         return made
     keys = [layout.fields[index] for index in layout.keys]
     return made.withColumn(GUID, guid(entity, {key: F.col(quoted(key)) for key in keys}))

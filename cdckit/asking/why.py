@@ -16,7 +16,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
-from cdckit.merging import sorted_by_entity
+from cdckit.merging import brings_identity, sorted_by_entity
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import written
@@ -140,7 +140,7 @@ def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], dat
         raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
     asked = of_entity(key, known, within="data", function="why")
-    if not has_guid or GUID in key:
+    if GUID in key or not brings_identity(changes, listed):
         return changes.where(asked)
     carried = reduce(Column.__and__, (F.col("carried").getField(name) for name in listed))
     theirs = changes.where(asked & carried).select(GUID).distinct()

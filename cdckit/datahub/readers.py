@@ -92,7 +92,8 @@ def read_csv(data: str | None, context: Context) -> Iterable[Any]:
     Config:
         `delimiter` (default a comma), `quote` (a double quote), `header` (default true: the first line
         holds the names), `columns` (the names; needed without a header, and instead of it with one),
-        `null` (the text that means null, default the empty text).
+        `null` (the text that means null, default the empty text), `unsent` (the text that means that the
+        field was not sent, and keeps its value; none by default: `"unsent": ""` makes it the empty one).
     """
     text = None if data is None else exact_values(data)
     if not isinstance(text, str):
@@ -146,15 +147,16 @@ def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
     names = names or (rows[0] if header else None)
     if not names or len(set(names)) != len(names):
         raise UnreadableData("the columns need distinct names: a line of names, or the config's columns")
-    null = config.get("null", "")
-    return [_named(row, names, null) for row in rows[header:]]
+    null, unsent = config.get("null", ""), config.get("unsent")
+    return [_named(row, names, null, unsent) for row in rows[header:]]
 
 
-def _named(row: list[str], names: list[str], null: str) -> Record | list[str]:
+def _named(row: list[str], names: list[str], null: str, unsent: str | None) -> Record | list[str]:
     """The line as a record; one of another length stays a list, which is an error of this record alone."""
     if len(row) != len(names):
         return row
-    return {name: None if value == null else value for name, value in zip(names, row, strict=True)}
+    sent = ((name, value) for name, value in zip(names, row, strict=True) if value != unsent)
+    return {name: None if value == null else value for name, value in sent}
 
 
 READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": read_file}

@@ -11,6 +11,9 @@ OPERATIONS = (UPSERT, DELETE, ABSENT)
 """The operations travel as their places in this list."""
 
 GUID = "guid"
+MADE_OF = "cdckit.made_of"
+"""In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
+
 ARRIVED = "arrived"
 
 WORD = 63

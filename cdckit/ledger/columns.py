@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.layout import GUID, MADE_OF
 from cdckit.ledger.kinds import Kind
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
 from cdckit.parts.arrow_types import arrow_type
@@ -143,6 +143,8 @@ def shown_changes(log: DataFrame, kind: Kind) -> DataFrame:
     """The changes as they were given, and the guid of each."""
     names = [name for name in log.columns if name not in HIDDEN]
     filled = {"carried": _filled(log)}
+    if not kind.by_guid:
+        filled[GUID] = F.col(GUID).alias(GUID, metadata={MADE_OF: list(kind.keys)})
     return log.withColumns(filled).select(*names)
 
 

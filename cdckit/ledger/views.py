@@ -63,6 +63,9 @@ class View:
         """
         Every change that was news, as it was given, and the guid of its entity.
 
+        `merge` makes the history of them, and shows keys that a change did not carry: the column `guid` says
+        in its metadata that it is made of the key.
+
         Args:
             key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
 

@@ -116,6 +116,17 @@ def test_lines_may_end_in_any_way_and_the_last_need_not(end: str) -> None:
     assert read_csv(f"id{end}1{end}2") == [{"id": "1"}, {"id": "2"}]
 
 
+def test_a_text_of_the_callers_choice_means_that_a_field_was_not_sent() -> None:
+    """Which is something else than null: what was not sent keeps its value."""
+    text = "id,name,price\n1,,5\n2,NULL,\n"
+    assert read_csv(text) == [
+        {"id": "1", "name": None, "price": "5"},
+        {"id": "2", "name": "NULL", "price": None},
+    ]
+    assert read_csv(text, unsent="") == [{"id": "1", "price": "5"}, {"id": "2", "name": "NULL"}]
+    assert read_csv(text, unsent="", null="NULL") == [{"id": "1", "price": "5"}, {"id": "2", "name": None}]
+
+
 def test_lines_without_anything_are_no_records() -> None:
     assert read_csv("\nid,name\n\n1,a\n\n\n2,b\n") == [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]
     assert read_csv("id,name\n") == []

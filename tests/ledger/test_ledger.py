@@ -15,7 +15,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes
+from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
 from cdckit.store import BatchIdReused, NoSuchTable, OtherKind, Store
@@ -97,6 +97,44 @@ def test_entities_known_by_their_guids(spark: SparkSession, tmp_path: Path) -> N
         ledger.history({"h": 1, "k": "x"})
     with pytest.raises(InvalidArgument, match="with the column guid, as those before"):
         ledger.apply(prices(spark, price(1, 1, "a")))
+
+
+def test_keys_that_a_change_did_not_carry_are_shown_by_every_question(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its log has guids beside the keys, which are no identities of their own."""
+    ledger = opened(spark, tmp_path, buckets=1)
+    said = price(1, 1, "a")
+    unsent = {**said, "carried": {**said["carried"], "h": False, "k": False}}
+    ledger.apply(prices(spark, unsent, price(1, 2, None, operation="delete")))
+    history = to_rows(ledger.history())
+    assert [(row["h"], row["k"], row["a"]) for row in history] == [(1, "x", "a"), (1, "x", None)]
+    log = ledger.changes()
+    assert to_rows(merge(log, entity="e", keys=KEYS)) == history
+    assert to_rows(merge(log.drop("guid"), entity="e", keys=KEYS)) == history
+    assert {(row["h"], row["k"]) for row in ledger.beliefs().collect()} == {(1, "x")}
+    told = why(log, {"h": 1, "k": "x"}, "a", keys=KEYS).collect()
+    assert [row["verdict"] for row in told] == ["SUPERSEDED", "WON"]
+
+
+def test_a_float_is_one_number_whatever_came_between(spark: SparkSession, tmp_path: Path) -> None:
+    """As a double and then a text, or as a text at once."""
+    single, double, text = (
+        prices(spark, price(day, day, value)).withColumn(
+            "data", F.col("data").withField("a", F.col("data.a").cast(kind))
+        )
+        for day, (value, kind) in enumerate((("0.1", "float"), ("0.1", "double"), ("n/a", "string")), start=1)
+    )
+    found = []
+    for number, order in enumerate(((single, double, text), (text, single, double))):
+        ledger = opened(spark, tmp_path / str(number), buckets=1)
+        for batch in order:
+            ledger.apply(batch)
+        found.append((to_rows(ledger.history()), sorted(str(row) for row in ledger.changes().collect())))
+    assert found[0] == found[1]
+    assert [row["a"] for row in sorted(found[0][0], key=lambda row: row["h"])] == [
+        *("0.10000000149011612", "0.1", "n/a"),
+    ]
 
 
 def test_a_new_field_and_a_wider_type_come_with_a_later_batch(spark: SparkSession, tmp_path: Path) -> None:
