@@ -1,13 +1,14 @@
 """
 The door for any table: rows of Spark or pandas that say what is so, and know nothing of change feeds.
 
-`changes_from` reads a log of rows, one statement each: an export, a CSV, a table with a time of change.
-`changes_from_snapshots` reads full lists of a source, taken at several times.  Both make changes
-(`cdckit.changes`), which `merge` and a `Ledger` take.  Words are those of Spark's `create_auto_cdc_flow`.
+`changes_from` reads a log of rows, one statement each: an export, a CSV, a table with a time of change;
+`rejects(table_rows(…))` are the rows of it that nobody can use.  `changes_from_snapshots` reads full lists
+of a source, taken at several times.  Both make changes (`cdckit.changes`), which `merge` and a `Ledger` take.
+Words are those of Spark's `create_auto_cdc_flow`.
 """
 
-from cdckit.any_table.faults import UnfitTable
+from cdckit.any_table.faults import TableFault, UnfitTable
 from cdckit.any_table.from_lists import changes_from_snapshots
-from cdckit.any_table.from_rows import changes_from
+from cdckit.any_table.from_rows import changes_from, table_rows
 
-__all__ = ["UnfitTable", "changes_from", "changes_from_snapshots"]
+__all__ = ["TableFault", "UnfitTable", "changes_from", "changes_from_snapshots", "table_rows"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -199,7 +199,8 @@ class Call:
         """Note that nothing says when a row is true, its *sequence* being of *kind*."""
         self.wrong.append(
             f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column (of "
-            f"texts in a form of their own, \"to_timestamp(column, 'dd.MM.yyyy HH:mm')\"; what says no zone "
+            f"texts in a form of their own, \"try_to_timestamp(column, 'dd.MM.yyyy HH:mm')\", "
+            f"of several forms a coalesce of such; what says no zone "
             f"is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\"), "
             f"or one instant for the whole table"
         )
@@ -218,12 +219,33 @@ class Call:
         known = next((name for name in self.columns if times.is_time(self._kind(name))), None)
         named = [likely] if isinstance(likely, str) and likely in self.columns else []
         texts = filter(self._is_text, [*named, *self.columns])
-        found: Any = known or next(filter(None, map(self.cells.as_time, map(str, texts))), None)
+        times_of = (self._as_time(text, argument, may_be_number=text in named) for text in map(str, texts))
+        found: Any = known or next(filter(None, times_of), None)
         if found is None:
             self.unsaid.append(argument)
             nobody_looked = self.cells.frame is None and named and self._is_text(likely)
             found = likely if nobody_looked else otherwise
         self.right[argument] = found
+
+    def _as_time(self, name: str, argument: str, *, may_be_number: bool) -> str | None:
+        """The column, or an expression over it, as a time, where all its texts are known to write one."""
+        if self.cells.frame is None:
+            return None
+        text = F.col(quoted(name))
+        instant = times.as_instant(text, self._kind(name))
+        assert instant is not None
+        is_one = F.lit(may_be_number) | ~text.rlike(r"^\d+$")
+        none = F.array().cast("array<string>")
+        ways_of = F.when(is_one, times.readings(text, quoted_if_needed(name))).otherwise(none)
+        rows = self.frame.where(text.isNotNull())
+        is_iso, several = rows.agg(F.bool_and(instant.isNotNull()), F.collect_set(ways_of)).collect()[0]
+        if is_iso:
+            return name
+        ways = [way for way in several[0] if all(way in each for each in several)] if several else []
+        if len(ways) > 1:
+            self.wrong.append(f"{name} can be read by {' or by '.join(ways)}, and does not say which")
+            self.unsaid.append(argument)
+        return ways[0] if ways else None
 
     def _is_text(self, name: Any) -> bool:
         return isinstance(self._kind(name), times.TEXTS)
@@ -304,7 +326,15 @@ class Call:
             return error.getMessageParameters().get("objectName", str(said)).strip("`")  # type: ignore[union-attr]
 
     def _parsed(self, text: str) -> Column:
-        return F.col(quoted(text)) if text in self.columns or _NAME.fullmatch(text) else F.expr(text)
+        if text in self.columns:
+            return F.col(quoted(text))
+        try:
+            return F.expr(text)
+        except ParseException:
+            # One word that SQL keeps for itself is a name that is misspelt.
+            if _NAME.fullmatch(text):
+                return F.col(quoted(text))
+            raise
 
     def _reason(self, error: AnalysisException, said: str | Column) -> str:
         named = (error.getMessageParameters() or {}).get("objectName")

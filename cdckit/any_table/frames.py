@@ -28,12 +28,11 @@ class Table(NamedTuple):
     row: Column | None
     cells: Cells = Cells()
 
-    def without(self, column: str, *more: str) -> str:
-        """The call that leaves out the rows in which all of these columns are null, in the caller's words."""
-        names = [column, *more]
+    def without(self, column: str) -> str:
+        """The call that leaves out the rows in which this column is null, in the caller's words."""
         if self.row is not None:
-            return f"frame.dropna(subset={names!r}, how='all')" if more else f"frame.dropna(subset={names!r})"
-        return f'frame.where("{" or ".join(f"{quoted_if_needed(name)} is not null" for name in names)}")'
+            return f"frame.dropna(subset={[column]!r})"
+        return f'frame.where("{quoted_if_needed(column)} is not null")'
 
 
 def as_table(frame: AnyTable, *, function: str) -> Table:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
+from inspect import signature
 from operator import and_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,12 +15,16 @@ from pyspark.sql import types as T
 
 from cdckit.any_table import places, times
 from cdckit.any_table.calls import Call
+from cdckit.any_table.faults import TableFault
 from cdckit.any_table.frames import AnyTable, Table, as_table
 from cdckit.any_table.truncates import IS_TRUNCATE, with_absences
 from cdckit.changes import DELETE, UPSERT
+from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant, require_int
 from cdckit.parts.schemas import quoted, require_batch
 from cdckit.parts.values import as_text
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, drop_rejects
 
 _FUNCTION = "changes_from"
 _RECORD_NUMBERS = 2**31 - 1
@@ -34,6 +39,7 @@ def changes_from(
     apply_as_deletes: str | Column | None = None,
     apply_as_truncates: str | Column | None = None,
     ignore_null_updates: bool | Sequence[str | Column] = True,
+    empty_texts: str = "value",
     column_list: Sequence[str | Column] | None = None,
     except_column_list: Sequence[str | Column] | None = None,
     effective: str | Column | datetime | None = None,
@@ -51,7 +57,7 @@ def changes_from(
             missing values (NaN, NaT, NA, None) are null, its index is left out, and its datetimes without
             a zone are instants of UTC.
         keys: The columns that say which entity a row is about.  One of several may be null; a row
-            with none but nulls ends the job that reads it, since leaving it out would lose it unseen.
+            with none but nulls is a reject.
         sequence_by: What the rows of one entity are in order by: numbers, times, texts (by their bytes:
             "10" stands before "9", so cast numbers that were read as text), or several of these as a list or
             a struct.  Null stands first.  Without it the rows of pandas are in the order in which they
@@ -66,12 +72,18 @@ def changes_from(
             the columns of which a null says nothing.  Spark's default is False.  Here it is True, because
             many tables leave out what they do not know, and False would silently erase with it what was
             known before; what True does wrong, a value that should have been cleared, still stands there.
+        empty_texts: What an empty text says, in a key or another field: "value", it is a value like any
+            other; "null", it is null as a value, which clears the field; "unsent", it says nothing.  The
+            last two hold whatever *ignore_null_updates* says of null, so that a table can tell the two apart.
         column_list: The columns that become fields, beside the keys.  Without it all, as in Spark: also
             those that say the order or the operation.
         except_column_list: Those that do not become fields.
         effective: When it is true: a timestamp, a date (from its beginning) or an ISO 8601 text, all
-            of UTC where they say no zone; or one instant for the whole table, an aware datetime.  Null,
-            or a text that is no instant, ends the job that reads it.  Without it, when it was
+            of UTC where they say no zone; or one instant for the whole table, an aware datetime.  A row with
+            null there, or a text that is no instant, is a reject.  Texts of another form are read by an
+            expression, those of several forms by a `coalesce` of such:
+            `"coalesce(try_to_timestamp(at, 'd.M.yyyy'), try_to_timestamp(at, 'M/d/yyyy'))"`.  (`to_timestamp`
+            would end the job at the first other text.)  Without it, when it was
             sequenced, if the first (or only) part of *sequence_by* is a time by its type.  A table
             with neither an order nor a time says what is so: it is true since 1970-01-01, which stands
             for a time that nobody said, and of several rows of one entity the last counts.
@@ -80,7 +92,8 @@ def changes_from(
         priority: How much it counts (see `with_priorities`).
 
     Returns:
-        One row per row of the table, and for each truncate one for each entity that it ends
+        One row per row of the table that is no reject (`rejects(table_rows(frame, …))` are those, under the
+        same arguments), and for each truncate one for each entity that it ends
         (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of the
         row, its place and its time, so that equal rows are one message and a table that is read again says
         nothing new; the place of a row is a part of it only where that is its order: in pandas, without
@@ -97,9 +110,7 @@ def changes_from(
             once, with the columns that there are, and a call that would do.  Or the sequence is no time,
             and *effective* does not say one.
         InvalidArgument: *frame* is no table; *source* is no name, *priority* no whole number, *effective* a
-            datetime without a zone; or *frame* is a stream and there are truncates.
-        SparkRuntimeException: When the result is computed (Spark's; its text holds `changes_from()`): a row
-            has no key, or no time that can be read.
+            datetime without a zone, *empty_texts* another word; *frame* is a stream and there are truncates.
 
     Cost: a projection, no shuffle.  With truncates, the table is read three times and its keys are shuffled
     once; truncates are few, and are broadcast.  A truncate knows the entities of this table alone.
@@ -146,12 +157,110 @@ def changes_from(
     ...
     cdckit.any_table.faults.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
     """
+    read = _read(
+        frame,
+        keys=keys,
+        sequence_by=sequence_by,
+        source=source,
+        apply_as_deletes=apply_as_deletes,
+        apply_as_truncates=apply_as_truncates,
+        ignore_null_updates=ignore_null_updates,
+        empty_texts=empty_texts,
+        column_list=column_list,
+        except_column_list=except_column_list,
+        effective=effective,
+        message=message,
+        priority=priority,
+    )
+    changes = drop_rejects(read.rows).drop(*RECORD_COLUMNS)
+    if apply_as_truncates is None:
+        return changes.drop(IS_TRUNCATE)
+    require_batch(read.frame, "frame", "leave the truncates out", function=_FUNCTION)
+    return with_absences(changes, read.keys, read.frame.schema)
+
+
+def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
+    """
+    The rows of a table, each as a change or as a reject.
+
+    `changes_from` is made of these; ask for them yourself to see the rejects: `rejects(table_rows(…))`.
+
+    Args:
+        frame: The table.
+        arguments: Those of `changes_from`.
+
+    Returns:
+        One row per row of the table: the columns of a change, with `is_truncate`; the row as a record, whose
+        `value` is its JSON, or the text that Spark could not read, and whose `offset` is its number in
+        pandas and 0 in Spark; and, for a reject, `error_code` (see `TableFault`) and `error_description`.
+
+        A row that Spark's reader could not read is known by its column `_corrupt_record`, which is no field:
+        `spark.read.schema("id int, price int, _corrupt_record string").csv(…, header=True)`.  Without that
+        column in the schema Spark makes nulls of what it cannot read, and nobody can tell any more.
+
+    Raises:
+        As `changes_from`.
+
+    Cost: a projection, no shuffle.
+
+    >>> from cdckit import rejects
+    >>> log = session().createDataFrame(
+    ...     [(1, "2024-01-01"), (2, "03/04/2024"), (None, "2024-01-01")], "id int, at string"
+    ... )
+    >>> how = {"keys": ["id"], "effective": "at", "source": "shop"}
+    >>> changes_from(log, **how).count()
+    1
+    >>> refused = rejects(table_rows(log, **how)).orderBy("error_code")
+    >>> refused.select(F.col("value").cast("string").alias("value"), "error_code").show(truncate=False)
+    +--------------------------+---------------+
+    |value                     |error_code     |
+    +--------------------------+---------------+
+    |{"at":"2024-01-01"}       |KEY_MISSING    |
+    |{"id":2,"at":"03/04/2024"}|TIME_UNREADABLE|
+    +--------------------------+---------------+
+    <BLANKLINE>
+    """
+    call = signature(changes_from).bind(frame, **arguments)
+    call.apply_defaults()
+    return _read(**call.arguments).rows
+
+
+class _Read(NamedTuple):
+    """The rows of a table as changes or rejects, and what they were read from."""
+
+    rows: DataFrame
+    frame: DataFrame
+    keys: list[str]
+
+
+def _read(
+    frame: AnyTable,
+    *,
+    keys: Sequence[str | Column],
+    sequence_by: str | Column | Sequence[str | Column] | None,
+    source: str | Column,
+    apply_as_deletes: str | Column | None,
+    apply_as_truncates: str | Column | None,
+    ignore_null_updates: bool | Sequence[str | Column],
+    empty_texts: str,
+    column_list: Sequence[str | Column] | None,
+    except_column_list: Sequence[str | Column] | None,
+    effective: str | Column | datetime | None,
+    message: str | Column | None,
+    priority: int,
+) -> _Read:
     require_int(priority, "priority", function=_FUNCTION)
+    if empty_texts not in _EMPTY_TEXTS:
+        raise InvalidArgument(_FUNCTION, "empty_texts", f"one of {', '.join(_EMPTY_TEXTS)}", empty_texts)
     table = as_table(frame, function=_FUNCTION)
+    corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
+    if corrupt:
+        table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
     call = Call(_FUNCTION, "frame", table.frame, table.columns, table.cells)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     ignored = _ignored(call, ignore_null_updates, fields)
+    call.keep("empty_texts", empty_texts, unless="value")
     call.keep("priority", priority, unless=0)
     parts = call.parts(sequence_by, "sequence_by")
     rows = _Rows(
@@ -163,15 +272,19 @@ def changes_from(
         source=call.source(source),
         deletes=call.condition(apply_as_deletes, "apply_as_deletes"),
         truncates=call.condition(apply_as_truncates, "apply_as_truncates"),
+        corrupt=F.col(CORRUPT) if corrupt else F.lit(None).cast("string"),
     )
     call.require_sound()
-    said = _statements(table, rows, key_names, fields, ignored, places_order=sequence_by is None)
-    time = rows.time._replace(value=F.col("time_said"))
-    changes = _changes(said, _sound(time, key_names, table.without(*key_names)), priority)
-    if apply_as_truncates is None:
-        return changes.drop(IS_TRUNCATE)
-    require_batch(table.frame, "frame", "leave the truncates out", function=_FUNCTION)
-    return with_absences(changes, key_names, table.frame.schema)
+    cells = _cells(table, key_names, ignored, empty_texts)
+    said = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence_by is None)
+    fault = _fault(rows.time, key_names)
+    return _Read(_changes(said, fault, priority), table.frame, key_names)
+
+
+CORRUPT = "_corrupt_record"
+"""Where Spark's readers of text keep a row that they cannot read."""
+
+_EMPTY_TEXTS = ("value", "null", "unsent")
 
 
 class _Rows(NamedTuple):
@@ -185,6 +298,29 @@ class _Rows(NamedTuple):
     source: Column
     deletes: Column
     truncates: Column
+    corrupt: Column
+
+
+class _Cell(NamedTuple):
+    """The value of a field, and whether the row says it."""
+
+    value: Column
+    is_said: Column
+
+
+def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_texts: str) -> dict[str, _Cell]:
+    """By column, what a row says in it: what null and an empty text say, `changes_from` tells."""
+    found = {}
+    for name in table.columns:
+        value = F.col(quoted(name))
+        is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
+        if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, times.TEXTS):
+            is_empty = F.coalesce(value == "", F.lit(False))
+            if empty_texts == "unsent" and name not in keys:
+                is_said &= ~is_empty
+            value = F.when(~is_empty, value)
+        found[name] = _Cell(value, is_said)
+    return found
 
 
 def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
@@ -218,22 +354,11 @@ def _effective(
 
 
 def _statements(
-    table: Table,
-    rows: _Rows,
-    keys: Sequence[str],
-    fields: Sequence[str],
-    ignored: Sequence[str],
-    *,
-    places_order: bool,
+    table: Table, rows: _Rows, keys: Sequence[str], fields: Mapping[str, _Cell], places_order: bool
 ) -> DataFrame:
     """Each row as what is known of it, under names that no column of the table can meet any more."""
-    column = {name: F.col(quoted(name)) for name in table.columns}
     kinds = T.StructType([table.frame.schema[name] for name in table.columns])
-    lacks_key = reduce(and_, (column[name].isNull() for name in keys))
-    says = {
-        name: column[name].isNotNull() if name in ignored and name not in keys else F.lit(True)
-        for name in fields
-    }
+    every = F.struct(*(F.col(quoted(name)) for name in table.columns))
     row = F.lit(0).cast("bigint") if table.row is None else table.row
     assert rows.sequence is not None
     return table.frame.select(
@@ -243,18 +368,20 @@ def _statements(
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         row.alias("row"),
         (row if places_order else F.lit(0)).cast("string").alias("place"),
-        as_text(F.struct(*column.values()), kinds).alias("content"),
+        as_text(every, kinds).alias("content"),
         (F.lit(None).cast("string") if rows.message is None else as_text(*rows.message)).alias("message"),
         rows.source.alias("source"),
         rows.deletes.alias("deletes"),
         rows.truncates.alias(IS_TRUNCATE),
-        lacks_key.alias("lacks_key"),
-        F.struct(*(column[name].alias(name) for name in fields)).alias("data"),
-        F.struct(*(said.alias(name) for name, said in says.items())).alias("carried"),
+        rows.corrupt.alias("corrupt"),
+        reduce(and_, (fields[name].value.isNull() for name in keys)).alias("lacks_key"),
+        F.struct(*(cell.value.alias(name) for name, cell in fields.items())).alias("data"),
+        F.struct(*(cell.is_said.alias(name) for name, cell in fields.items())).alias("carried"),
     )
 
 
-def _changes(said: DataFrame, operation: Column, priority: int) -> DataFrame:
+def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int) -> DataFrame:
+    """The rows as changes, as records, and with what is wrong with them."""
     time = as_text(F.col("effective_timestamp"), T.TimestampType())
     digest = F.md5(F.concat_ws("\n", "sequence", time, "place", "content"))
     # A message may say several things of one entity: which of them it is, its content tells.
@@ -262,7 +389,7 @@ def _changes(said: DataFrame, operation: Column, priority: int) -> DataFrame:
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
     return said.withColumn("digest", digest).select(
-        operation.alias("operation"),
+        F.when(F.col("deletes"), DELETE).otherwise(UPSERT).alias("operation"),
         "effective_timestamp",
         "sequence",
         F.struct(
@@ -279,19 +406,45 @@ def _changes(said: DataFrame, operation: Column, priority: int) -> DataFrame:
         "data",
         "carried",
         IS_TRUNCATE,
+        *(value.cast(RECORD_SCHEMA[name].dataType).alias(name) for name, value in _record().items()),
+        fault[0].alias(ERROR_CODE),
+        F.when(fault[0].isNotNull(), fault[1]).alias(ERROR_DESCRIPTION),
     )
 
 
-def _sound(time: times.Unreadable, keys: Sequence[str], with_keys: str) -> Column:
-    """The operation; ends the job for a row that is about no entity, or has no time that can be read."""
-    no_key = (
-        f"changes_from() needs a key for every row, and {', '.join(keys)} are null: leave such rows out, "
-        f"`{with_keys}`, or name other keys.  The row: "
+def _record() -> dict[str, Column]:
+    """The row as a record."""
+    return {
+        "key": F.lit(None),
+        "value": F.encode(F.coalesce("corrupt", "content"), "UTF-8"),
+        "topic": F.lit("table"),
+        "partition": F.lit(0),
+        "offset": F.col("row"),
+        "timestamp": F.col("known"),
+        "timestampType": F.lit(0),
+        "headers": F.lit(None),
+    }
+
+
+def _fault(time: times.Unreadable, keys: Sequence[str]) -> tuple[Column, Column]:
+    """The code of what is wrong with a row, null where nothing is, and the sentence."""
+    time = time._replace(value=F.col("time_said"))
+    # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
+    is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
+    found = {
+        TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
+        TableFault.TIME_MISSING: (F.col("effective_timestamp").isNull() & time.is_missing, time.finding()),
+        TableFault.TIME_UNREADABLE: (F.col("effective_timestamp").isNull(), time.finding()),
+        TableFault.KEY_MISSING: (
+            F.col("lacks_key") & ~F.col(IS_TRUNCATE),
+            F.lit(f"The keys are {', '.join(keys)}"),
+        ),
+    }
+    code = F.coalesce(*(F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in found.items()))
+    sentence = F.coalesce(
+        *(
+            F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding, F.lit(".")))
+            for fault, (wrong, finding) in found.items()
+        )
     )
-    without_time = F.raise_error(time.sentence(_FUNCTION, F.col("content")))
-    without_key = F.raise_error(F.concat(F.lit(no_key), "content"))
-    return (
-        F.when(F.col("effective_timestamp").isNull(), without_time)
-        .when(F.col("lacks_key") & ~F.col(IS_TRUNCATE), without_key)
-        .otherwise(F.when(F.col("deletes"), DELETE).otherwise(UPSERT))
-    )
+    return code, sentence

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts import instants
-
 NEEDED = "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
 
-# How a time is written that is no ISO 8601: a sign between the parts of its day, and what Spark calls that.
-_FORMATS = ((r"^\d{1,2}\.\d{1,2}\.\d{4}", "d.M.yyyy"), (r"^\d{1,2}/\d{1,2}/\d{4}", "M/d/yyyy"))
-_CLOCKS = ((r" \d{1,2}:\d{2}:\d{2}$", " H:mm:ss"), (r" \d{1,2}:\d{2}$", " H:mm"))
-_OTHER_FORMAT = "dd.MM.yyyy HH:mm"
+# Of texts that are no ISO 8601: how a day, a clock and a zone look, and what Spark may call that.
+_DAYS = {
+    r"^\d{1,2}\.\d{1,2}\.\d{4}": ["d.M.yyyy"],
+    r"^\d{1,2}/\d{1,2}/\d{4}": ["d/M/yyyy", "M/d/yyyy"],
+    r"^\d{1,2}-\d{1,2}-\d{4}": ["d-M-yyyy", "M-d-yyyy"],
+    r"^\d{4}-\d{1,2}-\d{1,2}": ["yyyy-M-d"],
+    r"^\d{4}/\d{1,2}/\d{1,2}": ["yyyy/M/d"],
+    r"^\d{8}(?!\d)": ["yyyyMMdd", "ddMMyyyy", "MMddyyyy"],
+    r"^\d{10}$": ["yyyyMMddHH"],
+    r"^\d{14}$": ["yyyyMMddHHmmss"],
+}
+_CLOCKS = {
+    r" \d{1,2}:\d{2}:\d{2}\.\d": " H:mm:ss.SSSSSSSSS",
+    r"(?i) \d{1,2}:\d{2}:\d{2} [ap]m": " h:mm:ss a",
+    r"(?i) \d{1,2}:\d{2} [ap]m": " h:mm a",
+    r" \d{1,2}:\d{2}:\d{2}": " H:mm:ss",
+    r" \d{1,2}:\d{2}": " H:mm",
+}
+_ZONES = {
+    r" ([A-Za-z]+/[\w/+-]+|UTC|GMT)$": " VV",
+    r":[\d.]+ [+-]\d{2}:\d{2}$": " XXX",
+    r":[\d.]+(Z|[+-]\d{2}:\d{2})$": "XXX",
+    r":[\d.]+ [+-]\d{4}$": " XX",
+    r":[\d.]+[+-]\d{4}$": "XX",
+}
+_SINCE_1970 = {r"^\d{10}$": "seconds", r"^\d{13}$": "millis", r"^\d{16}$": "micros"}
 
 TEXTS = (T.StringType, T.VarcharType, T.CharType)
 TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -59,25 +78,44 @@ def _of_text(text: Column) -> Column:
     return full.try_cast("timestamp")
 
 
-def format_of(texts: Iterable[str]) -> str | None:
+def readings(text: Column, said: str) -> Column:
     """
-    How all of these texts write a time, as Spark's `to_timestamp` wants it said; None where they do not.
+    The expressions over *said* that read such a text as a time; each was tried with the text itself.
 
-    It is empty where they are ISO 8601, which needs nothing said.
+    There are several where it can be read in several ways, and none where this knows none.
 
-    >>> format_of(["1.3.2024 9:00", "31.12.2024 23:59"]), format_of(["2024-03-01 09:00"]), format_of(["a"])
-    ('d.M.yyyy H:mm', '', None)
+    >>> texts = session().createDataFrame([("31.12.2024",), ("03/04/2024",), ("9:15 PM",)], "at string")
+    >>> texts.select(readings(F.col("at"), "at").alias("readings")).show(truncate=False)
+    +--------------------------------------------------------------------+
+    |readings                                                            |
+    +--------------------------------------------------------------------+
+    |[try_to_timestamp(at, 'd.M.yyyy')]                                  |
+    |[try_to_timestamp(at, 'd/M/yyyy'), try_to_timestamp(at, 'M/d/yyyy')]|
+    |[]                                                                  |
+    +--------------------------------------------------------------------+
+    <BLANKLINE>
     """
-    said = [text.strip() for text in texts]
-    if all(instants.instant(text) for text in said):
-        return ""
-    for day, written in _FORMATS:
-        for clock, with_clock in (*_CLOCKS, ("$", "")):
-            if all(re.fullmatch(day.removeprefix("^") + clock, text) for text in said):
-                # 13/2 can only be a day; 1/2 is a month first, as Americans write it, or nobody knows.
-                is_day_first = "/" in written and any(int(text.split("/")[0]) > 12 for text in said)
-                return ("d/M/yyyy" if is_day_first else written) + with_clock
-    return None
+    days = _first_like(text, {sign: F.array(*map(F.lit, each)) for sign, each in _DAYS.items()})
+    clock, zone = (
+        F.coalesce(_first_like(text, {sign: F.lit(each) for sign, each in signs.items()}), F.lit(""))
+        for signs in (_CLOCKS, _ZONES)
+    )
+    none = F.array().cast("array<string>")
+    patterns = F.transform(F.coalesce(days, none), lambda day: F.concat(day, clock, zone))
+    read = F.filter(patterns, lambda pattern: F.try_to_timestamp(text, pattern).isNotNull())
+    by_pattern = F.transform(
+        read, lambda pattern: F.concat(F.lit(f"try_to_timestamp({said}, '"), pattern, F.lit("')"))
+    )
+    since_1970 = (
+        F.when(text.rlike(sign), F.lit(f"timestamp_{unit}(try_cast({said} as bigint))"))
+        for sign, unit in _SINCE_1970.items()
+    )
+    return F.concat(by_pattern, F.array_compact(F.array(*since_1970)))
+
+
+def _first_like(text: Column, found: Mapping[str, Column]) -> Column:
+    """What stands for the first of the regular expressions that is found in the text; null without one."""
+    return F.coalesce(*(F.when(text.rlike(sign), each) for sign, each in found.items()))
 
 
 class Unreadable(NamedTuple):
@@ -93,27 +131,30 @@ class Unreadable(NamedTuple):
     value: Column
     left_out: str
 
+    @property
+    def is_missing(self) -> Column:
+        """Whether there is nothing that could be read."""
+        return F.coalesce(F.trim(self.value) == "", F.lit(True))
+
     def sentence(self, function: str, row: Column) -> Column:
-        """The sentence that ends the job: the first such value, and how its time can be read."""
-        needs = f"{function}() needs a time for every row, and {self.said} is "
-        null = F.lit(f"{needs}null: leave such rows out, `{self.left_out}`, or name another time.  The row: ")
-        way = F.concat(
-            F.lit(f"which is no ISO 8601, such as 2024-12-31 23:59: say how it is written, "
-                  f'{self.argument}="to_timestamp({self.said}, \''),
-            _format(self.value),
-            F.lit("')\".  The row: "),
-        )  # fmt: skip
-        wrong = F.concat(F.lit(f"{needs}'"), self.value, F.lit("', "), way)
-        return F.concat(F.when(self.value.isNull(), null).otherwise(wrong), row)
+        """The sentence that ends a job: what is wrong, and the row."""
+        needs = F.lit(f"{function}() needs a time for every row, and ")
+        remedy = F.lit(f": leave such rows out, `{self.left_out}`, or name another time")
+        remedy = F.when(self.is_missing, remedy).otherwise("")
+        return F.concat(needs, self.finding(), remedy, F.lit(".  The row: "), row)
 
-
-def _format(value: Column) -> Column:
-    day = F.lit(None).cast("string")
-    for pattern, written in _FORMATS:
-        second = F.split(value, "[./]")[0].try_cast("int") > 12
-        first = written if "." in written else F.when(second, "d/M/yyyy").otherwise(written)
-        day = F.when(value.rlike(pattern), first).otherwise(day)
-    clock = F.lit("")
-    for pattern, written in _CLOCKS:
-        clock = F.when(value.rlike(pattern), written).otherwise(clock)
-    return F.coalesce(F.concat(day, clock), F.lit(_OTHER_FORMAT))
+    def finding(self) -> Column:
+        """What stands there instead of a time, and how that can be read."""
+        found = F.when(self.value.isNull(), "null").otherwise("empty")
+        ways = readings(self.value, self.said)
+        ways = F.transform(ways, lambda way: F.concat(F.lit(f'{self.argument}="'), way, F.lit('"')))
+        both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
+        way = (
+            F.when(F.size(ways) == 0, "name an expression that reads it")
+            .when(F.size(ways) == 1, F.concat(F.lit("say how it is written, "), ways[0]))
+            .otherwise(both)
+        )
+        unlike = F.lit("', which is no ISO 8601, such as 2024-12-31 23:59: ")
+        return F.when(self.is_missing, F.concat(F.lit(f"{self.said} is "), found)).otherwise(
+            F.concat(F.lit(f"{self.said} is '"), self.value, unlike, way)
+        )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, UnfitTable, changes_from, merge, union_changes
+from cdckit import InvalidArgument, UnfitTable, changes_from, merge, rejects, union_changes
+from cdckit.any_table import table_rows
 from cdckit.changes import require_changes
 from cdckit.parts.schemas import quoted
 from tools.tiers import seeds
@@ -57,6 +61,38 @@ def test_a_null_says_nothing_unless_it_is_said_to_be_a_value(spark: SparkSession
     assert told(ignore_null_updates=["name"]) == [
         *((1, 1, False, "kettle", 20), (1, 2, False, "teapot", None), (1, 3, False, "teapot", 25)),
     ]
+
+
+def test_what_an_empty_text_says_is_told_beside_null(spark: SparkSession) -> None:
+    """A value, null as a value, or nothing: in any of these, null may say what it wants."""
+    rows = [(1, "kettle", 1), (1, "", 2), (1, None, 3)]
+    frame = spark.createDataFrame(rows, "id int, name string, at int").selectExpr(
+        "id", "name", "make_date(2024, 1, at) as at"
+    )
+
+    def names(empty_texts: str, ignored: bool) -> list[str | None]:
+        """What the name is on the first three days."""
+        how: Row = {"empty_texts": empty_texts, "ignore_null_updates": ignored, "column_list": ["name"]}
+        made = changes_from(frame, keys=["id"], sequence_by="at", **how)
+        found = {day: name for _, day, _, name in versions(made, "name")}
+        known = [found.get(1)]
+        for day in (2, 3):
+            known.append(found.get(day, known[-1]))
+        return known
+
+    assert names("value", True) == ["kettle", "", ""]
+    assert names("value", False) == ["kettle", "", None]
+    assert names("null", True) == ["kettle", None, None]
+    assert names("null", False) == ["kettle", None, None]
+    assert names("unsent", True) == ["kettle", "kettle", "kettle"]
+    assert names("unsent", False) == ["kettle", "kettle", None]
+    with pytest.raises(InvalidArgument, match="empty_texts to be one of value, null, unsent"):
+        changes_from(frame, keys=["id"], empty_texts="nothing")
+    with pytest.raises(UnfitTable, match="empty_texts='null'"):
+        changes_from(frame, keys=["nr"], empty_texts="null")
+    blank = pd.DataFrame({"id": ["", "a"], "name": ["x", ""]})
+    assert refused(blank, keys=["id"]) == []
+    assert refused(blank, keys=["id"], empty_texts="unsent") == [("KEY_MISSING", '{"id":"","name":"x"}')]
 
 
 def test_the_rows_are_a_table_of_changes(spark: SparkSession) -> None:
@@ -263,20 +299,72 @@ def test_when_it_was_sequenced_is_when_it_is_true_and_known(spark: SparkSession)
     assert times(sequence_by="id", effective="since") == times(effective=DAY[1]) == (DAY[1], DAY[1])
 
 
-def test_rows_without_key_or_time_end_the_job(spark: SparkSession) -> None:
-    """They are not left out unseen; one of several keys may be null."""
-    rows = spark.createDataFrame(
-        [(1, "x", "2024-01-01"), (None, "x", "2024-02-30")], "id int, k string, at string"
+# Rows that cannot be used ----------------------------------------------------------------------------------
+
+
+def refused(frame: DataFrame | pd.DataFrame, **how: Any) -> list[tuple[str, str]]:
+    """The codes of a table's rejects, each with its row, in the order of the rows."""
+    found = rejects(table_rows(frame, **how)).toArrow().to_pylist()
+    return sorted((row["error_code"], bytes(row["value"]).decode()) for row in found)
+
+
+def test_rows_of_a_csv_that_cannot_be_read_are_rejects(spark: SparkSession, tmp_path: Path) -> None:
+    """Each with a code and the row as it came; the others are changes, whatever is asked of them."""
+    lines = [
+        *("id,name,price,at", "1,kettle,20,2024-01-01", "2,mug,many,2024-01-02", ",jug,5,2024-01-03"),
+        *("4,pan,6,03/04/2024", "5,pot,7,", '6,"cut', "7,lid,1,2024-01-05,more", "1,,25,2024-01-04"),
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    schema = "id int, name string, price int, at string, _corrupt_record string"
+    csv = spark.read.schema(schema).csv(str(tmp_path / "log.csv"), header=True)
+    how: Row = {"keys": ["id"], "effective": "at", "column_list": ["name", "price"]}
+    told = changes_from(csv, **how)
+    assert told.schema["data"].dataType.names == ["id", "name", "price"]
+    assert versions(told, "name", "price") == [(1, 1, False, "kettle", 20), (1, 4, False, "kettle", 25)]
+    # A row is corrupt by what stands in any column, and not by what a question reads.
+    assert told.count() == told.select("data.id").count() == 2
+    assert refused(csv, **how) == [
+        ("KEY_MISSING", '{"name":"jug","price":5,"at":"2024-01-03"}'),
+        *(("ROW_UNREADABLE", lines[number]) for number in (2, 6, 7)),
+        ("TIME_MISSING", '{"id":5,"name":"pot","price":7}'),
+        ("TIME_UNREADABLE", '{"id":4,"name":"pan","price":6,"at":"03/04/2024"}'),
+    ]
+
+
+def test_a_row_is_a_change_or_a_reject_and_never_both(spark: SparkSession) -> None:
+    """In pandas with its number; without a key, or a time, in each of the ways to have none."""
+    frame = pd.DataFrame(
+        {
+            "id": pd.array([1, None, 3, None, 5], "Int64"),
+            "part": ["a", None, None, "b", "c"],
+            "at": ["2024-01-01", "2024-01-01", "2024-02-30", None, " "],
+        }
     )
-    said = changes_from(rows, keys=["id"], effective=DAY[0])
-    with pytest.raises(
-        PySparkException, match=r"changes_from\(\) needs a key for every row, and id are null"
-    ):
-        said.collect()
-    with pytest.raises(PySparkException, match=r"needs a time for every row.*2024-02-30"):
-        changes_from(rows, keys=["k"], effective="at").collect()
-    both = changes_from(rows, keys=["id", "k"], effective=DAY[0])
-    assert versions(both, keys=["id", "k"]) == [(None, "x", 1, False), (1, "x", 1, False)]
+    rows = table_rows(frame, keys=["id", "part"], effective="at").toArrow().to_pylist()
+    codes = {row["offset"]: row["error_code"] for row in rows}
+    missing = "TIME_MISSING"
+    assert codes == {1: None, 2: "KEY_MISSING", 3: "TIME_UNREADABLE", 4: missing, 5: missing}
+    assert {row["topic"] for row in rows} == {"table"}
+    sentences = {row["offset"]: row["error_description"] for row in rows}
+    assert sentences[1] is None
+    assert sentences[2].endswith("it is about no entity. The keys are id, part.")
+    assert sentences[4].endswith("at is null.")
+    assert sentences[5].endswith("at is empty.")
+    made = changes_from(frame, keys=["id", "part"], effective="at")
+    assert [row["arrival"]["offset"] for row in made.collect()] == [1]
+    assert refused(frame.drop(columns="at"), keys=["id"], apply_as_truncates="part = 'b'") == [
+        ("KEY_MISSING", "{}")
+    ]
+    # Of the time that a table is sequenced by: its type says that none is unreadable.
+    gone = spark.createDataFrame([(1, None), (2, DAY[0])], "id int, at timestamp")
+    assert refused(gone, keys=["id"], sequence_by=["at", "id"]) == [(missing, '{"id":1}')]
+    with pytest.raises(TypeError, match="key"):
+        table_rows(frame, key=["id"])
+
+
+def test_the_rejects_of_a_stream_are_a_stream(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load()
+    assert rejects(table_rows(stream, keys=["value"], sequence_by="timestamp")).isStreaming
 
 
 # Truncates ----------------------------------------------------------------------------------------------
@@ -367,41 +455,93 @@ def test_all_that_is_wrong_is_said_at_once_with_a_call_that_would_do(spark: Spar
     assert "A call that would run, in which keys and " in text
 
 
-@pytest.mark.parametrize(
-    ("written", "way"),
-    [
-        ("31.12.2024", "effective=\"to_timestamp(`changed on`, 'd.M.yyyy')\""),
-        ("1/31/2024 9:30", "'M/d/yyyy H:mm'"),
-        ("31/1/2024 09:30:15", "'d/M/yyyy H:mm:ss'"),
-        ("in June", "'dd.MM.yyyy HH:mm'"),
-        (None, "`frame.dropna(subset=['changed on'])`"),
-    ],
-)
-def test_a_time_that_cannot_be_read_is_told_with_the_way_to_read_it(
-    spark: SparkSession, written: str | None, way: str
-) -> None:
-    """Column, value and row are named, and the advice works."""
-    frame = pd.DataFrame({"id": [1, 2], "changed on": ["2024-01-01", written]})
-    found = f"`changed on` is {'null' if written is None else repr(written)}"
-    with pytest.raises(PySparkException) as caught:
-        changes_from(frame, keys=["id"], effective="changed on").collect()
-    assert all(said in str(caught.value) for said in ("changes_from() needs a time", found, way, '"id":2'))
-    if written is not None and written[0].isdigit():
-        pattern = str(caught.value).split("`changed on`, ")[1].split("'")[1]
-        only = changes_from(frame[1:], keys=["id"], effective=f"to_timestamp(`changed on`, '{pattern}')")
-        assert only.where("year(effective_timestamp) = 2024").count() == 1
+WAYS = {
+    "31.12.2024": ["d.M.yyyy"],
+    "1/31/2024 9:30": ["M/d/yyyy H:mm"],
+    "31/1/2024 09:30:15": ["d/M/yyyy H:mm:ss"],
+    "03/04/2024": ["d/M/yyyy", "M/d/yyyy"],
+    "03-04-2024": ["d-M-yyyy", "M-d-yyyy"],
+    "20240301": ["yyyyMMdd"],
+    "10122012": ["ddMMyyyy", "MMddyyyy"],
+    "2024030109": ["yyyyMMddHH", "seconds"],
+    "20240301101112": ["yyyyMMddHHmmss"],
+    "1709251200": ["seconds"],
+    "1709251200123": ["millis"],
+    "1709251200123456": ["micros"],
+    "9:15 PM": [],
+    "3/31/2024 9:15 PM": ["M/d/yyyy h:mm a"],
+    "3/4/2024 9:15:00 am": ["d/M/yyyy h:mm:ss a", "M/d/yyyy h:mm:ss a"],
+    "2024-03-01 09:00:00 Europe/Berlin": ["yyyy-M-d H:mm:ss VV"],
+    "2024-03-01 09:00 UTC": ["yyyy-M-d H:mm VV"],
+    "2024-03-01 09:00:00.123 +0200": ["yyyy-M-d H:mm:ss.SSSSSSSSS XX"],
+    "1.3.2024 9:00:00+02:00": ["d.M.yyyy H:mm:ssXXX"],
+    "2024-03-01 09:00 CST": [],  # of Chicago, of Shanghai or of Havana
+    "2024-3-1 9:00": ["yyyy-M-d H:mm"],
+    "2024/03/01": ["yyyy/M/d"],
+    "31.12.24": [],
+    "2024-02-30": [],
+    "99.99.2024": [],
+    "in June": [],
+    "it's 1/2/2024": [],
+}
+"""By text, how a reject says that it can be read: all ways that there are, and none that fails."""
 
 
-def test_a_row_without_a_key_or_a_time_is_told_with_the_call_that_leaves_it_out(spark: SparkSession) -> None:
-    """In the words of whom the table is of, and for a time that the sequence is."""
-    without = spark.createDataFrame([(1, None)], "id int, at timestamp")
-    with pytest.raises(
-        PySparkException, match=r"at is null: leave such rows out, `frame.where\(\"at is not null"
-    ):
-        changes_from(without, keys=["id"], sequence_by=["at", "id"]).collect()
-    pandas = pd.DataFrame({"id": [None], "part": pd.array([None], "Int64"), "name": "x"})
-    with pytest.raises(PySparkException, match=r"`frame.dropna\(subset=\['id', 'part'\], how='all'\)`"):
-        changes_from(pandas, keys=["id", "part"]).collect()
+def way(how: str) -> str:
+    at = "`changed on`"
+    is_unit = how in ("seconds", "millis", "micros")
+    return f"timestamp_{how}(try_cast({at} as bigint))" if is_unit else f"try_to_timestamp({at}, '{how}')"
+
+
+def test_a_time_that_cannot_be_read_is_told_with_all_ways_to_read_it(spark: SparkSession) -> None:
+    """Column, value and row are named, and each advice works; what has two readings has both."""
+    frame = spark.createDataFrame(list(enumerate(WAYS)), "id int, `changed on` string")
+    found = rejects(table_rows(frame, keys=["id"], effective="changed on")).toArrow().to_pylist()
+    sentences = {json.loads(row["value"])["changed on"]: row["error_description"] for row in found}
+    assert {text: re.findall('effective="([^"]*)"', said) for text, said in sentences.items()} == {
+        text: [way(how) for how in ways] for text, ways in WAYS.items()
+    }
+    for text, said in sentences.items():
+        assert f"`changed on` is '{text}', which is no ISO 8601" in said
+        assert ("which of them it is, the text does not say" in said) == (len(WAYS[text]) > 1)
+    every = [(text, way(how)) for text, ways in WAYS.items() for how in ways]
+    read = [
+        changes_from(frame.where(F.col("changed on") == text), keys=["id"], effective=said)
+        for text, said in every
+    ]
+    instants = {row["data"]["changed on"] for each in read[:1] for row in each.collect()}
+    assert reduce(DataFrame.union, read).where("effective_timestamp is not null").count() == len(every)
+    assert instants == {"31.12.2024"}
+
+
+def test_a_column_of_several_forms_is_read_by_a_coalesce_of_them(spark: SparkSession) -> None:
+    """As the docstring and the task page have it; `try_to_timestamp` without a form reads ISO 8601."""
+    texts = ["1.3.2024", "3/31/2024", "2024-03-02 10:00:00", "none"]
+    frame = spark.createDataFrame(list(enumerate(texts)), "id int, at string")
+    forms = ("at, 'd.M.yyyy'", "at, 'M/d/yyyy'", "at")
+    how: Row = {
+        "keys": ["id"],
+        "effective": f"coalesce({', '.join(f'try_to_timestamp({form})' for form in forms)})",
+    }
+    made = changes_from(frame, **how).orderBy("data.id").select("effective_timestamp").collect()
+    assert [row[0] for row in made] == [
+        datetime(2024, 3, 1),
+        datetime(2024, 3, 31),
+        datetime(2024, 3, 2, 10),
+    ]
+    assert refused(frame, **how) == [("TIME_MISSING", '{"id":3,"at":"none"}')]
+
+
+@pytest.mark.parametrize("condition", ["true", "false", "TRUE", "gone", "Gone"])
+def test_an_expression_may_be_one_word(spark: SparkSession, condition: str) -> None:
+    """A column where there is one of that name, otherwise what SQL makes of it."""
+    frame = spark.createDataFrame([(1, True)], "id int, gone boolean")
+    made = changes_from(frame, keys=["id"], apply_as_deletes=condition)
+    operation = "upsert" if condition == "false" else "delete"
+    assert [row["operation"] for row in made.collect()] == [operation]
+    for misspelt in ("gon", "order"):
+        with pytest.raises(UnfitTable, match=f"apply_as_deletes: {misspelt} is no column"):
+            changes_from(frame, keys=["id"], apply_as_deletes=misspelt)
 
 
 def test_the_call_that_would_do_says_an_instant_as_a_program_does(spark: SparkSession) -> None:
@@ -629,7 +769,7 @@ DIRTY = pd.DataFrame(
         "Geändert am": ["01.03.2024 09:00", "2.3.2024 10:15", "31.12.2024 23:59"],
     }
 )
-BY_TIME = "to_timestamp(`Geändert am`, 'd.M.yyyy H:mm')"
+BY_TIME = "try_to_timestamp(`Geändert am`, 'd.M.yyyy H:mm')"
 
 
 def would_do(caught: pytest.ExceptionInfo[UnfitTable], **names: Any) -> DataFrame:
@@ -673,12 +813,13 @@ def test_a_name_of_several_words_is_recognised_where_it_is_misspelt(spark: Spark
     ("texts", "effective"),
     [
         (["2024-03-01", "2024-03-01 09:00"], "at"),
-        (["1/2/2024", "12/31/2024"], "to_timestamp(at, 'M/d/yyyy')"),
-        (["1/2/2024 9:00:00", "31/12/2024 9:00:00"], "to_timestamp(at, 'd/M/yyyy H:mm:ss')"),
+        (["1/2/2024", "12/31/2024"], "try_to_timestamp(at, 'M/d/yyyy')"),
+        (["1/2/2024 9:00:00", "31/12/2024 9:00:00"], "try_to_timestamp(at, 'd/M/yyyy H:mm:ss')"),
+        (["1709251200", "1709251201"], "timestamp_seconds(try_cast(at as bigint))"),
         (["1.3.2024", "01.03.2024 09:00"], None),
         (["a", "b"], None),
     ],
-    ids=["ISO 8601", "month first", "day first", "several forms", "no times"],
+    ids=["ISO 8601", "month first", "day first", "seconds", "several forms", "no times"],
 )
 def test_texts_that_are_times_are_named_as_they_are_written(
     spark: SparkSession, texts: list[str], effective: str | None
@@ -688,6 +829,17 @@ def test_texts_that_are_times_are_named_as_they_are_written(
     said = "datetime(2024, 1, 1, tzinfo=UTC)" if effective is None else repr(effective)
     assert caught.value.example.endswith(f"effective={said})")
     assert caught.value.unsaid == (("effective",) if effective is None else ())
+
+
+def test_a_form_with_two_readings_is_said_as_both(spark: SparkSession) -> None:
+    """Nobody but the caller knows whether 3/4 is in March or in April."""
+    with pytest.raises(
+        UnfitTable, match=r"at can be read by (.*) or by (.*), and does not say which"
+    ) as caught:
+        changes_from(pd.DataFrame({"id": [1], "at": ["03/04/2024"]}), keys=["id"], sequence_by="at")
+    for form in ("d/M/yyyy", "M/d/yyyy"):
+        assert f"try_to_timestamp(at, '{form}')" in str(caught.value)
+    assert caught.value.unsaid == ("effective",)
 
 
 def test_a_column_of_several_types_is_text_in_which_empty_cells_stay_empty(spark: SparkSession) -> None:

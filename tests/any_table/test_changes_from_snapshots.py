@@ -171,7 +171,7 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     ("columns", "taken"),
     [
         ({"name": ["mug"], "night": ["2024-01-01"]}, "'night'"),
-        ({"name": ["mug"], "night": ["01.01.2024 03:00"]}, "\"to_timestamp(night, 'd.M.yyyy H:mm')\""),
+        ({"name": ["mug"], "night": ["01.01.2024 03:00"]}, "\"try_to_timestamp(night, 'd.M.yyyy H:mm')\""),
         ({"name": ["mug"]}, "\"timestamp'2024-01-01 00:00:00Z'\""),
     ],
     ids=["texts that are times", "in a form of their own", "nothing like it"],

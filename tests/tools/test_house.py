@@ -15,7 +15,7 @@ import cdckit
 ROOT = Path(cdckit.__file__).parent
 DOORS = {"any_table", "replicate", "databus", "datahub", "debezium", "rdss"}
 BELOW = {
-    "any_table": {"any_table", "parts", "errors", "changes", "sessions"},
+    "any_table": {"any_table", "parts", "errors", "changes", "records", "rejected", "sessions"},
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
