@@ -52,6 +52,7 @@ class Columns:
         within: The records that hold this one and may turn out to be in error, from the outermost.
         holds: The same for what the record holds or makes: itself may be among them.
         sought: What links lead to that must exist, by its key: texts for people.
+        times: From when on each record is true, where it says so itself; None for the time of its message.
         named: The record's own entity likewise, if records may hold others; they lead to it.
     """
 
@@ -68,6 +69,7 @@ class Columns:
         self.autocreated: list[Autocreated] = []
         self.sought: dict[str, pa.Array] = {}
         self.deleted = self._deletes()
+        self.times = self._times()
         self.fields = {each.reference: self._field(each) for each in self._mapping.columns}
         for at, fault in nodes.children_faults.items():
             # The lists in a record that deletes are not looked at.
@@ -108,6 +110,19 @@ class Columns:
         if not self._nodes.mention(source):
             return pa.array(np.zeros(self._count, bool))
         return pc.fill_null(self._plain(source, FieldType("boolean")).values, False)
+
+    def _times(self) -> pa.Array | None:
+        if self._above is not None:
+            return None if self._above.times is None else self._above.times.take(self._parent)
+        source = self._mapping.time_source
+        if source is None:
+            return None
+        found = self._plain(source, FieldType("timestamp")).values
+        for at in np.flatnonzero(~np.asarray(found.is_valid())):
+            self._note(
+                int(at), HubFault.VALUE_INVALID, f"{source}: the record does not say from when on it is true"
+            )
+        return found
 
     def _field(self, each: FieldMapping) -> Values:
         self._in_key = each.key is not None

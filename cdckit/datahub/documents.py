@@ -92,6 +92,8 @@ def _entity(value: Any, path: str) -> EntityMapping:
         export_identifier=said.text("exportIdentifier"),
         export_standard_fields=said.flag("exportStandardFields"),
     )
+    timed = mapping.time_source is None or is_name(mapping.time_source)
+    said.require(timed, "messageReaderConfig.timestamp", "the name of a property", mapping.time_source)
     said.require(mapping.columns, "fields", "of at least one field that is a column", [])
     said.require(export or mapping.alternatives, "fields", "of at least one field with a key", "none")
     named, known = mapping.export_identifier, [each.reference for each in mapping.columns]

@@ -139,6 +139,12 @@ class EntityMapping:
         return next(named, DELETED_INDICATOR)
 
     @property
+    def time_source(self) -> str | None:
+        """The name under which a record of a message says from when on it is true; None for the message's."""
+        name: str | None = self.reader_config.get("timestamp")
+        return name
+
+    @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
         """The keys by which its records find their entity: the target fields of each."""
         names = dict.fromkeys(each.key for each in self.columns if each.key is not None)

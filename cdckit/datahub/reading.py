@@ -73,7 +73,7 @@ class Reading:
 
     def _by_python(self, batch: pa.RecordBatch) -> Found:
         walk = Walk(self._work, self._place)
-        names = ("message_identifier", "source_system", "source_entity", "options", "data")
+        names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
         return Found(walk, list(_columns(walk.nodes, self._work.schema)))
@@ -130,7 +130,7 @@ def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> d
     beside = schema.systems[place.system].mappings[place.entity]
     if mapping.children or mapping.filters or mapping.unique_identifier:
         return None
-    if any(readers[each.reader] is not read_json for each in beside):
+    if any(readers[each.reader] is not read_json or each.time_source for each in beside):
         return None
     found: dict[str, pa.DataType] = {}
     for source, kind in _properties(schema, place):

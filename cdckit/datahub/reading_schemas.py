@@ -26,7 +26,10 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
 
             A mapping: `reference` (the target), `fields`, `priority` (0; the greater is heard),
             `messageReader` ("json", "csv", "file", or one that the hub is given) with
-            `messageReaderConfig`, `messageFilters` (names, or objects of `name` and `config`); `unique`,
+            `messageReaderConfig` (what the reader is told; with every reader, `timestamp` names the property
+            in which a record says from when on it is true, so that a dump of many days is one message:
+            then each must say it, children have the time of their parent, and a refresh is an error,
+            DATA_INVALID), `messageFilters` (names, or objects of `name` and `config`); `unique`,
             with `uniqueIdentifier` and `uniqueSequence`, the key fields that hold the message and the
             number of the record; `export`, `exportIdentifier`, `exportStandardFields`.
 

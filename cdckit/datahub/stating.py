@@ -86,7 +86,7 @@ class _Rows:
         if SOUGHT in self.columns.names:
             rows[SOUGHT] = struct_of(columns.sought, self.columns.field(SOUGHT).type, count)
         place = (nodes.message, nodes.number)
-        yield from self._made(operation, *place, rows, columns.processed, values, carried)
+        yield from self._made(operation, *place, rows, columns.processed, values, carried, columns.times)
 
     def of_autocreated(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to that target."""
@@ -99,7 +99,8 @@ class _Rows:
             there = replace(self, place=made.plan.mapping or self.place)
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(made.guid))
-            yield from there._made(AUTOCREATE, nodes.message, nodes.number, rows, usable, made.key)
+            place = (nodes.message, nodes.number)
+            yield from there._made(AUTOCREATE, *place, rows, usable, made.key, times=columns.times)
 
     def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
@@ -114,7 +115,8 @@ class _Rows:
             for name in fields
         }
         message, ends = [parents.message[each.parent] for each in lists], [each.ends for each in lists]
-        yield from self._made(LIST, message, ends, rows, columns.alive.take(at), values)
+        times = None if columns.times is None else columns.times.take(at)
+        yield from self._made(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
 
     def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""
@@ -138,6 +140,7 @@ class _Rows:
         keep: pa.Array | None = None,
         values: Mapping[str, pa.Array] | None = None,
         carried: Mapping[str, pa.Array] = MappingProxyType({}),
+        times: pa.Array | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Statements with these columns, and if there are *values*, with all fields of the target."""
         count = len(message)
@@ -153,7 +156,10 @@ class _Rows:
         batch = self.batch
         rows["message_id"] = batch.column("message_identifier").take(at)
         rows["place"] = pa.array(np.full(count, self.schema.numbers[self.place], np.int32))
-        rows["effective_timestamp"] = batch.column("effective_timestamp").take(at)
+        effective = batch.column("effective_timestamp").take(at)
+        rows["effective_timestamp"] = (
+            effective if times is None else pc.coalesce(times.cast(effective.type), effective)
+        )
         parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())

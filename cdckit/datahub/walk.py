@@ -12,7 +12,7 @@ import pyarrow as pa
 from cdckit.datahub.conversions import Converted, converted
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
-from cdckit.datahub.readers import Context, Record, Work
+from cdckit.datahub.readers import Context, Record, UnreadableData, Work
 from cdckit.parts.json_text import plain_object
 
 
@@ -26,6 +26,7 @@ class Message(NamedTuple):
     entity: str
     options: str | None
     data: str | None
+    refresh: bool | None = False
 
 
 class Fault(NamedTuple):
@@ -125,6 +126,7 @@ class Walk:
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(beside), place.index
         self._mapping = own = beside[place.index]
+        self._is_timed = any(each.time_source for each in beside)
         # A message that one of its mappings cannot read is not applied in half: the others try it too.
         self._read_otherwise = [
             each for each in beside if (each.reader, each.reader_config) != (own.reader, own.reader_config)
@@ -133,6 +135,10 @@ class Walk:
     def read(self, message: Message) -> None:
         """Add the records of one message."""
         try:
+            if message.refresh and self._is_timed:
+                raise UnreadableData(
+                    "a refresh is true at one instant: its records cannot say times of their own"
+                )
             found = self._read(message, self._mapping)
             for each in self._read_otherwise:
                 self._read(message, each)

@@ -18,7 +18,19 @@ from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
-from cdckit.datahub import Context, Filter, Hub, Reader, UnreadableData, records, schema
+from cdckit import as_of, merge
+from cdckit.datahub import (
+    Context,
+    Filter,
+    Hub,
+    InvalidSchema,
+    Reader,
+    UnreadableData,
+    changes,
+    decode,
+    records,
+    schema,
+)
 from cdckit.datahub.intake import MESSAGE_COLUMNS
 from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.mappings import Place
@@ -608,3 +620,98 @@ def test_guids_are_remembered_by_the_type_of_the_key_too() -> None:
     of_text = json.dumps({"entity": "e", "key": {"f": text}}, separators=(",", ":"))
     found = [known_guids("e", {"f": pa.array([key])})[0].as_py() for key in (text, True)]
     assert found == [str(uuid5(NAMESPACE, name)) for name in (of_text, text)]
+
+
+# Times of records ------------------------------------------------------------------------------------------
+
+
+def dated(reader: str = "json", **config: Any) -> Row:
+    """A shop whose orders say in `since` from when on they are true, and hold lines."""
+    line = [
+        {"reference": "order", "type": "link", "key": True, "linkEntity": "order", "linkKey": "id"},
+        {"reference": "product", "key": True},
+    ]
+    lines = {"reference": "lines", "type": "children", "childEntity": "line", "parentIdentifier": "order"}
+    order = [{"reference": "id", "type": "integer", "key": True}, {"reference": "state"}, lines]
+    mapping = {"reference": "order", "fields": order, "messageReader": reader}
+    return {
+        "reference": "*",
+        "mappings": {
+            "order": [mapping | {"messageReaderConfig": {"timestamp": "since", **config}}],
+            "line": [{"reference": "line", "fields": line}],
+        },
+    }
+
+
+def times_of(data: Any, *, refresh: bool = False) -> list[tuple[Any, ...]]:
+    """Of each statement of one message: the record, what it does, from which hour on, and its error."""
+    values = {
+        "message_identifier": "m1", "source_system": "*", "source_entity": "order", "effective_timestamp": AT,
+        "refresh": refresh, "data": json.dumps(data), "message_timestamp": AT, "topic": "t",
+        "partition": 0, "offset": 0,
+    }  # fmt: skip
+    kinds = arrow_schema(MESSAGE_SCHEMA)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([values.get(name)], kinds.field(name).type) for name in MESSAGE_COLUMNS],
+        list(MESSAGE_COLUMNS),
+    )
+    work = Work.by(schema(dated()), None, None, None, function="test")
+    rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
+    return sorted(
+        (row["record"] or "", row["operation"], row["effective_timestamp"].hour, row["error_code"])
+        for row in rows
+    )
+
+
+def test_a_record_can_say_itself_from_when_on_it_is_true() -> None:
+    """What it holds has the time of its parent; one that says none, or none that can be read, is an error."""
+    found = times_of(
+        [
+            {"id": 1, "since": "2024-01-01T03:00", "lines": [{"product": "a"}]},
+            {"id": 2, "since": None},
+            {"id": 3},
+            {"id": 4, "since": "yesterday"},
+        ]
+    )
+    assert found == [
+        ("1", "list", 3, None),
+        ("1", "upsert", 3, None),
+        ("1/lines/1", "upsert", 3, None),
+        *((number, "upsert", 9, "VALUE_INVALID") for number in "234"),
+    ]
+
+
+def test_a_refresh_is_true_at_one_instant() -> None:
+    assert times_of([{"id": 1, "since": "2024-01-01T03:00"}], refresh=True) == [
+        ("", "unreadable", 9, "DATA_INVALID")
+    ]
+
+
+def test_the_property_of_the_time_has_a_name() -> None:
+    with pytest.raises(InvalidSchema, match=r"messageReaderConfig.timestamp.* the name of a property"):
+        schema(dated(timestamp=["since"]))
+
+
+def test_a_dated_dump_is_one_message(spark: SparkSession) -> None:
+    """Three days of one table, later lines first; an empty cell says nothing: what was so on each day."""
+    dump = """id,state,since,gone
+1,paid,2024-03-03,
+1,ordered,2024-03-01,
+2,ordered,2024-03-02,
+2,,2024-03-03,true
+1,,2024-03-02,
+"""
+    order = [
+        {"reference": "id", "type": "integer", "key": True},
+        {"reference": "state"},
+        {"reference": "deleted_indicator", "sourceReference": "gone"},
+    ]
+    config = {"timestamp": "since", "unsent": ""}
+    mapping = {"reference": "order", "fields": order, "messageReader": "csv", "messageReaderConfig": config}
+    shop = schema({"reference": "*", "mappings": {"order": [mapping]}})
+    sent = records(spark, [{"entity": "order", "guid": "dump", "data": dump}], at=AT)
+    history = merge(changes(decode(sent), shop, "order"), entity="order", keys=["id"]).localCheckpoint()
+    days = {day: as_of(history, datetime(2024, 3, day, 12, tzinfo=UTC)) for day in (1, 2, 3)}
+    found = {day: sorted((row["id"], row["state"]) for row in rows.collect()) for day, rows in days.items()}
+    assert found == {1: [(1, "ordered")], 2: [(1, "ordered"), (2, "ordered")], 3: [(1, "paid")]}
+    assert {row["source_message"] for row in history.collect()} == {"dump"}
