@@ -27,6 +27,9 @@ DELETE = "delete"
 ABSENT = "absent"
 """A complete list did not name the entity: a delete if it is alive at that point, else nothing."""
 
+TRUNCATE = "truncate"
+"""The source ended all that it had said: an absence of each of its entities.  It names none of them."""
+
 ARRIVAL_TYPE = T.StructType(
     [
         T.StructField("timestamp", T.TimestampType()),
@@ -58,6 +61,12 @@ independently.  Beside them stand
   field that was not sent is not a field that is null;
 - `field_priorities` (may be missing), a struct of ints: the priority of single fields, null where
   it is `priority`.  Whether a delete counts `priority` decides; the fields have these after it;
+- `snapshot` (may be missing), a boolean: whether a snapshot read the entity so (true), or the log of the
+  source says it (false).  Where that is said, and `sequence` is not empty, `sequence` is the place in that
+  log, and the changes of an entity from one source count in the order of these places, whatever their times
+  say.  The times follow: what the log says is not true before what stands ahead of it; what a snapshot read
+  is true from its own time on, but no later than what stands behind it.  Changes that say `snapshot` may
+  also be truncates (`TRUNCATE`);
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""

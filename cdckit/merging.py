@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ORDER, require_changes
+from cdckit.changes import ORDER, TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -26,6 +26,7 @@ from cdckit.kernel.layout import (
     GUID,
     MADE_OF,
     OPERATIONS,
+    SNAPSHOT,
     Layout,
     carried_column,
     carried_words,
@@ -68,6 +69,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
       nothing where it is not: it cannot make the delete of another source stronger;
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
+
+    Changes that say `snapshot` stand in the order of their source, and their times follow their places: see
+    `cdckit.changes.CHANGE_SCHEMA`.
 
     Args:
         changes: One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The same `source`, `message_id`
@@ -187,6 +191,7 @@ def sorted_by_entity(
     require_batch(changes, "changes", instead, function=function)
     names = data.fieldNames()
     by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
+    says_places = SNAPSHOT in changes.columns
     priorities = fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}
@@ -199,11 +204,32 @@ def sorted_by_entity(
         has_guid=has_guid and not by_guid,
     )
     flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
-        *([GUID] if has_guid else []), *ORDER, *_flat_columns(names, priorities), *map(quoted, more)
+        *([GUID] if has_guid else []),
+        *ORDER,
+        *([SNAPSHOT] if says_places else []),
+        *_flat_columns(names, priorities, says_places),
+        *map(quoted, more),
     )
-    together = flat.coalesce(1) if few else flat.repartition(*layout.identity)
-    ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
-    return Sorted(ordered.drop("sequence", "arrival"), layout, data)
+    if not says_places:
+        together = flat.coalesce(1) if few else flat.repartition(*layout.identity)
+        ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
+        return Sorted(ordered.drop("sequence", "arrival"), layout, data)
+    is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
+    together = flat.coalesce(1) if few else _with_truncates_everywhere(flat, is_truncate, layout)
+    return Sorted(together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data)
+
+
+_SHARES = 1 << 12
+"""Into how many shares the entities fall by a hash, each of which is given every truncate: many more than
+there are tasks, so that tasks have about as much to do."""
+
+
+def _with_truncates_everywhere(flat: DataFrame, is_truncate: Column, layout: Layout) -> DataFrame:
+    """The changes of an entity in one partition, and in every partition all truncates."""
+    own = F.pmod(F.xxhash64(*layout.identity), F.lit(_SHARES))
+    shares = F.when(is_truncate, F.sequence(F.lit(0).cast("long"), F.lit(_SHARES - 1).cast("long")))
+    shared = flat.withColumn("share", F.explode(F.coalesce(shares, F.array(own))))
+    return shared.repartition("share").drop("share")
 
 
 def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
@@ -249,6 +275,8 @@ def checked_fields(
             raise WrongColumnType(function, f"data.{field.name}", needed, field.dataType.simpleString())
     if GUID in changes.columns:
         require_type(changes, GUID, T.StringType(), function=function)
+    if SNAPSHOT in changes.columns:
+        require_type(changes, SNAPSHOT, T.BooleanType(), function=function)
     for key in keys:
         found = data[key].dataType
         # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
@@ -277,9 +305,10 @@ def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str
     return stated.fieldNames()
 
 
-def _flat_columns(names: Sequence[str], priorities: Sequence[str]) -> list[str]:
+def _flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: bool) -> list[str]:
     """As texts: a column made by functions is half a dozen calls into the JVM."""
-    codes = " ".join(f"WHEN '{name}' THEN {code}" for code, name in enumerate(OPERATIONS))
+    known = [name for name in OPERATIONS if says_places or name != TRUNCATE]
+    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in known)
     columns = [
         f"CAST(CASE operation {codes} END AS byte) AS operation",
         "priority",

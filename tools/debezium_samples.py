@@ -104,7 +104,7 @@ def write(folder: Path) -> None:
 class Sql:
     """Runs statements in a session of their own; rows come as the lines that psql prints."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, port: int | None = None) -> None:
         self.command = [
             "psql",
             "-X",
@@ -117,6 +117,7 @@ class Sql:
             str(socket),
             "-U",
             "postgres",
+            *([] if port is None else ["-p", str(port)]),
         ]
 
     def __call__(self, statements: str, *, may_fail: bool = False) -> list[str]:
@@ -129,8 +130,8 @@ class Sql:
 
 
 @contextmanager
-def server() -> Iterator[Sql]:
-    """A server of our own, gone afterwards."""
+def server(port: int | None = None) -> Iterator[Sql]:
+    """A server of our own, gone afterwards; with a *port* it also listens on the loopback."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     programs = found[-1].parent if found else None
     if programs is None or not (programs.parent / "lib" / "wal2json.so").exists():
@@ -142,16 +143,15 @@ def server() -> Iterator[Sql]:
         user = ["runuser", "-u", "postgres", "--"]
     run = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
     data = folder / "data"
-    settings = (
-        f"-c wal_level=logical -c listen_addresses= -c unix_socket_directories={folder} -c timezone=UTC"
-    )
+    listens = "-c listen_addresses=" if port is None else f"-c listen_addresses=127.0.0.1 -c port={port}"
+    settings = f"-c wal_level=logical {listens} -c unix_socket_directories={folder} -c timezone=UTC"
     try:
         init = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
         subprocess.run([*user, programs / "initdb", "-D", data, *init], **run)  # type: ignore[call-overload]
         start = ["-w", "-D", data, "-l", folder / "log", "-o", settings, "start"]
         subprocess.run([*user, programs / "pg_ctl", *start], **run)  # type: ignore[call-overload]
         try:
-            yield Sql(folder)
+            yield Sql(folder, port)
         finally:
             stop = [*user, programs / "pg_ctl", "-w", "-D", data, "-m", "fast", "stop"]
             subprocess.run(stop, **run)  # type: ignore[call-overload]

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import require_changes
+from cdckit.changes import TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.layout import GUID, SNAPSHOT
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
 from cdckit.merging import brings_identity, sorted_by_entity
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
@@ -140,10 +140,11 @@ def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], dat
         raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
     asked = of_entity(key, known, within="data", function="why")
+    every = F.col("operation") == TRUNCATE if SNAPSHOT in changes.columns else F.lit(False)
     if GUID in key or not brings_identity(changes, listed):
-        return changes.where(asked)
+        return changes.where(asked | every)
     carried = reduce(Column.__and__, (F.col("carried").getField(name) for name in listed))
-    theirs = changes.where(asked & carried).select(GUID).distinct()
+    theirs = changes.where((asked & carried) | every).select(GUID).distinct()
     return changes.join(F.broadcast(theirs), on=GUID, how="left_semi")
 
 

@@ -7,8 +7,6 @@ The Debezium door: change events of databases, and the streams of the prototype 
     decoded = debezium.decode_maxwell(records)
     changes = debezium.changes(decoded, "public.orders")   what the events say of the rows of one table
     rows = debezium.table_rows(decoded, "public.orders")   the same before it, with what cannot be a change
-    all_ = debezium.with_truncates(changes, decoded, "public.orders", keys=["id"])
-    right = debezium.in_source_order(changes, keys=["id"])     where times and positions disagree
     said = debezium.messages(decoded)                      what programs wrote into the log
 
 A record that cannot be used has one of the catalogue's codes (`EventFault`).
@@ -24,7 +22,6 @@ from cdckit.debezium.event_rows import table_rows
 from cdckit.debezium.events import EVENT_SCHEMA, Kind
 from cdckit.debezium.log_messages import messages
 from cdckit.debezium.maxwell import decode_maxwell
-from cdckit.debezium.source_order import in_source_order, with_truncates
 from cdckit.debezium.wal2json import decode_wal2json
 
 __all__ = [
@@ -37,8 +34,6 @@ __all__ = [
     "decode_avro",
     "decode_maxwell",
     "decode_wal2json",
-    "in_source_order",
     "messages",
     "table_rows",
-    "with_truncates",
 ]

@@ -9,14 +9,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.changes import DELETE as IS_DELETED
+from cdckit.changes import TRUNCATE as IS_TRUNCATED
 from cdckit.changes import UPSERT
 from cdckit.debezium.event_columns import Columns
-from cdckit.debezium.event_rows import PLACEHOLDER, table_rows
-from cdckit.debezium.events import DELETE, READ, apart, without_schema
+from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
+from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, apart, without_schema
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.rejected import ERROR_CODE
-
-INCREMENTAL = "incremental"
 
 
 def changes(
@@ -38,22 +37,33 @@ def changes(
     number 1) and an upsert of the new one (2).  Debezium itself sends a delete and a create then, each of
     which names the other key.
 
-    **When a row that a snapshot read is true.**  It was so when the snapshot began, at the latest; but its
-    event says a time that may be later, while changes that came after it say earlier ones.  As `merge`
-    goes by time, such a stale row would win.  Say *snapshot_at*, an instant at which the snapshot had not
-    begun; or give the changes to `in_source_order`, which goes by positions.  The rows of an incremental
-    snapshot stand in the stream where they belong, so *snapshot_at* is not about them.
+    **Their order is that of the source's log.**  A clock cannot give it: a snapshot, incremental or not, says
+    when it read a row, while changes that came after it, and are delivered after it, say earlier times, of
+    their commits; MySQL says when a statement began, which can be before one whose commit it waited for.
+    So the changes of a row count in the order of their positions, and their times follow, in `merge` and in a
+    `Ledger`, in whatever batches they come.  What the log says is not true before what stands ahead of it.
+    A row that a snapshot read is true from the time on that its event says, or from *snapshot_at* on; but
+    not before what the log says ahead of it, and no later than what the log says behind it.  Events without a
+    position count by their times.
+
+    **A truncate** ends every row that its source had said by then, of this call and of all that a `Ledger`
+    has and will be given.
+
+    A source whose log begins anew (MySQL on another server, a cluster that was restored) is another
+    source: its positions mean nothing beside those before.  Say so by *source*.
 
     Args:
-        decoded: What `decode`, `decode_maxwell` or `decode_wal2json` returned.  Truncates are passed over
-            (`with_truncates` adds what they end), as are events in error and all that is not about a row.
+        decoded: What `decode`, `decode_maxwell` or `decode_wal2json` returned.  Events in error are passed
+            over, and all that is not about a row or a truncate.
         table: The name of the table, with as much before it as is needed: `orders`, `public.orders`,
             `shop.public.orders`.  Tables of several databases whose names end so are taken for one.
         keys: The key columns; without them, those that the keys of the records have, which are collected.
         columns: By column its type (see `columns`); others are not read.  Without it, what `columns` says.
             Where *decoded* is a stream, keys and columns must be said.
-        snapshot_at: From when on the rows of a snapshot are true that is not incremental; an instant, or a
-            column over *decoded*'s records, `source` and `snapshot`.  Without it, what their events say.
+        snapshot_at: From when on the rows that a snapshot read are true: an instant from which on the
+            stream has all changes, or at which the snapshot had not begun; or a column of instants over
+            *decoded*'s records, `source` and `snapshot`.  Without it, what their events say: a row of which
+            the stream had said nothing is then not there before it was read.
         source: The name of the source; without it, what the events say.
         placeholder: What the connector writes for a value that is not available, if it was told otherwise.
 
@@ -64,9 +74,9 @@ def changes(
         position, so that a redelivered event is the same message (topic, partition and offset where there is
         no position); of a read and a delete the operation too, since they may stand at the position of
         another change of the row.  A redelivered change of a transaction of MongoDB is another message,
-        which says the same behind the first: those events have no number of their own.  Beside them stand
-        `snapshot`, as the event says it, and `moved_to` and `moved_from`: the other key, as JSON, where the
-        key of a row changed.
+        which says the same behind the first: those events have no number of their own.  `snapshot` says
+        whether a snapshot read the row.  Beside them stand `moved_to` and `moved_from`: the other key, as
+        JSON, where the key of a row changed.
 
         A timestamp without a zone is taken for one in UTC.  Times of day are microseconds since midnight.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
@@ -92,13 +102,14 @@ def changes(
     +---------+-------------------+------------------+--------------------+
     <BLANKLINE>
     """
-    rows = table_rows(decoded, table, keys=keys, columns=columns, placeholder=placeholder)
+    rows = typed_rows(decoded, table, keys, columns, placeholder, (*OF_ROWS, TRUNCATE))
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     # A filter that asks for errors would have Spark work out all values anew for it.
     good = F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts))
     spread = rows.withColumn("record_number", good).where(F.col("record_number").isNotNull())
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
-    is_deleted = is_leaving | (apart(F.col("operation")) == DELETE)
+    operation = apart(F.col("operation"))
+    is_deleted = is_leaving | (operation == DELETE)
     names, named = rows.schema["data"].dataType.fieldNames(), rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
     kinds = {field.name: field.dataType for field in rows.schema["data"].dataType}  # type: ignore[attr-defined]
     leaving = F.struct(
@@ -113,7 +124,10 @@ def changes(
     now_key = F.struct(*(F.col("data")[name].alias(name) for name in named))
     is_arriving = F.col("moved") & (F.col("record_number") == 2)
     return spread.select(
-        F.when(is_deleted, IS_DELETED).otherwise(UPSERT).alias("operation"),
+        F.when(is_deleted, IS_DELETED)
+        .when(operation == TRUNCATE, IS_TRUNCATED)
+        .otherwise(UPSERT)
+        .alias("operation"),
         _effective(rows, snapshot_at).alias("effective_timestamp"),
         _sequence().alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
@@ -122,7 +136,7 @@ def changes(
         F.lit(0).alias("priority"),
         F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
-        "snapshot",
+        (F.col("operation") == READ).alias("snapshot"),
         F.coalesce(without_schema(F.col("new_key")), F.when(is_leaving, F.to_json(now_key))).alias(
             "moved_to"
         ),
@@ -160,7 +174,4 @@ def _effective(rows: DataFrame, snapshot_at: datetime | Column | None) -> Column
         at = require_instants(rows, snapshot_at, "snapshot_at", function="changes")
     else:
         at = require_instant(snapshot_at, "snapshot_at", function="changes")
-    is_of_snapshot = (F.col("operation") == READ) & ~F.coalesce(
-        F.col("snapshot") == INCREMENTAL, F.lit(False)
-    )
-    return F.when(is_of_snapshot, at).otherwise(F.col("event_timestamp"))
+    return F.when(F.col("operation") == READ, at).otherwise(F.col("event_timestamp"))

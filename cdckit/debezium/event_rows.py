@@ -18,7 +18,16 @@ from cdckit.debezium.encodings import Encoding, encoding
 from cdckit.debezium.event_columns import Columns, is_of, keys_of
 from cdckit.debezium.event_columns import columns as columns_of
 from cdckit.debezium.event_faults import EventFault
-from cdckit.debezium.events import DELETE, OF_ROWS, UPDATE, Kind, apart, error_columns, require_events
+from cdckit.debezium.events import (
+    DELETE,
+    OF_ROWS,
+    TRUNCATE,
+    UPDATE,
+    Kind,
+    apart,
+    error_columns,
+    require_events,
+)
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import quoted, require_distinct_names
@@ -76,12 +85,24 @@ def table_rows(
     +---------+------------------+-----+----------+
     <BLANKLINE>
     """
+    return typed_rows(decoded, table, keys, columns, placeholder, OF_ROWS)
+
+
+def typed_rows(
+    decoded: DataFrame,
+    table: str,
+    keys: Sequence[str] | None,
+    columns: Columns | None,
+    placeholder: str,
+    operations: Sequence[str],
+) -> DataFrame:
+    """The rows of `table_rows`; among the operations may be truncates, of which all of the row is null."""
     require_events(decoded, function="changes")
     said = _columns(decoded, table, columns)
     named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
     varied = [name for name, types in said.items() if len(types) > 1]
     # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
-    is_row = apart(F.col("operation")).isin(*OF_ROWS) & (F.col("kind") == Kind.ROW)
+    is_row = apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
     sent = decoded.where(is_of(table, function="changes") & is_sound).select(
         *RECORD_COLUMNS,
@@ -259,7 +280,7 @@ def _errors(values: Mapping[str, Column], keys: Sequence[str]) -> list[Column]:
             (EventFault.VALUE_INVALID, reduce(or_, invalid.values()), _first(invalid, says)),
             (
                 EventFault.KEY_MISSING,
-                reduce(or_, missing.values()),
+                (F.col("operation") != TRUNCATE) & reduce(or_, missing.values()),
                 _first(missing, {key: F.lit(key) for key in keys}),
             ),
         ]

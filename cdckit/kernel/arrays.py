@@ -33,6 +33,17 @@ def positions(stands: Ints) -> pa.Array:
     return pa.array(stands, mask=stands == NOWHERE)
 
 
+def ranked(values: pa.Array) -> Ints:
+    """Numbers that sort as the values do, texts by their bytes; null comes first."""
+    encoded = values.dictionary_encode()
+    order = ints(pc.sort_indices(encoded.dictionary).cast(pa.int64()))
+    rank = np.empty(len(order) + 1, np.int64)
+    rank[order] = np.arange(len(order))
+    rank[NOWHERE] = NOWHERE
+    ranks: Ints = rank[ints(pc.fill_null(encoded.indices, NOWHERE))]
+    return ranks
+
+
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
     """Pair by pair, whether two arrays hold the same, by the one equality (`cdckit.parts.values`)."""
     if pa.types.is_nested(left.type):

@@ -16,8 +16,9 @@ import pyarrow as pa
 from cdckit.kernel.arrays import ints
 from cdckit.kernel.changes import Changes
 from cdckit.kernel.counting import counting
-from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import ARRIVED, Layout
+from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import States, states
 from cdckit.kernel.written import following, portions, written
 from cdckit.parts.running import NOWHERE, Bools, Ints
@@ -32,7 +33,7 @@ NEVER = np.iinfo(np.int64).max
 
 def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, each with the interval in which it was believed."""
-    for table in whole_entities(batches, layout.identity):
+    for table in placed_entities(batches, layout):
         changes = Changes.of(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
         keep = ~_repeated_later(changes, entity)

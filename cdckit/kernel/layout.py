@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdckit.changes import ABSENT, DELETE, UPSERT
+from cdckit.changes import ABSENT, DELETE, TRUNCATE, UPSERT
 
-OPERATIONS = (UPSERT, DELETE, ABSENT)
-"""The operations travel as their places in this list."""
+OPERATIONS = (UPSERT, DELETE, ABSENT, TRUNCATE)
+"""The operations travel as their places in this list; truncates only among changes with `SNAPSHOT`."""
+
+SNAPSHOT = "snapshot"
+"""The column that says whether a snapshot read the entity, or its source's log says it: see `places`."""
 
 GUID = "guid"
 MADE_OF = "cdckit.made_of"

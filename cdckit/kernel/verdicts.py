@@ -16,6 +16,7 @@ from cdckit.kernel.changes import Changes
 from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import OPERATIONS, Layout
+from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import Field, Steps, field, steps
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running import NOWHERE, Bools, Ints, row_before
@@ -100,7 +101,7 @@ def verdicts(
     batches: Iterator[pa.RecordBatch], layout: Layout, question: Question, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """One row per change, of the one entity in *batches*, that speaks of the field asked about."""
-    pieces = list(batches)
+    pieces = list(placed_entities(batches, layout))
     if not pieces:
         return
     changes = Changes.of(pa.concat_batches(pieces), layout)

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from cdckit.kernel.changes import Changes
 from cdckit.kernel.counting import counting
-from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import Layout
+from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import states
 from cdckit.kernel.written import following, portions, written
 
@@ -19,7 +20,7 @@ def versions(
     batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
-    for table in whole_entities(batches, layout.identity):
+    for table in placed_entities(batches, layout):
         changes = Changes.of(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
         keep = counting(changes, entity)

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
-from cdckit.kernel.layout import GUID, MADE_OF
+from cdckit.kernel.layout import GUID, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
 from cdckit.parts.arrow_types import arrow_type
@@ -26,22 +26,29 @@ OPEN = "ledger_open"
 LATEST = "ledger_latest"
 """The latest effective time of all changes of the entity, with or without effect; null in closed versions."""
 
+PLACE = "ledger_place"
+"""Beside `LATEST`: the last place of those changes that say one in the log of their source, whichever."""
+
 IDENTITY = "ledger_identity"
 """A hash of what makes a change of an entity the same change again: source, message and record number."""
 
 CONTENT = "ledger_content"
 """A hash of a change as it was given; its sum over a batch tells the batch.  Not stored."""
 
-HIDDEN = (BUCKET, OPEN, LATEST, IDENTITY)
+HIDDEN = (BUCKET, OPEN, LATEST, PLACE, IDENTITY)
+
+EVERY = ""
+"""In place of a guid: of truncates, which are about every entity.  Each bucket has them."""
 
 UNBORN_SCHEMA = T.StructType(
     [
         T.StructField(GUID, T.StringType()),
         T.StructField(LATEST, T.TimestampType()),
+        T.StructField(PLACE, T.StringType()),
         T.StructField(BUCKET, T.IntegerType()),
     ]
 )
-"""One row per entity that has changes but no version: deletes of what never was."""
+"""One row per entity that has changes but no version: deletes of what never was; and one of the truncates."""
 
 
 def logged(changes: DataFrame, kind: Kind) -> DataFrame:
@@ -60,7 +67,7 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     if changes.isStreaming:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
         raise InvalidArgument("apply", "changes", needed, "a stream")
-    optional = [name for name in ("field_priorities",) if name in changes.columns]
+    optional = [name for name in ("field_priorities", SNAPSHOT) if name in changes.columns]
     found = _with_guid(changes, data, kind)
     made = [F.col(GUID), kind.bucket_column(F.col(GUID)).alias(BUCKET)] if GUID in found.columns else []
     return found.select(
@@ -121,6 +128,7 @@ def kept_history(data: T.StructType) -> T.StructType:
     """The columns of the table of versions."""
     hidden = [
         T.StructField(LATEST, T.TimestampType()),
+        T.StructField(PLACE, T.StringType()),
         T.StructField(OPEN, T.BooleanType()),
         T.StructField(BUCKET, T.IntegerType()),
     ]
@@ -139,13 +147,14 @@ def require_keys_keep_their_texts(before: T.StructType, after: T.StructType, kin
             raise WrongColumnType("apply", f"data.{name}", "string, as before", other.simpleString())
 
 
-def shown_changes(log: DataFrame, kind: Kind) -> DataFrame:
-    """The changes as they were given, and the guid of each."""
+def shown_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
+    """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
     names = [name for name in log.columns if name not in HIDDEN]
     filled = {"carried": _filled(log)}
     if not kind.by_guid:
         filled[GUID] = F.col(GUID).alias(GUID, metadata={MADE_OF: list(kind.keys)})
-    return log.withColumns(filled).select(*names)
+    # Of a truncate every bucket has one.
+    return log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy)).withColumns(filled).select(*names)
 
 
 def _filled(log: DataFrame) -> Column:

@@ -6,19 +6,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.kernel.arrays import bools, ints
+from cdckit.changes import TRUNCATE
+from cdckit.kernel.arrays import bools, ints, ranked
 from cdckit.kernel.layout import (
     GUID,
     OPERATIONS,
+    SNAPSHOT,
     Layout,
     carried_column,
     carried_words,
     priority_column,
     value_column,
 )
-from cdckit.parts.running import NOWHERE, Ints
-
-_ARRIVAL = ("timestamp", "topic", "partition", "offset", "record_number")
+from cdckit.kernel.places import PLACES, places
+from cdckit.parts.running import Ints
 
 
 def one_batch(rows: pa.Table) -> pa.RecordBatch:
@@ -32,8 +33,11 @@ def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     columns = {
         name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
     }
+    if SNAPSHOT in rows.schema.names:
+        columns |= {name: rows.column(name) for name in PLACES}
+    known = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]
     operation = pc.index_in(
-        rows.column("operation"), value_set=pa.array(OPERATIONS, rows.column("operation").type)
+        rows.column("operation"), value_set=pa.array(known, rows.column("operation").type)
     )
     columns["operation"] = operation.cast(pa.int8())
     columns["record_number"] = rows.column("arrival").field("record_number")
@@ -80,35 +84,6 @@ def in_order(rows: pa.RecordBatch) -> Ints:
     tied[:-1] |= same
     if not tied.any():
         return order
-    places = order[tied]
-    order[tied] = places[_full_order(rows.take(pa.array(places)), entity[places])]
+    at = order[tied]
+    order[tied] = at[places(rows.take(pa.array(at)), entity[at], instant[at])]
     return order
-
-
-def _full_order(rows: pa.RecordBatch, entity: Ints) -> Ints:
-    source, message, sequence = (ranked(rows.column(name)) for name in ("source", "message_id", "sequence"))
-    instant = ints(rows.column("effective_timestamp"))
-    order: Ints = np.lexsort((source, message, arrivals(rows), sequence, instant, entity))
-    return order
-
-
-def arrivals(rows: pa.RecordBatch) -> Ints:
-    """Numbers that sort as the arrivals of changes do."""
-    arrival = rows.column("arrival")
-    columns = [ranked(arrival.field(name)) for name in _ARRIVAL]
-    order = np.lexsort(columns[::-1])
-    later = [column[order[1:]] != column[order[:-1]] for column in columns]
-    numbers = np.zeros(len(order), np.int64)
-    numbers[order[1:]] = np.cumsum(np.logical_or.reduce(later))
-    return numbers
-
-
-def ranked(values: pa.Array) -> Ints:
-    """Numbers that sort as the values do, texts by their bytes; null comes first."""
-    encoded = values.dictionary_encode()
-    order = ints(pc.sort_indices(encoded.dictionary).cast(pa.int64()))
-    rank = np.empty(len(order) + 1, np.int64)
-    rank[order] = np.arange(len(order))
-    rank[NOWHERE] = NOWHERE
-    ranks: Ints = rank[ints(pc.fill_null(encoded.indices, NOWHERE))]
-    return ranks

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import reads
-from cdckit.ledger.columns import BUCKET, shown_changes
+from cdckit.ledger.columns import BUCKET, EVERY, shown_changes
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.views import Key, View
 from cdckit.store import Transaction
@@ -62,7 +62,7 @@ class Pending(View):
         Cost: as of `touched_history`, of the log.
         """
         found = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
-        return shown_changes(self._touched(found), self.kind)
+        return shown_changes(self._touched(found), self.kind, min(self._buckets, default=0))
 
     def _looked_at(self) -> list[Scope]:
         """What the commit must find as it was, so that the gate's word holds of what it makes."""
@@ -75,17 +75,20 @@ class Pending(View):
         return super()._where(key, function)
 
     def _touched(self, rows: DataFrame) -> DataFrame:
-        """The rows, of guid first, of entities of which the log has more changes than before."""
+        """The rows, of guid first, of entities of which the log has more than before: by a truncate, of all."""
         base, name = self._snapshot.base, self.kind.changes
         before = {one.path: one for one in base.files(name)} if base.has(name) else {}
         after = {one.path: one for one in self._snapshot.files(name)}
         new = [one for path, one in after.items() if path not in before]
         gone = [one for path, one in before.items() if path not in after]
+        if any(one.low.get(GUID) == EVERY for one in new):
+            return rows
         counted = self._snapshot.read(name, files=new).select(GUID, F.lit(1).alias("more"))
         if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
             counted = counted.union(base.read(name, files=gone).select(GUID, F.lit(-1)))
         news = counted.groupBy(GUID).agg(F.sum("more").alias("more")).where("more > 0")
-        return rows.join(news, on=GUID, how="left_semi")
+        every = rows.sparkSession.range(1).select(F.lit(EVERY).alias(GUID), F.lit(1).alias("more"))
+        return rows.join(news.union(every), on=GUID, how="left_semi")
 
 
 Gate = Callable[[Pending], object]

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from cdckit.kernel.arrays import ranked
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.flat import ranked
 from cdckit.ledger.tasks import Held, Paths
 
 OPEN_ROWS = 1024

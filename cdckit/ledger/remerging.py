@@ -15,17 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools, ints
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.arrays import bools, ints, positions, ranked
+from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.kernel.places import is_placed, placed_entities
 from cdckit.kernel.versions import versions
-from cdckit.ledger.columns import IDENTITY, LATEST
-from cdckit.ledger.flat import flat, in_order, numbered_texts, ranked
+from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
+from cdckit.ledger.flat import flat, in_order, numbered_texts
 from cdckit.ledger.repeats import no_news, said_before
 from cdckit.ledger.resuming import resumed
 from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, picked, with_columns
 from cdckit.ledger.tasks import Book, Task
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running import Bools
+from cdckit.parts.running import NOWHERE, Bools, Ints
 from cdckit.store.reading import batches_of
 
 
@@ -36,6 +37,8 @@ class Merged(NamedTuple):
     """Of the touched ones."""
     latest: pa.Array
     """The latest effective time of each."""
+    place: pa.Array
+    """The last place of each in the log of a source; null where none says one."""
     versions: pa.RecordBatch
     """Those that are new, of which one may be like one that was there."""
     gone_on: pa.RecordBatch
@@ -55,10 +58,11 @@ def merged_changes(
     on = ordered(later)
     stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
     begun, gone_on = _gone_on(book, stored, on)
-    guids, latest = _latest([again.rows, on])
+    guids, latest, place = _latest([again.rows, on])
     return Merged(
         guids,
         latest,
+        place,
         joined([_with_hidden(again.versions, book), _with_hidden(begun, book)], book.kept),
         gone_on,
         distinct(again.rows),
@@ -77,14 +81,22 @@ def _late(
     ]
     late = said_before(new.column(IDENTITY), known)
     encoded = new.column(GUID).dictionary_encode()
-    entity, instant = ints(encoded.indices), ints(new.column("effective_timestamp"))
+    entity, instant = ints(encoded.indices), new.column("effective_timestamp")
+    is_every = pc.equal(unborn.column(GUID), EVERY)
     for there in (opened, unborn):
-        at = pc.index_in(encoded.dictionary, value_set=there.column(GUID))
-        latest = there.column(LATEST).take(at)
-        before = np.asarray(latest.is_valid())
-        bound = ints(pc.fill_null(latest.cast(pa.int64()), 0))
-        late |= before[entity] & (instant <= bound[entity])
+        at = pc.index_in(encoded.dictionary, value_set=there.column(GUID)).take(encoded.indices)
+        late |= _behind(instant, there.column(LATEST).take(at))
+        if SNAPSHOT in new.schema.names:
+            late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
+    for truncated in unborn.filter(is_every).to_pylist():
+        late |= bools(pc.less_equal(instant, pa.scalar(truncated[LATEST], instant.type)))
+        late |= bools(pc.less_equal(new.column("sequence"), truncated[PLACE] or ""))
     return np.isin(entity, entity[late])
+
+
+def _behind(values: pa.Array, bound: pa.Array) -> Bools:
+    """Which values are not beyond what they are bound by; null binds none."""
+    return bools(pc.less_equal(values, bound.cast(values.type)))
 
 
 class _Again(NamedTuple):
@@ -97,11 +109,12 @@ class _Again(NamedTuple):
 
 def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
     guids = distinct(new)
+    known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
     old = (
         []
         if not (task.anew or len(guids))
         else [
-            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=guids))
+            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=known))
             for one in task.log
             for batch in batches_of(book.log, one.path)
         ]
@@ -114,7 +127,8 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
     news = picked(rows, is_new & ~drop)
     rows = picked(rows, ~drop)
     if not task.anew:
-        rows = rows.filter(pc.is_in(rows.column(GUID), value_set=distinct(news)))
+        touched = pa.concat_arrays([distinct(news), pa.array([EVERY], guids.type)])
+        rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
     found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
     return _Again(rows, news, joined(found, book.merged))
 
@@ -124,7 +138,8 @@ def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa
     if not stored.num_rows:
         found = versions([flat(on, book.layout)] if on.num_rows else [], book.layout, book.merged)
         return joined(found, book.merged), stored
-    changes = joined_flat([resumed(stored, book.resuming), flat(on, book.resuming)])
+    placed = placed_entities([flat(on, book.resuming)], book.resuming)
+    changes = joined_flat([resumed(stored, book.resuming), *placed])
     changes = changes.take(pa.array(np.argsort(ranked(changes.column(GUID)), kind="stable")))
     found = joined(versions([changes], book.resuming, book.merged), book.merged)
     entity = numbered_texts(found.column(GUID))
@@ -149,13 +164,25 @@ def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:
     return batch_of(columns, book.kept)
 
 
-def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
-    """The entities in rows that are in order, and the last instant of each."""
-    guids, instants = [], []
+def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """The entities in rows that are in order, the last instant of each, and the last place."""
+    guids, instants, places = [], [], []
     for rows in sorted_rows:
         entity = numbered_texts(rows.column(GUID))
         last = np.ones(len(entity), dtype=bool)
         last[:-1] = entity[1:] != entity[:-1]
         guids.append(rows.column(GUID).filter(pa.array(last)))
         instants.append(rows.column("effective_timestamp").filter(pa.array(last)))
-    return pa.concat_arrays(guids), pa.concat_arrays(instants)
+        places.append(_last_places(rows, np.cumsum(last) - last))
+    return pa.concat_arrays(guids), pa.concat_arrays(instants), pa.concat_arrays(places)
+
+
+def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
+    """For each entity, which are numbered from 0, the last place that its changes say; null without one."""
+    sequence = rows.column("sequence")
+    last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
+    if SNAPSHOT in rows.schema.names:
+        at = np.flatnonzero(is_placed(rows))
+        at = at[np.lexsort((ranked(sequence)[at], entity[at]))]
+        last[entity[at]] = at
+    return sequence.take(positions(last))

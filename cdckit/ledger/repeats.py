@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 
 from cdckit.kernel.arrays import ints, same_values
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.flat import arrivals, numbered_texts
+from cdckit.kernel.places import arrivals
+from cdckit.ledger.flat import numbered_texts
 from cdckit.parts.running import Bools, Ints, greatest_before, segments
 
 

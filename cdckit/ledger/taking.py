@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.kernel.arrays import ints
-from cdckit.ledger.columns import CONTENT
+from cdckit.changes import TRUNCATE
+from cdckit.kernel.arrays import bools, ints
+from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.ledger.columns import BUCKET, CONTENT, EVERY
 from cdckit.ledger.guids import Guids
 from cdckit.ledger.kinds import Kind
+from cdckit.ledger.rows import picked, with_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File
@@ -83,6 +87,21 @@ def _write(batches: Iterable[pa.RecordBatch], kind: Kind, target: Target) -> Ite
     with OpenFiles(target) as files:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
-            files.take(guids.beside(batch))
+            for rows in _everywhere(guids.beside(batch), kind):
+                files.take(rows)
         found = files.close()
     yield pa.record_batch({"report": pa.array([json.dumps({"files": found, "content": content})])})
+
+
+def _everywhere(changes: pa.RecordBatch, kind: Kind) -> Iterator[pa.RecordBatch]:
+    """The changes, of each truncate a copy for every bucket."""
+    is_truncate = bools(pc.equal(changes.column("operation"), TRUNCATE))
+    if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
+        yield changes
+        return
+    yield picked(changes, ~is_truncate)
+    some = picked(changes, is_truncate)
+    every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
+    for bucket in range(kind.buckets):
+        own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
+        yield with_columns(some, {GUID: every, BUCKET: own})

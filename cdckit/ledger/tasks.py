@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cdckit.kernel.layout import Layout
-from cdckit.ledger.columns import BUCKET, LATEST, OPEN
+from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.names import true_names
 from cdckit.store.writing import Target
@@ -63,7 +63,7 @@ class Book:
     @cached_property
     def merged(self) -> pa.Schema:
         """Those of them that the kernel makes."""
-        return pa.schema([each for each in self.kept if each.name not in (BUCKET, OPEN, LATEST)])
+        return pa.schema([each for each in self.kept if each.name not in (BUCKET, OPEN, LATEST, PLACE)])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools
 from cdckit.kernel.changes import require_whole
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.columns import BUCKET, LATEST, OPEN
+from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.flat import flat
 from cdckit.ledger.ranges import CLOSED_ROWS, OPEN_ROWS, about, is_small, parts
 from cdckit.ledger.remerging import Merged, merged_changes
@@ -42,6 +43,9 @@ def upkeep(task: Task, book: Book) -> Kept:
     """Do the upkeep of one bucket: read, merge, write."""
     new = rows_of(book.log, task.fresh)
     require_whole(flat(new, book.layout))
+    if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
+        # A truncate is news to every entity.
+        task = replace(task, anew=True)
     near = [] if task.anew else about(task.open, distinct(new))
     opened, unborn = rows_of(book.history, near), rows_of(book.unborn, task.unborn)
     merged = merged_changes(task, book, new, opened, unborn)
@@ -56,7 +60,9 @@ def upkeep(task: Task, book: Book) -> Kept:
     except BaseException:
         files.discard()
         raise
-    return Kept(merged.news.num_rows, keep, added, files.removed)
+    # Of a truncate every bucket has a copy.
+    copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
+    return Kept(merged.news.num_rows - copies, keep, added, files.removed)
 
 
 class _Files:
@@ -111,8 +117,8 @@ def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, 
     parts_of = [others(opened, merged.guids)]
     for rows in (merged.versions, merged.gone_on):
         found = picked(rows, bools(rows.column(VALID_TO).is_null()))
-        latest = merged.latest.take(pc.index_in(found.column(GUID), value_set=merged.guids))
-        parts_of.append(_kept(found, task, is_open=True, latest=latest))
+        at = pc.index_in(found.column(GUID), value_set=merged.guids)
+        parts_of.append(_kept(found, task, merged, at, is_open=True))
     files.remove("history", task.open if task.anew else near)
     among = [] if task.anew else task.open
     for part in parts(joined(parts_of, files.book.kept), among, OPEN_ROWS):
@@ -125,7 +131,7 @@ def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
     found = []
     for rows in (merged.versions, merged.gone_on):
         closed = picked(rows, bools(rows.column(VALID_TO).is_valid()))
-        found.append(_kept(closed, task, is_open=False, latest=pa.nulls(closed.num_rows, merged.latest.type)))
+        found.append(_kept(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False))
     small = [one for one in task.closed if is_small(one, SMALL)]
     gone = task.closed if task.anew else small if len(small) >= task.fold else []
     files.remove("history", gone)
@@ -140,12 +146,17 @@ def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
             files.remove("history", [one])
 
 
-def _kept(rows: pa.RecordBatch, task: Task, *, is_open: bool, latest: pa.Array) -> pa.RecordBatch:
-    """The versions with the columns that users do not see."""
-    bucket = pa.array(np.full(rows.num_rows, task.bucket, np.int32))
-    return with_columns(
-        rows, {OPEN: pa.array(np.full(rows.num_rows, is_open)), LATEST: latest, BUCKET: bucket}
-    )
+def _kept(
+    rows: pa.RecordBatch, task: Task, merged: Merged, entity: pa.Array, *, is_open: bool
+) -> pa.RecordBatch:
+    """The versions with the columns that users do not see; *entity* is the place of each in *merged*."""
+    columns = {
+        OPEN: pa.array(np.full(rows.num_rows, is_open)),
+        LATEST: merged.latest.take(entity),
+        PLACE: merged.place.take(entity),
+        BUCKET: pa.array(np.full(rows.num_rows, task.bucket, np.int32)),
+    }
+    return with_columns(rows, columns)
 
 
 def _holds(target: Target, path: str, guids: pa.Array) -> bool:
@@ -166,7 +177,8 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
         kept = kept.slice(0, 0)
     if len(guids) or kept.num_rows < unborn.num_rows:
         bucket = pa.array(np.full(len(guids), task.bucket, np.int32))
-        columns = {GUID: guids, LATEST: merged.latest.filter(lacking), BUCKET: bucket}
+        latest, place = merged.latest.filter(lacking), merged.place.filter(lacking)
+        columns = {GUID: guids, LATEST: latest, PLACE: place, BUCKET: bucket}
         files.write("unborn", kept)
         files.write("unborn", batch_of(columns, unborn.schema))
         files.remove("unborn", task.unborn)

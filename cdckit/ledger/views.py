@@ -15,7 +15,7 @@ from cdckit.asking.bitemporal import bitemporal
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.columns import BUCKET, OPEN, fields_of, shown_changes, shown_history
+from cdckit.ledger.columns import BUCKET, EVERY, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
 from cdckit.outputs.views import create_view
 from cdckit.parts.arguments import microseconds
@@ -61,20 +61,24 @@ class View:
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """
-        Every change that was news, as it was given, and the guid of its entity.
+        Every change that was news, as it was given, and the guid of its entity; of a truncate an empty one.
 
         `merge` makes the history of them, and shows keys that a change did not carry: the column `guid` says
         in its metadata that it is made of the key.
 
         Args:
-            key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
+            key: Of the one entity that is wanted: a mapping of its key fields, or its guid.  What its sources
+                truncated comes with it.
 
         Raises:
             NoSuchTable: Nothing was ever applied.
             InvalidArgument: *key* is no such thing.
         """
         where = self._where(key, "changes")
-        return shown_changes(self._snapshot.read(self.kind.changes, where), self.kind)
+        if key is not None:
+            where[GUID].append(EVERY)
+        copy = 0 if key is None else where[BUCKET][0]
+        return shown_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
 
     def history(self, key: Key | None = None) -> DataFrame:
         """

@@ -86,9 +86,8 @@ def of_rdss(spark: SparkSession) -> Asked:
 def of_debezium(spark: SparkSession) -> Asked:
     decoded = debezium.decode_wal2json(spark.read.parquet(samples("debezium/wal2json.parquet")))
     told = debezium.changes(decoded, "remarks", keys=["id"])
-    whole = debezium.with_truncates(told, decoded, "remarks", keys=["id"])
-    history = merge(whole, entity="remark", keys=["id"])
-    return {"changes": (whole, "changes"), "history": (history, "history")}
+    history = merge(told, entity="remark", keys=["id"])
+    return {"changes": (told, "changes"), "history": (history, "history")}
 
 
 def of_streams(spark: SparkSession) -> Asked:

@@ -1,0 +1,195 @@
+"""
+Changes in the order of their source, where they say their places in its log.
+
+A log is in order; the times in it need not be.  A snapshot says when it read a row, while what changed the
+row after that, and is delivered after it, says an earlier time: of its commit.  MySQL says when a statement
+began, before it waited for the commit of another one.  So of each entity and source, the changes that say a
+place count in the order of their places, and their times follow:
+
+- one that the log says is true from its own time on, but not before any that stands ahead of it;
+- one that a snapshot read is true from its own time on, but no later than what stands behind it in the log.
+
+A truncate is said once, of all entities of its source: each that the source spoke of since the truncate
+before has an absence at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.changes import ABSENT, TRUNCATE, UPSERT
+from cdckit.kernel.arrays import bools, ints, ranked
+from cdckit.kernel.changes import require_whole
+from cdckit.kernel.entities import first_of_entity, whole_entities
+from cdckit.kernel.layout import (
+    GUID,
+    OPERATIONS,
+    SNAPSHOT,
+    WORD,
+    Layout,
+    carried_column,
+    carried_words,
+    priority_column,
+    value_column,
+)
+from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.running import NOWHERE, Bools, Ints
+
+PLACES = ("sequence", "arrival", SNAPSHOT)
+"""The columns that say a place; from here on they are not needed."""
+
+_ARRIVAL = ("timestamp", "topic", "partition", "offset", "record_number")
+
+
+def placed_entities(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    """
+    The changes of whole entities, in the order in which they count.
+
+    Args:
+        batches: The changes, sorted by identity and then by the order of changes; truncates stand first.
+            Where they lack the columns `PLACES` they are in order as they are.
+        layout: Of their columns.
+    """
+    truncates = None
+    for table in whole_entities(batches, layout.identity):
+        if SNAPSHOT not in table.schema.names:
+            yield table
+            continue
+        require_whole(table)
+        is_truncate = ints(table.column("operation")) == OPERATIONS.index(TRUNCATE)
+        if is_truncate.any():
+            # Each task and bucket has a copy of every truncate, a task with several of them more.
+            truncates = _distinct(table.filter(pa.array(is_truncate)))
+            table = table.filter(pa.array(~is_truncate))
+        if table.num_rows:
+            yield _in_places(table, truncates, layout)
+
+
+def _distinct(truncates: pa.RecordBatch) -> pa.RecordBatch:
+    names = ("record_number", "message_id", "source")
+    same = np.stack([ranked(truncates.column(name)) for name in names])
+    first = np.unique(same, axis=1, return_index=True)[1]
+    return truncates.take(pa.array(np.sort(first)))
+
+
+def _in_places(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layout: Layout) -> pa.RecordBatch:
+    entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
+    count = len(entity)
+    if truncates is not None:
+        table, entity = _with_absences(table, entity, truncates, layout)
+    instants = _following(table, entity)
+    if len(entity) > count or (instants != ints(table.column("effective_timestamp"))).any():
+        at = table.schema.get_field_index("effective_timestamp")
+        followed = pa.array(instants).cast(table.schema.field(at).type)
+        table = table.set_column(at, table.schema.field(at), followed)
+        table = table.take(pa.array(places(table, entity, instants)))
+    return table.select([name for name in table.schema.names if name not in PLACES])
+
+
+def places(rows: pa.RecordBatch, *before: Ints) -> Ints:
+    """The positions of changes, sorted by *before* and then by the order of changes after their times."""
+    source, message, sequence = (ranked(rows.column(name)) for name in ("source", "message_id", "sequence"))
+    order: Ints = np.lexsort((source, message, arrivals(rows), sequence, *reversed(before)))
+    return order
+
+
+def arrivals(rows: pa.RecordBatch) -> Ints:
+    """Numbers that sort as the arrivals of changes do."""
+    arrival = rows.column("arrival")
+    columns = [ranked(arrival.field(name)) for name in _ARRIVAL]
+    order = np.lexsort(columns[::-1])
+    later = [column[order[1:]] != column[order[:-1]] for column in columns]
+    numbers = np.zeros(len(order), np.int64)
+    numbers[order[1:]] = np.cumsum(np.logical_or.reduce(later))
+    return numbers
+
+
+def is_placed(rows: pa.RecordBatch) -> Bools:
+    """Which changes say their place in the log of their source."""
+    sequence = pc.fill_null(rows.column("sequence"), "")
+    return bools(pc.and_(pc.not_equal(sequence, ""), rows.column(SNAPSHOT).is_valid()))
+
+
+def _following(table: pa.RecordBatch, entity: Ints) -> Ints:
+    """The times of changes, which follow the places of those that say one."""
+    instants = ints(table.column("effective_timestamp")).copy()
+    at = np.flatnonzero(is_placed(table))
+    if not len(at):
+        return instants
+    rows = table.take(pa.array(at))
+    source = ranked(rows.column("source"))
+    order = places(rows, entity[at], source)
+    at, own, is_read = at[order], instants[at[order]], bools(rows.column(SNAPSHOT))[order]
+    whose = np.stack([entity[at], source[order]])
+    new = np.ones(len(at), dtype=bool)
+    new[1:] = (whose[:, 1:] != whose[:, :-1]).any(axis=0)
+    of = np.cumsum(new)
+    # Times as their ranks: a running maximum of (whose, rank) needs no restart.
+    times, rank = np.unique(own, return_inverse=True)
+    several = len(times) + 1
+    logged = np.maximum.accumulate(of * several + np.where(is_read, 0, rank + 1))
+    behind = np.where(is_read, of * several + rank, logged - 1)
+    behind = np.minimum.accumulate(behind[::-1])[::-1] - of * several
+    rank = np.where(is_read, behind, rank)
+    instants[at] = times[np.maximum.accumulate(of * several + rank) - of * several]
+    return instants
+
+
+def _with_absences(
+    table: pa.RecordBatch, entity: Ints, truncates: pa.RecordBatch, layout: Layout
+) -> tuple[pa.RecordBatch, Ints]:
+    """The changes, and of each entity its absences at the truncates that found it."""
+    both = pa.Table.from_batches([truncates.select(_ORDERED), table.select(_ORDERED)])
+    rows = both.combine_chunks().to_batches()[0]
+    source, placed, count = ranked(rows.column("source")), is_placed(rows), truncates.num_rows
+    found = [_next_truncate(places(rows, source), source, count, placed)]
+    if not placed.all():
+        instants = ints(rows.column("effective_timestamp"))
+        found.append(_next_truncate(places(rows, source, instants), source, count, ~placed))
+    says = ints(table.column("operation")) == OPERATIONS.index(UPSERT)
+    mention = np.concatenate([np.flatnonzero(says & (each[count:] != NOWHERE)) for each in found])
+    truncate = np.concatenate([each[count:][says & (each[count:] != NOWHERE)] for each in found])
+    first = np.unique(entity[mention] * count + truncate, return_index=True)[1]
+    mention, truncate = mention[first], truncate[first]
+    absences = _absences(table.take(pa.array(mention)), truncates.take(pa.array(truncate)), layout)
+    joined = pa.Table.from_batches([table, absences]).combine_chunks().to_batches()[0]
+    return joined, np.concatenate([entity, entity[mention]])
+
+
+_ORDERED = ["effective_timestamp", *PLACES, "message_id", "source"]
+
+
+def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
+    """For each change that *asks*, the next truncate of its source in this order; the first rows are those."""
+    is_truncate = order < count
+    behind = np.where(is_truncate, np.arange(len(order)), len(order))
+    behind = np.minimum.accumulate(behind[::-1])[::-1]
+    there = np.append(order, NOWHERE)[behind]
+    same = (there != NOWHERE) & (source[there] == source[order])
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(same, there, NOWHERE)
+    return np.where(asks, found, NOWHERE)
+
+
+def _absences(mentions: pa.RecordBatch, truncates: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """An absence of the entity of each mention, at the truncate beside it."""
+    count = mentions.num_rows
+    columns = dict(zip(truncates.schema.names, truncates.columns, strict=True))
+    columns["operation"] = pa.array(
+        np.full(count, OPERATIONS.index(ABSENT)), mentions.schema.field("operation").type
+    )
+    for index, _ in enumerate(layout.fields):
+        if index in layout.keys:
+            columns[value_column(index)] = mentions.column(value_column(index))
+        if priority_column(index) in columns:
+            columns[priority_column(index)] = pa.nulls(count, columns[priority_column(index)].type)
+    for word, _ in enumerate(carried_words(layout.fields)):
+        bits = sum(1 << index % WORD for index in layout.keys if index // WORD == word)
+        columns[carried_column(word)] = pa.array(np.full(count, bits, np.int64))
+    if GUID in columns:
+        columns[GUID] = mentions.column(GUID)
+    return batch_of(columns, mentions.schema)

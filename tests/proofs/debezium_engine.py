@@ -1,0 +1,203 @@
+"""A real PostgreSQL with a real Debezium: what its engine sends, and what the table held at some instants."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.proofs.jars import jars
+from tools.debezium_samples import NoServer, Sql, server
+
+VERSION = "2.7.4.Final"
+KEYS, WRITERS, ROWS = ["id"], 3, 40
+SCHEMA = """
+CREATE TABLE items (id integer PRIMARY KEY, n integer, big text);
+ALTER TABLE items ALTER COLUMN big SET STORAGE EXTERNAL;
+CREATE TABLE signals (id text PRIMARY KEY, type text, data text);
+"""
+SIGNAL = """INSERT INTO signals VALUES (gen_random_uuid()::text, 'execute-snapshot',
+ '{"data-collections": ["public.items"], "type": "incremental"}');"""
+LOOK = """BEGIN; LOCK TABLE items IN SHARE MODE;
+SELECT json_build_object('at', clock_timestamp(), 'rows',
+ (SELECT coalesce(json_agg(json_build_array(id, n, md5(big)) ORDER BY id), '[]') FROM items)); COMMIT;"""
+"""What the table holds while nobody can write to it."""
+
+
+def capture(folder: Path, *, seconds: int, pause: int, seed: int) -> None:
+    """
+    Write `records.json` and `instants.json` to *folder*.
+
+    Three sessions write for so many *seconds*, while the engine takes *pause* milliseconds for each record
+    and so lags; incremental snapshots are asked for all the while, and the engine is killed on its way.
+    The test that asks is skipped where there is no PostgreSQL, no Java compiler, or no jars.
+    """
+    needed = jars(*(f"io.debezium:debezium-{each}:{VERSION}" for each in ("embedded", "connector-postgres")))
+    if shutil.which("javac") is None:
+        pytest.skip("a JDK is needed: java alone does not run a source file")
+    try:
+        with server(port=54399) as sql:
+            _capture(sql, folder, needed, seconds, pause, random.Random(seed))
+    except NoServer as missing:
+        pytest.skip(str(missing))
+
+
+def _capture(
+    sql: Sql, folder: Path, needed: Sequence[Path], seconds: int, pause: int, chance: random.Random
+) -> None:
+    sql(SCHEMA)
+    sql(f"INSERT INTO items SELECT i, 0, repeat(md5(i::text), 200) FROM generate_series(1, {ROWS}) i")
+    with tempfile.TemporaryDirectory() as made:
+        settings = _settings(Path(made))
+        lines = Path(made, "lines")
+        engine = _start(needed, settings, lines, pause)
+        try:
+            _wait(lambda: _count(lines) >= ROWS, 90)
+            end = time.monotonic() + seconds
+            writers = [
+                threading.Thread(target=_write, args=(sql, end, random.Random(chance.random()), each))
+                for each in range(WRITERS)
+            ]
+            for each in writers:
+                each.start()
+            instants, killed = [], False
+            while time.monotonic() < end:
+                sql(SIGNAL)
+                time.sleep(chance.uniform(0.5, 1.5))
+                instants += [json.loads(line) for line in sql(LOOK) if line.startswith("{")]
+                if not killed and time.monotonic() > end - seconds / 2:
+                    engine.kill()
+                    engine.wait()
+                    engine, killed = _start(needed, settings, lines, pause), True
+            for each in writers:
+                each.join()
+            instants += [json.loads(line) for line in sql(LOOK) if line.startswith("{")]
+            sql("INSERT INTO signals VALUES ('the last one', 'log', '{}')")
+            _wait(lambda: "the last one" in _read(lines, "signals"), 240)
+        finally:
+            engine.kill()
+            engine.wait()
+        records = [_record(line, offset) for offset, line in enumerate(_whole_lines(lines))]
+    Path(folder, "records.json").write_text(json.dumps(records))
+    Path(folder, "instants.json").write_text(json.dumps(instants))
+
+
+def _settings(folder: Path) -> Path:
+    said = {
+        "name": "engine",
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+        "offset.storage.file.filename": folder / "offsets",
+        "offset.flush.interval.ms": 500,
+        "database.hostname": "127.0.0.1",
+        "database.port": 54399,
+        "database.user": "postgres",
+        "database.password": "none",
+        "database.dbname": "postgres",
+        "topic.prefix": "shop",
+        "plugin.name": "pgoutput",
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": "public.items,public.signals",
+        "signal.data.collection": "public.signals",
+        "snapshot.mode": "initial",
+        "skipped.operations": "none",
+        "incremental.snapshot.chunk.size": 7,
+        "max.batch.size": 8,
+        "max.queue.size": 16,
+        "poll.interval.ms": 20,
+    }
+    path = folder / "engine.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in said.items()))
+    return path
+
+
+def _start(needed: Sequence[Path], settings: Path, lines: Path, pause: int) -> subprocess.Popen[bytes]:
+    source = Path(__file__).with_name("Capture.java")
+    command = ["java", "-Xmx300m", "-cp", ":".join(map(str, needed)), source, settings, lines, str(pause)]
+    log: IO[bytes] = settings.with_name("log").open("ab")
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+
+def _write(sql: Sql, end: float, chance: random.Random, writer: int) -> None:
+    """What one session does: transactions of a few statements, some of them slow, some rolled back."""
+    while time.monotonic() < end:
+        lines = []
+        for _ in range(6):
+            lines += ["BEGIN;", *(_statement(chance) for _ in range(chance.randint(1, 3)))]
+            lines += [f"SELECT pg_sleep({chance.uniform(0, 0.1)});"]
+            lines += ["ROLLBACK;" if chance.random() < 0.1 else "COMMIT;"]
+        if writer == 0 and chance.random() < 0.1:
+            lines += ["TRUNCATE items;"]
+        # Two sessions may wait for each other; then one is ended.
+        sql("".join(lines), may_fail=True)
+
+
+def _statement(chance: random.Random) -> str:
+    key, other, number = chance.randint(1, ROWS), chance.randint(1, ROWS), chance.randint(1, 10**6)
+    return chance.choice(
+        [
+            f"UPDATE items SET n = {number} WHERE id = {key};",
+            f"UPDATE items SET big = repeat(md5('{number}'), 200) WHERE id = {key};",
+            f"DELETE FROM items WHERE id = {key};",
+            f"INSERT INTO items VALUES ({key}, {number}, repeat(md5('{number}'), 200))"
+            " ON CONFLICT DO NOTHING;",
+            f"UPDATE items SET id = {other}, n = {number} WHERE id = {key}"
+            f" AND NOT EXISTS (SELECT FROM items WHERE id = {other});",
+        ]
+    )
+
+
+def _wait(until: Any, seconds: int) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        if time.monotonic() > end:
+            raise TimeoutError("the engine did not come so far")
+        time.sleep(0.2)
+
+
+def _whole_lines(lines: Path) -> list[str]:
+    return lines.read_text().split("\n")[:-1] if lines.exists() else []
+
+
+def _count(lines: Path) -> int:
+    return len(_whole_lines(lines))
+
+
+def _read(lines: Path, table: str) -> str:
+    found = [each.split(" ") for each in _whole_lines(lines)]
+    return "".join(str(_text(each[2])) for each in found if each[0].endswith(table) and len(each) > 2)
+
+
+def _text(said: str) -> str | None:
+    return None if said == "-" else base64.b64decode(said[1:]).decode()
+
+
+def _record(line: str, offset: int) -> dict[str, Any]:
+    topic, key, value, *headers = line.split(" ")
+    named = [each.split("=", 1) for each in headers]
+    return {
+        "topic": topic,
+        "offset": offset,
+        "key": _text(key),
+        "value": _text(value),
+        "headers": [[name, _text(said)] for name, said in named],
+    }
+
+
+def held(instants: Sequence[dict[str, Any]]) -> list[tuple[datetime, list[list[Any]]]]:
+    """The instants, naive in UTC, and the rows of the table: its key, its number, a hash of the large value."""
+    return [
+        (datetime.fromisoformat(each["at"]).astimezone(UTC).replace(tzinfo=None), each["rows"])
+        for each in instants
+    ]
