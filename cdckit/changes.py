@@ -30,6 +30,9 @@ ABSENT = "absent"
 TRUNCATE = "truncate"
 """The source ended all that it had said: an absence of each of its entities.  It names none of them."""
 
+LOG_END = "@"
+"""Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
+
 ARRIVAL_TYPE = T.StructType(
     [
         T.StructField("timestamp", T.TimestampType()),
@@ -65,8 +68,9 @@ independently.  Beside them stand
   source says it (false).  Where that is said, and `sequence` is not empty, `sequence` is the place in that
   log, and the changes of an entity from one source count in the order of these places, whatever their times
   say.  The times follow: what the log says is not true before what stands ahead of it; what a snapshot read
-  is true from its own time on, but no later than what stands behind it.  Changes that say `snapshot` may
-  also be truncates (`TRUNCATE`);
+  is true from its own time on, but no later than what stands behind it.  A place may begin with the name of
+  its log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.
+  Changes that say `snapshot` may also be truncates (`TRUNCATE`);
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""

@@ -73,7 +73,9 @@ def changes(
         that a changed key brought the place right behind its delete.  `message_id` is the source and the
         position, so that a redelivered event is the same message (topic, partition and offset where there is
         no position); of a read and a delete the operation too, since they may stand at the position of
-        another change of the row.  A redelivered change of a transaction of MongoDB is another message,
+        another change of the row; and of MySQL a hash of the row before and after, since the events of a
+        compressed transaction may share a position (two that say the same of one row are then one).  A
+        redelivered change of a transaction of MongoDB is another message,
         which says the same behind the first: those events have no number of their own.  `snapshot` says
         whether a snapshot read the row.  Beside them stand `moved_to` and `moved_from`: the other key, as
         JSON, where the key of a row changed.
@@ -158,7 +160,8 @@ def message_id(source: Column) -> Column:
     # delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
     is_beside = F.col("operation").isin(READ, DELETE)
     beside = F.when(is_beside, F.concat(F.col("operation"), F.lit("/"), F.col("position")))
-    return F.concat(source, F.lit(":"), F.coalesce(beside, F.col("position"), place))
+    position = F.concat_ws("#", F.coalesce(beside, "position"), "content")
+    return F.concat(source, F.lit(":"), F.when(F.col("position").isNotNull(), position).otherwise(place))
 
 
 def _sequence() -> Column:

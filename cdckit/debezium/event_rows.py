@@ -85,7 +85,7 @@ def table_rows(
     +---------+------------------+-----+----------+
     <BLANKLINE>
     """
-    return typed_rows(decoded, table, keys, columns, placeholder, OF_ROWS)
+    return typed_rows(decoded, table, keys, columns, placeholder, OF_ROWS).drop("content")
 
 
 def typed_rows(
@@ -96,7 +96,7 @@ def typed_rows(
     placeholder: str,
     operations: Sequence[str],
 ) -> DataFrame:
-    """The rows of `table_rows`; among the operations may be truncates, of which all of the row is null."""
+    """The rows of `table_rows`, and a hash of their `content`; of truncates all of the row is null."""
     require_events(decoded, function="changes")
     said = _columns(decoded, table, columns)
     named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
@@ -109,6 +109,7 @@ def typed_rows(
         *KEPT,
         "before",
         "after",
+        _content().alias("content"),
         # Read of deletes alone: of any other event the row itself says its key.
         F.when(F.col("operation") == DELETE, F.col("row_key")).alias("row_key"),
         *(["types"] if varied else []),
@@ -117,7 +118,13 @@ def typed_rows(
     texts = sent.withColumns(
         _texts(list(said), named, varied, absent) | {"operation": apart(F.col("operation"))}
     )
-    return texts.select(*RECORD_COLUMNS, *KEPT, *_made(said, named))
+    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, named))
+
+
+def _content() -> Column:
+    """Of MySQL a hash of both rows: events of a compressed transaction may share a position."""
+    images = [F.map_entries(name) for name in ("before", "after")]
+    return F.when(F.col("connector").isin("mysql", "mariadb"), F.hex(F.xxhash64(*images)))
 
 
 def _texts(

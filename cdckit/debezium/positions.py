@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from cdckit.changes import LOG_END
+
 _DIGITS = 20
 """As many as an unsigned number of 64 bits has."""
 
@@ -25,7 +27,8 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
       event.  Transactions come in the order of their commits, so the pair sorts; the LSN alone does not,
       since those of concurrent transactions interleave.  Without `sequence`, the LSN alone.
     - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
-      anew on another server; a GTID names a transaction, but does not sort between servers.
+      anew on another server.  So where there are GTIDs, the server that a GTID names is the name of the log,
+      and of two servers the times count (see `cdckit.changes.CHANGE_SCHEMA`).
     - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
       Changes of a transaction often have one SCN: where there is no number, as of XStream and before
@@ -36,6 +39,10 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     """
     postgres = _joined(*_lsns(source("sequence"), source("lsn")))
     binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
+    # MySQL: the server, a colon and a number; MariaDB: the domain, the server and a number.
+    server = F.regexp_extract(source("gtid"), r"^([^:@]+):|^(\d+-\d+)-\d+$", 0)
+    named = F.concat(F.regexp_replace(server, r":$|-\d+$", LOG_END), binlog)
+    binlog = F.when(server != "", named).otherwise(binlog)
     commit_lsn, change_lsn = (
         F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
     )

@@ -7,7 +7,11 @@ began, before it waited for the commit of another one.  So of each entity and so
 place count in the order of their places, and their times follow:
 
 - one that the log says is true from its own time on, but not before any that stands ahead of it;
-- one that a snapshot read is true from its own time on, but no later than what stands behind it in the log.
+- one that a snapshot read is true from its own time on, but no later than what stands behind it.
+
+A source may have had several logs, such as those of the servers that were its master one after another: then
+a place begins with the name of its log and `LOG_END`.  Of two logs not the places count, but the times.  A
+read may not know the name; it is true no later than what stands behind it in any of them.
 
 A truncate is said once, of all entities of its source: each that the source spoke of since the truncate
 before has an absence at its place.
@@ -21,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import ABSENT, TRUNCATE, UPSERT
+from cdckit.changes import ABSENT, LOG_END, TRUNCATE, UPSERT
 from cdckit.kernel.arrays import bools, ints, ranked
 from cdckit.kernel.changes import require_whole
 from cdckit.kernel.entities import first_of_entity, whole_entities
@@ -121,12 +125,24 @@ def _following(table: pa.RecordBatch, entity: Ints) -> Ints:
     if not len(at):
         return instants
     rows = table.take(pa.array(at))
-    source = ranked(rows.column("source"))
-    order = places(rows, entity[at], source)
-    at, own, is_read = at[order], instants[at[order]], bools(rows.column(SNAPSHOT))[order]
-    whose = np.stack([entity[at], source[order]])
-    new = np.ones(len(at), dtype=bool)
-    new[1:] = (whose[:, 1:] != whose[:, :-1]).any(axis=0)
+    own, is_read = instants[at], bools(rows.column(SNAPSHOT))
+    source, log = ranked(rows.column("source")), _logs(rows)
+    order = places(rows, entity[at], source, log)
+    instants[at[order]], _ = _in_order(
+        own[order], is_read[order], entity[at][order], source[order], log[order]
+    )
+    if log.any():
+        order = np.lexsort((own, ranked(_in_log(rows)), source, entity[at]))
+        _, bound = _in_order(own[order], is_read[order], entity[at][order], source[order])
+        unnamed = (is_read & (log == 0))[order]
+        instants[at[order][unnamed]] = bound[unnamed]
+    return instants
+
+
+def _in_order(own: Ints, is_read: Bools, *whose: Ints) -> tuple[Ints, Ints]:
+    """The times of changes that stand in the order of their places; and what bounds those of reads."""
+    new = np.ones(len(own), dtype=bool)
+    new[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in whose])
     of = np.cumsum(new)
     # Times as their ranks: a running maximum of (whose, rank) needs no restart.
     times, rank = np.unique(own, return_inverse=True)
@@ -135,8 +151,18 @@ def _following(table: pa.RecordBatch, entity: Ints) -> Ints:
     behind = np.where(is_read, of * several + rank, logged - 1)
     behind = np.minimum.accumulate(behind[::-1])[::-1] - of * several
     rank = np.where(is_read, behind, rank)
-    instants[at] = times[np.maximum.accumulate(of * several + rank) - of * several]
-    return instants
+    return times[np.maximum.accumulate(of * several + rank) - of * several], times[rank]
+
+
+def _logs(rows: pa.RecordBatch) -> Ints:
+    """The log of each place as a number: 0 where it has no name."""
+    name = pc.replace_substring_regex(rows.column("sequence"), f"^([^{LOG_END}]*{LOG_END})?.*$", r"\1")
+    return np.where(bools(pc.equal(name, "")), 0, ranked(name) + 1)
+
+
+def _in_log(rows: pa.RecordBatch) -> pa.Array:
+    """The places without the names of their logs."""
+    return pc.replace_substring_regex(rows.column("sequence"), f"^[^{LOG_END}]*{LOG_END}", "")
 
 
 def _with_absences(
@@ -147,9 +173,10 @@ def _with_absences(
     rows = both.combine_chunks().to_batches()[0]
     source, placed, count = ranked(rows.column("source")), is_placed(rows), truncates.num_rows
     found = [_next_truncate(places(rows, source), source, count, placed)]
-    if not placed.all():
+    if not placed.all() or _logs(rows).any():
+        # An absence that is too many does nothing: when it is true decides.
         instants = ints(rows.column("effective_timestamp"))
-        found.append(_next_truncate(places(rows, source, instants), source, count, ~placed))
+        found.append(_next_truncate(places(rows, source, instants), source, count, np.ones_like(placed)))
     says = ints(table.column("operation")) == OPERATIONS.index(UPSERT)
     mention = np.concatenate([np.flatnonzero(says & (each[count:] != NOWHERE)) for each in found])
     truncate = np.concatenate([each[count:][says & (each[count:] != NOWHERE)] for each in found])
@@ -164,7 +191,7 @@ _ORDERED = ["effective_timestamp", *PLACES, "message_id", "source"]
 
 
 def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
-    """For each change that *asks*, the next truncate of its source in this order; the first rows are those."""
+    """For each change that *asks*, the next truncate of its source in *order*; those are the first rows."""
     is_truncate = order < count
     behind = np.where(is_truncate, np.arange(len(order)), len(order))
     behind = np.minimum.accumulate(behind[::-1])[::-1]

@@ -75,7 +75,7 @@ class Pending(View):
         return super()._where(key, function)
 
     def _touched(self, rows: DataFrame) -> DataFrame:
-        """The rows, of guid first, of entities of which the log has more than before: by a truncate, of all."""
+        """The rows, of guid first, of entities of which the log has more changes; by a truncate, of all."""
         base, name = self._snapshot.base, self.kind.changes
         before = {one.path: one for one in base.files(name)} if base.has(name) else {}
         after = {one.path: one for one in self._snapshot.files(name)}

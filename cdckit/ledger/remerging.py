@@ -88,6 +88,7 @@ def _late(
         late |= _behind(instant, there.column(LATEST).take(at))
         if SNAPSHOT in new.schema.names:
             late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
+            late |= bools(new.column(SNAPSHOT))
     for truncated in unborn.filter(is_every).to_pylist():
         late |= bools(pc.less_equal(instant, pa.scalar(truncated[LATEST], instant.type)))
         late |= bools(pc.less_equal(new.column("sequence"), truncated[PLACE] or ""))

@@ -15,12 +15,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.proofs.jars import jars
 from tools.debezium_samples import NoServer, Sql, server
 
 VERSION = "2.7.4.Final"
+RECORDS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 KEYS, WRITERS, ROWS = ["id"], 3, 40
 SCHEMA = """
 CREATE TABLE items (id integer PRIMARY KEY, n integer, big text);
@@ -37,7 +51,7 @@ SELECT json_build_object('at', clock_timestamp(), 'rows',
 
 def capture(folder: Path, *, seconds: int, pause: int, seed: int) -> None:
     """
-    Write `records.json` and `instants.json` to *folder*.
+    Write `engine.parquet`, records, and `engine_instants.json`, what the table held then, to *folder*.
 
     Three sessions write for so many *seconds*, while the engine takes *pause* milliseconds for each record
     and so lags; incremental snapshots are asked for all the while, and the engine is killed on its way.
@@ -89,8 +103,9 @@ def _capture(
             engine.kill()
             engine.wait()
         records = [_record(line, offset) for offset, line in enumerate(_whole_lines(lines))]
-    Path(folder, "records.json").write_text(json.dumps(records))
-    Path(folder, "instants.json").write_text(json.dumps(instants))
+    pq.write_table(pa.Table.from_pylist(records, RECORDS), folder / "engine.parquet", compression="zstd")
+    lines_of = ",\n".join(json.dumps(each, separators=(",", ":")) for each in instants)
+    Path(folder, "engine_instants.json").write_text(f"[\n{lines_of}\n]\n")
 
 
 def _settings(folder: Path) -> Path:
@@ -176,28 +191,23 @@ def _count(lines: Path) -> int:
 
 def _read(lines: Path, table: str) -> str:
     found = [each.split(" ") for each in _whole_lines(lines)]
-    return "".join(str(_text(each[2])) for each in found if each[0].endswith(table) and len(each) > 2)
+    return "".join(str(_bytes(each[2])) for each in found if each[0].endswith(table) and len(each) > 2)
 
 
-def _text(said: str) -> str | None:
-    return None if said == "-" else base64.b64decode(said[1:]).decode()
+def _bytes(said: str) -> bytes | None:
+    return None if said == "-" else base64.b64decode(said[1:])
 
 
 def _record(line: str, offset: int) -> dict[str, Any]:
     topic, key, value, *headers = line.split(" ")
     named = [each.split("=", 1) for each in headers]
     return {
+        "key": _bytes(key),
+        "value": _bytes(value),
         "topic": topic,
+        "partition": 0,
         "offset": offset,
-        "key": _text(key),
-        "value": _text(value),
-        "headers": [[name, _text(said)] for name, said in named],
+        "timestamp": datetime(2024, 1, 1, tzinfo=UTC),
+        "timestampType": 0,
+        "headers": [{"key": name, "value": _bytes(said)} for name, said in named] or None,
     }
-
-
-def held(instants: Sequence[dict[str, Any]]) -> list[tuple[datetime, list[list[Any]]]]:
-    """The instants, naive in UTC, and the rows of the table: its key, its number, a hash of the large value."""
-    return [
-        (datetime.fromisoformat(each["at"]).astimezone(UTC).replace(tzinfo=None), each["rows"])
-        for each in instants
-    ]
