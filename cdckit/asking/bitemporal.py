@@ -91,6 +91,9 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         PythonException: When the result is computed, as `merge`; also for a change without
             `arrival.timestamp`.
 
+    Changes that say `snapshot` have the times here that they have once all is known (see
+    `cdckit.changes.CHANGE_SCHEMA`), also in what was believed before.
+
     Cost: a merge, with about twice its rows.  A change is *late* if it arrives when an equal or later
     instant of its entity is known already; every moment at which an entity hears late changes
     costs merging once more what is known of it by then.  An entity with thousands of changes, most of

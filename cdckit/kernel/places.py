@@ -37,7 +37,6 @@ from cdckit.kernel.layout import (
     Layout,
     carried_column,
     carried_words,
-    priority_column,
     value_column,
 )
 from cdckit.parts.arrow_types import batch_of
@@ -212,8 +211,6 @@ def _absences(mentions: pa.RecordBatch, truncates: pa.RecordBatch, layout: Layou
     for index, _ in enumerate(layout.fields):
         if index in layout.keys:
             columns[value_column(index)] = mentions.column(value_column(index))
-        if priority_column(index) in columns:
-            columns[priority_column(index)] = pa.nulls(count, columns[priority_column(index)].type)
     for word, _ in enumerate(carried_words(layout.fields)):
         bits = sum(1 << index % WORD for index in layout.keys if index // WORD == word)
         columns[carried_column(word)] = pa.array(np.full(count, bits, np.int64))

@@ -188,3 +188,41 @@ def test_why_names_the_truncate(spark: SparkSession) -> None:
         ("upsert", "a", "SUPERSEDED"),
         ("absent", None, "WON"),
     ]
+
+
+def mysql(offset: int, key: int, value: str, was: str | None, said: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of MySQL that was updated, or read where nothing is said of what it was."""
+    source = {"connector": "mysql", "name": "shop", "table": "t", "row": 0, **said}
+    row = {"life": 0, "id": key}
+    before = {} if was is None else {"before": {**row, "v": was}}
+    event = {"op": "u" if was else "r", "after": {**row, "v": value}, "source": source, **before}
+    return (None, json.dumps(event).encode(), "t", 0, offset, START, 0, None)
+
+
+def test_positions_of_mysql(spark: SparkSession) -> None:
+    """
+    Events of a compressed transaction share a position; a new master counts anew, which GTIDs tell.
+
+    Row 1: changed twice at one position, and delivered twice.  Row 2: read by the first snapshot, which
+    knows no GTID and whose clock is ahead; changed on one server at second 2, on another at second 3.
+    """
+    second = int(START.timestamp()) * 1000
+    together = {"file": "binlog.000009", "pos": 40, "ts_ms": second + 1000, "gtid": "aaa:1"}
+    on_first = {"file": "binlog.000009", "pos": 50, "ts_ms": second + 2000, "gtid": "aaa:2"}
+    on_next = {"file": "binlog.000001", "pos": 4, "ts_ms": second + 3000, "gtid": "bbb:1"}
+    read = {"file": "binlog.000009", "pos": 45, "ts_ms": second + 9000, "snapshot": "true"}
+    rows = [
+        mysql(0, 1, "b", "a", together),
+        mysql(1, 1, "c", "b", together),
+        mysql(2, 1, "b", "a", together),
+        mysql(3, 1, "c", "b", together),
+        mysql(4, 2, "read", None, read),
+        mysql(5, 2, "first", "read", on_first),
+        mysql(6, 2, "next", "first", on_next),
+    ]
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    said = debezium.changes(decoded, "t", keys=KEYS, columns=COLUMNS).localCheckpoint()
+    assert said.select("message_id").distinct().count() == 5
+    history = merge(said, entity="row", keys=KEYS).orderBy("id", "valid_from_timestamp").collect()
+    seconds = [(row["id"], row["v"], (row["valid_from_timestamp"] - NAIVE).seconds) for row in history]
+    assert seconds == [(1, "c", 1), (2, "first", 2), (2, "next", 3)]
