@@ -45,7 +45,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     A row that is updated is sent whole, and in `old` what its changed columns were, the key among them: a
     column that only `old` has became null (Maxwell's option `output_nulls=false` leaves nulls out).  A value
     has the type that JSON has, so nothing is said of the columns' types: give them to `changes`.  Decimals
-    are JSON numbers, of which 15 digits are kept (see `decode`).
+    are JSON numbers, which keep their digits.
 
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).

@@ -39,9 +39,9 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
 
     A record is one JSON object of format version 2.  A value that was not sent is one that did not change.
     Say `include-timestamp`, `include-lsn` and `include-xids` to the plugin: without the first, times are
-    those of the records; without the second, their order is that of arrival.  Where a `numeric` has more
-    than 15 digits say `numeric-data-types-as-string`, too: as JSON numbers they lose the rest, and the
-    plugin writes null for NaN and the infinities.
+    those of the records; without the second, their order is that of arrival.  A `numeric` is a JSON number,
+    which keeps its digits; for NaN and the infinities the plugin writes null, unless it knows the option
+    `numeric-data-types-as-string` and is told to.
 
     Args:
         records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
