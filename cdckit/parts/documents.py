@@ -16,8 +16,8 @@ from cdckit.parts.instants import microseconds
 from cdckit.parts.json_text import as_json
 from cdckit.records import RECORD_SCHEMA
 
-Document = Mapping[str, Any] | str
-"""A message: a dictionary, or JSON text."""
+Document = Mapping[str, Any] | str | bytes
+"""A message: a dictionary, or JSON text, or its bytes."""
 
 
 def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
@@ -26,8 +26,8 @@ def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime)
 
     Args:
         spark: The session.
-        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts, which are
-            passed on as they are.
+        documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts or bytes, which
+            are passed on as they are.
         at: When they are stored: an aware datetime.  They stand in their order.
 
     Returns:
@@ -72,8 +72,10 @@ def records_of(
 
 
 def _as_bytes(document: Document, argument: str, function: str) -> bytes:
+    if isinstance(document, bytes):
+        return document
     if not isinstance(document, Mapping | str):
-        raise InvalidArgument(function, argument, "a dictionary, or JSON text", document)
+        raise InvalidArgument(function, argument, "a dictionary, or JSON text or bytes", document)
     try:
         return (document if isinstance(document, str) else as_json(document)).encode()
     except (TypeError, ValueError, RecursionError) as error:

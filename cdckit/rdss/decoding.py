@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +22,6 @@ from cdckit.rejected import ERROR_FIELDS
 DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *MESSAGE_FIELDS, *ERROR_FIELDS])
 """One row is one record, and the message that it holds; or why it holds none."""
 
-_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *TOLD_FIELDS])
 # A message may have a megabyte, and is held as bytes beside its column while it is read.
 _ROWS_AT_ONCE = 1000
 
@@ -41,8 +40,9 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
         One row per record, in no order (`DECODED_SCHEMA`): the record's columns; the header, one column for
         each field; `object_uuid`, the object that the body is about; `body`, its JSON text as it came; and
         the verdict: `queue` (`invalid` or `error`), `error_code` and `error_description`, all null for a
-        valid message.  It never fails on data: where an error stands, the columns hold what could be
-        read.  A message that is one part of several holds a piece of a body: see `assembled`.
+        valid message.  It never fails on data: where an error stands, the columns hold what could be read;
+        `tenant_jisc_id` is null where it has more than 64 bits.  A message that is one part of several holds
+        a piece of a body: see `assembled`.
 
     Raises:
         InvalidArgument: *now* has no zone.
@@ -68,15 +68,27 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     require_records(records, function="decode")
     if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
         raise InvalidArgument("decode", "now", "an aware datetime (one with tzinfo)", now)
-    made = Made(for_workers(records), partial(_decoded, now=now, rules=rules), _WORKER_SCHEMA)
+    return decode_beside(records, T.StructType(), now=now, rules=rules)
+
+
+def decode_beside(
+    records: DataFrame, beside: T.StructType, *, now: datetime | None = None, rules: Rules = RULES
+) -> DataFrame:
+    """What `decode` returns, and the columns *beside* of each record."""
+    columns = T.StructType([*WORKER_FIELDS, *beside.fields, *TOLD_FIELDS])
+    made = Made(
+        for_workers(records, *beside.fieldNames()),
+        partial(_decoded, now=now, rules=rules, names=columns.fieldNames()),
+        columns,
+    )
     # The body is a piece of the value, which need not come twice from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
     told = made.rows().withColumns({"headers": headers_from_workers(), "body": body})
-    return told.select(*DECODED_SCHEMA.fieldNames())
+    return told.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
 def _decoded(
-    batches: Iterable[pa.RecordBatch], *, now: datetime | None, rules: Rules
+    batches: Iterable[pa.RecordBatch], *, now: datetime | None, rules: Rules, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
@@ -84,4 +96,4 @@ def _decoded(
             with without_collection():
                 values = batch.column("value").to_pylist()
                 told = told_columns(values, batch.column("timestamp"), now, rules)
-            yield pa.RecordBatch.from_arrays([*batch.columns, *told], names=_WORKER_SCHEMA.fieldNames())
+            yield pa.RecordBatch.from_arrays([*batch.columns, *told], names=names)

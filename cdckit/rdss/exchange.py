@@ -50,9 +50,11 @@ class Exchange(Answers):
     The messages of an RDSS exchange, kept up as they come: a ledger for each type of object, in one store.
 
     Messages may come in any order and any batches: an update before the create, the parts of a longer message
-    in different batches, everything twice.  What the exchange answers is at any time what one batch of all
-    messages would have given, but for this: of two contents under one `messageId`, or in one place of a
-    sequence that was whole, the one that came first counts.  Everything is kept as it came.
+    in different batches, everything twice.  Where messages contradict each other, what came first stands:
+    batch after batch, and in a batch by record time, topic, partition and offset.  That is so for two
+    contents under one `messageId`, for two in one place of a sequence, and for a sequence and a message of
+    one id, of which the one counts that was whole first.  So batches that follow each other give what one
+    batch of all gives, and so does `rebuild`.
 
     Each call of `receive`, `process` and `rebuild` is one transaction: seen whole or not at all, whatever
     dies meanwhile.  Opening an exchange, and every question to it, writes and deletes nothing; a question is
@@ -123,7 +125,8 @@ class Exchange(Answers):
 
         Args:
             records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), a batch or a list of
-                documents; of a stream, see `sink`.  Expiry is judged by the record's own `timestamp`.
+                documents: dictionaries, texts, or bytes as `split` gives them; of a stream, see `sink`.
+                Expiry is judged by the record's own `timestamp`.
             batch: An id of the batch: of one id, one batch is received.
             at: When the documents of a list were delivered, an aware datetime; without it the clock's time.
 
@@ -138,7 +141,8 @@ class Exchange(Answers):
             batch id *records* are read a second time.  Of what is known of messages and of objects, the
             buckets are read of those that the batch names.  Then two jobs for the ledger of each type.  A
             message that comes late, and shows that others were about an unknown object when they were
-            published, takes them back: the buckets of those objects are written anew.
+            published, takes them back: the buckets of those objects are written anew.  Where such a message
+            is a version of another, those about that version are looked at, too, step by step.
         """
         given = as_records(self._spark, records, at, shell="exchange")
         key = require_batch_id(batch, function="receive")
@@ -252,8 +256,9 @@ class Exchange(Answers):
         """
         Make everything anew from the messages as they came, by the settings as they are now.
 
-        By the same settings nothing changes, but that parts which were given up wait again, until `process`,
-        and that a message of our own is a duplicate also where it came before it was noted.
+        What came first stays first.  By the same settings nothing changes, but that parts which were given up
+        wait again, until `process`, and that a message of our own is a duplicate also where it came before it
+        was noted.
 
         Cost: as for receiving all messages at once.
         """

@@ -28,7 +28,8 @@ from cdckit.rdss.existence import with_unknown
 from cdckit.rdss.namings import as_decoded, namings
 from cdckit.rdss.object_changes import changes
 from cdckit.rdss.object_types import KEY, ObjectType
-from cdckit.rdss.statements import READ
+from cdckit.rdss.statements import CREATE, READ, UPDATE
+from cdckit.rdss.version_chains import related_versions
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
 from cdckit.store.keeping import rows_of
@@ -44,6 +45,7 @@ class _Sort(NamedTuple):
     was_unknown: bool
     is_unknown: bool
     is_read: bool
+    is_version: bool
 
 
 class Objects:
@@ -67,10 +69,10 @@ class Objects:
         A message that came before has another verdict now where one of these changes whether its object
         existed: one that comes late, and was published earlier.
         """
-        verdicts = self._verdicts(wholes)
-        if verdicts is None:
+        named = self._named(wholes)
+        if named is None:
             return
-        sorts = {_Sort(*row) for row in verdicts.select(*_Sort._fields).distinct().collect()}
+        verdicts, sorts = self._verdicts(named)
         refused = self._refused(wholes, verdicts, sorts)
         right = self._right(wholes, verdicts, sorts)
         taken_back = self._taken_back(verdicts, sorts)
@@ -84,9 +86,8 @@ class Objects:
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _verdicts(self, wholes: DataFrame) -> DataFrame | None:
-        """One row per message that names an object which is named in *wholes*: its verdict, its `_Sort`."""
-        tables = self._transaction
+    def _named(self, wholes: DataFrame) -> DataFrame | None:
+        """The objects that are named in *wholes*, which is kept; None if there are none."""
         bucket = self._settings.bucket
         named = namings(wholes).withColumns(
             {
@@ -96,19 +97,59 @@ class Objects:
             }
         )
         rows = named.select(*NAMINGS_SCHEMA.fieldNames()).repartition(BUCKET)
+        tables = self._transaction
         written = tables.append(NAMINGS, rows, partition_by=[BUCKET], compact_at=MANY_FILES)
         touched = sorted({one.partition[BUCKET] for one in written.files})
         if not touched:
             return None
         near = rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA, {BUCKET: touched})
-        fresh = near.where(F.col(TAKEN) == self._batch).select("named").distinct()
-        asked = near.join(fresh, "named", "left_semi")
-        around = self._around(asked)
-        judged = with_unknown(as_decoded(around), keeps_deleted=self._settings.keeps_deleted)
+        return near.where(F.col(TAKEN) == self._batch).select("named", BUCKET).distinct()
+
+    def _verdicts(self, named: DataFrame) -> tuple[DataFrame, set[_Sort]]:
+        """
+        One row per message that names one of these objects: its verdict, its `_Sort`; and all of these.
+
+        An update that is right now, and was not, or the other way round, changes whether the version that it
+        brought exists: so messages about that are looked at, too, until no more are found.
+        """
+        tables = self._transaction
+        number = None
+        while True:
+            verdicts = self._verdicts_about(named)
+            sorts = {_Sort(*row) for row in verdicts.select(*_Sort._fields).distinct().collect()}
+            if not any(
+                each.is_version and not each.is_new and each.was_unknown != each.is_unknown for each in sorts
+            ):
+                return verdicts, sorts
+            changed = verdicts.where("is_version AND NOT is_new AND was_unknown != is_unknown")
+            own = F.col("object_uuid")
+            more = changed.select(own.alias("named"), self._settings.bucket(own).alias(BUCKET))
+            number = named.count() if number is None else number
+            named = tables.scratch(named.unionByName(more).distinct())
+            before, number = number, named.count()
+            if number == before:
+                return verdicts, sorts
+
+    def _verdicts_about(self, named: DataFrame) -> DataFrame:
+        tables = self._transaction
+        touched = [row[0] for row in named.select(BUCKET).distinct().collect()]
+        near = rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA, {BUCKET: touched})
+        asked = near.join(named.select("named"), "named", "left_semi")
         unknown = rows_at_once(tables, UNKNOWN, WHOLE_SCHEMA)
         before = unknown.select("message_id", F.lit(True).alias("_unknown"))
-        meant = asked.groupBy("message_id").agg((F.max(TAKEN) == self._batch).alias("is_new"))
-        found = judged.join(meant, "message_id", "inner").join(before, "message_id", "left")
+        meant = asked.groupBy("message_id").agg(
+            (F.max(TAKEN) == self._batch).alias("is_new"),
+            (F.max(F.size("objects")) > 1).alias("is_version"),
+        )
+        around = as_decoded(self._around(asked)).join(meant, "message_id", "left")
+        around = around.join(before, "message_id", "left")
+        # Of updates that nobody asks about the verdict is known: what was right made its object exist.
+        is_settled = F.col("is_version").isNull() & (F.col("message_type") == UPDATE)
+        kept = around.where(~(is_settled & F.col("_unknown").isNotNull()))
+        is_version = is_settled & (F.size(related_versions(F.col("body"), F.col("object_uuid"))) > 0)
+        said = kept.withColumn("message_type", F.when(is_version, CREATE).otherwise(F.col("message_type")))
+        judged = with_unknown(said, keeps_deleted=self._settings.keeps_deleted)
+        found = judged.where(F.col("is_version").isNotNull())
         return tables.scratch(
             found.select(
                 "message_id",
@@ -118,6 +159,7 @@ class Objects:
                 F.col("_unknown").isNotNull().alias("was_unknown"),
                 F.col(ERROR_CODE).isNotNull().alias("is_unknown"),
                 (F.col("message_type") == READ).alias("is_read"),
+                "is_version",
             )
         )
 

@@ -56,11 +56,11 @@ class LocalRepository:
         return sorted(row[0] for row in found.collect())
 
     def known(self, came: DataFrame) -> DataFrame | None:
-        """What makes messages the same again that were known before, in the buckets of these."""
+        """What makes messages the same again that were known before, in the buckets of these; and whose."""
         before = self._transaction.base
         if not before.has(REPOSITORY):
             return None
-        return before.read(REPOSITORY, {BUCKET: self.buckets(came)}).select(IDENTITY)
+        return _known(before.read(REPOSITORY, {BUCKET: self.buckets(came)}))
 
     def forget(self) -> DataFrame | None:
         """Keep our own messages alone, and return what makes them the same again; None if there are none."""
@@ -70,7 +70,7 @@ class LocalRepository:
         told = tables.read(REPOSITORY).where(F.col("status") != Status.RECEIVED.value)
         own = tables.scratch(told.withColumn(BUCKET, self._settings.bucket(F.col(IDENTITY))))
         tables.replace(REPOSITORY, own.repartition(BUCKET), partition_by=[BUCKET])
-        return own.select(IDENTITY)
+        return _known(own)
 
     def note(self, messages: DataFrame, status: Status) -> int:
         """Let messages be known that have an `identity`; how many that are."""
@@ -83,6 +83,10 @@ class LocalRepository:
         rows = noted.repartition(BUCKET)
         done = self._transaction.append(REPOSITORY, rows, partition_by=[BUCKET], compact_at=MANY_FILES)
         return done.rows
+
+
+def _known(rows: DataFrame) -> DataFrame:
+    return rows.select(IDENTITY, (F.col("status") != Status.RECEIVED.value).alias("is_own"))
 
 
 def as_noted(messages: DataFrame) -> DataFrame:

@@ -21,7 +21,6 @@ from cdckit.rdss.object_types import KEY, ObjectType
 from cdckit.rdss.repeats import IDENTITY, identity
 from cdckit.rdss.rules import Rules
 from cdckit.rdss.sequences import PARTS_SCHEMA, parts
-from cdckit.rdss.settled_sequences import SETTLED_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
 from cdckit.store import File, Transaction
 from cdckit.store.files import Where
@@ -35,13 +34,16 @@ TABLES = (FATES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
 
 PLACE = ("batch", "number")
 """What tells rows of `MESSAGES` apart: the commit that brought them, and a number within it."""
+ORDER = ("batch", "timestamp", "topic", "partition", "offset", "number")
+"""The order in which messages came: batch after batch, and in a batch as their records say."""
 VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
 _NOTE = "cdckit.exchange"
 GIVEN_UP = "given_up_timestamp"
 
-_PLACE_FIELDS = [T.StructField(name, T.LongType()) for name in PLACE]
+PLACE_SCHEMA = T.StructType([T.StructField(name, T.LongType()) for name in PLACE])
+_PLACE_FIELDS = PLACE_SCHEMA.fields
 _VERDICT_FIELDS = [DECODED_SCHEMA[name] for name in VERDICT]
 _SLICE = ("body_from", "body_length")
 
@@ -69,8 +71,26 @@ _RECORDS = T.ArrayType(T.StructType(_PLACE_FIELDS))
 WHOLE_SCHEMA = T.StructType([*DECODED_SCHEMA.fields, T.StructField(RECORDS, _RECORDS)])
 """One row is one whole message, and the records that brought it; so are those about unknown objects kept."""
 
-SEQUENCES_SCHEMA = T.StructType([*SETTLED_SCHEMA.fields, T.StructField("message_id", T.StringType())])
-"""One row is one sequence that is settled; `message_id` is null where it is no message that can be used."""
+SEQUENCES_SCHEMA = T.StructType(
+    [
+        T.StructField("sequence_id", T.StringType()),
+        T.StructField("terms", T.StringType()),
+        T.StructField(
+            "pieces",
+            T.ArrayType(
+                T.StructType(
+                    [
+                        T.StructField("sequence_position", T.IntegerType()),
+                        T.StructField("content", T.StringType()),
+                    ]
+                )
+            ),
+        ),
+        T.StructField("message_id", T.StringType()),
+    ]
+)
+"""One row is one sequence that is whole, and what its parts were (see `sequence_rule`); `message_id` is null
+where it is no message that can be used."""
 
 NAMINGS_SCHEMA = T.StructType(
     [
@@ -143,14 +163,18 @@ def rows_at_once(
     return rows.coalesce(1) if are_few(some) else rows
 
 
-def kept(decoded: DataFrame, batch: int, status: Status = Status.RECEIVED) -> DataFrame:
-    """The rows of `MESSAGES` for what `decode` returned."""
+def numbered(decoded: DataFrame, batch: int) -> DataFrame:
+    """What `decode` returned of a batch, each row with its place."""
+    places = {"batch": F.lit(batch).cast("long"), "number": F.monotonically_increasing_id()}
+    return decoded.withColumns(places)
+
+
+def kept(decoded: DataFrame) -> DataFrame:
+    """The rows of `MESSAGES` for what `decode` returned, with their places."""
     text = F.col("value").cast("string")
     is_sound = F.col(ERROR_CODE).isNull()
     made = {
-        "status": F.lit(status.value),
-        "batch": F.lit(batch).cast("long"),
-        "number": F.monotonically_increasing_id(),
+        "status": F.lit(Status.RECEIVED.value),
         IDENTITY: identity(),
         "body_from": F.when(is_sound, F.call_function("locate", F.col("body"), text)),
         "body_length": F.when(is_sound, F.length("body")),

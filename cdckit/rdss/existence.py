@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.parts.arguments import require_flag
 from cdckit.parts.schemas import require_batch, require_columns, require_types
+from cdckit.parts.workers import Made
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import BODY, json_path
@@ -25,7 +28,8 @@ _CODES = {
     READ: RdssFault.READ_OF_UNKNOWN,
 }
 
-_HELP = ("versions", "place", "asked", "is_own", "exists", "is_message")
+_HELP = ("versions", "place", "asked", "is_own", "is_message", "settles", "settled", "by", "wrong")
+_WRONG = T.StructType([T.StructField("message_id", T.StringType())])
 
 
 def with_unknown(
@@ -41,7 +45,8 @@ def with_unknown(
 
     Each version of an object has an `objectUUID` of its own, and comes as an update.  So an update is right
     too if it says, by isNewVersionOf or isPreviousVersionOf, that it is a version of an object that exists.
-    Its own object exists from then on, even if the other does not: the message has it whole.
+    Its own object exists from then on.  One that is refused makes no object exist, so a chain of versions
+    that leads to no create is refused whole, until the create comes.
 
     Args:
         decoded: What `decode` returned, its sequences assembled.  A message that comes twice has the same
@@ -61,7 +66,8 @@ def with_unknown(
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
             history nor changes of research objects.
 
-    Cost: two shuffles of the messages: by object, with what is known of them, and by record.
+    Cost: two shuffles of the messages: by object, with what is known of them, and by record.  The ids of the
+        updates that are versions of others, and which they follow, go through one task.
 
     Source:
         RDSS, "Metadata Error Codes", "Metadata Update", "Digital Object Versioning".
@@ -119,10 +125,10 @@ def find_unknown(
 
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
     """Each message, and whether its object existed before it: `existed`."""
-    said = _with_asked(decoded).withColumns({"exists": _said(keeps_deleted), "is_message": F.lit(True)})
+    said = _with_asked(decoded).withColumns({"settles": _settles(keeps_deleted), "is_message": F.lit(True)})
     if known is not None:
         before = _known(known).withColumn("is_message", F.lit(False))
-        kept = before.where("exists") if keeps_deleted else before
+        kept = before.where("settles.exists") if keeps_deleted else before
         said = said.unionByName(kept, allowMissingColumns=True)
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
     # A topic that was made anew counts its offsets from 0 again: its records hold other messages.
@@ -130,15 +136,53 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     entity = F.coalesce("asked", F.to_json(F.struct(*record)))
     arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
     # At one instant, what was known before stands first.
-    in_order = Window.partitionBy(entity).orderBy("published_timestamp", "is_message", *arrival)
+    in_order = Window.partitionBy(entity).orderBy("published_timestamp", "is_message", *arrival, "message_id")
     before_it = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    existed = F.coalesce(F.last("exists", ignorenulls=True).over(before_it), F.lit(False))
+    settled = F.last("settles", ignorenulls=True).over(before_it)
     # A message that comes again, or is known already, is as right as it was the first time.
     same = Window.partitionBy(entity, "message_id").orderBy("is_message", "published_timestamp", *arrival)
-    first = F.first("existed").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    told = said.withColumn("existed", existed).withColumn("existed", first).where("is_message")
-    any_of_them = F.max("existed").over(Window.partitionBy(*record))
-    return told.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
+    first = F.first("settled").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    told = said.withColumn("settled", settled).withColumn("settled", first).where("is_message")
+    place = F.struct("published_timestamp", *arrival, "message_id")
+    wrong = _wrong(told.withColumn("at", place)).select(
+        F.col("message_id").alias("by"), F.lit(True).alias("wrong")
+    )
+    followed = told.withColumn("by", F.col("settled.by")).join(wrong, "by", "left")
+    is_followed = F.col("by").isNotNull() & F.col("wrong").isNull()
+    existed = F.coalesce(F.col("settled.exists"), is_followed)
+    any_of_them = F.max(existed).over(Window.partitionBy(*record))
+    return followed.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
+
+
+def _wrong(told: DataFrame) -> DataFrame:
+    """The ids of the updates that are versions of others, none of which existed: they make nothing exist."""
+    linked = (
+        told.where(F.size("versions") > 0)
+        .groupBy("message_id")
+        .agg(
+            F.min("at").alias("at"),
+            F.coalesce(F.max("settled.exists"), F.lit(False)).alias("is_right"),
+            F.collect_set("settled.by").alias("follows"),
+        )
+    )
+    undecided = linked.where("NOT is_right").repartition(1).sortWithinPartitions("at")
+    return Made(undecided.select("message_id", "follows"), _find_wrong, _WRONG).rows()
+
+
+def _find_wrong(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each update comes after those that it follows; of which those that are not here are right."""
+    wrong: set[str] = set()
+    for batch in batches:
+        ids, follows = (batch.column(place).to_pylist() for place in (0, 1))
+        found = [each for each, before in zip(ids, follows, strict=True) if _is_wrong(each, before, wrong)]
+        yield pa.RecordBatch.from_arrays([pa.array(found, pa.string())], names=_WRONG.fieldNames())
+
+
+def _is_wrong(message_id: str, follows: Iterable[str], wrong: set[str]) -> bool:
+    if wrong.issuperset(follows):
+        wrong.add(message_id)
+        return True
+    return False
 
 
 def _with_asked(decoded: DataFrame) -> DataFrame:
@@ -153,11 +197,20 @@ def _with_asked(decoded: DataFrame) -> DataFrame:
     return spread.withColumns({**large, "is_own": is_own})
 
 
-def _said(keeps_deleted: bool) -> Column:
-    """Whether the object exists after a message; null where the message does not settle it."""
-    is_new_version = F.size("versions") > 0
-    settled = F.when(F.col("is_own") & (is_statement(CREATE) | is_new_version), True)
-    return settled if keeps_deleted else settled.when(is_statement(REMOVE), False)
+def _settles(keeps_deleted: bool) -> Column:
+    """Whether the object exists after a message, or `by` which update it does if that is right; or null."""
+    by_version = F.size("versions") > 0
+    is_own = F.col("is_own")
+    found = F.when(is_own & is_statement(CREATE), _settled(F.lit(True)))
+    found = found.when(is_own & by_version, _settled(F.lit(None), F.col("message_id")))
+    return found if keeps_deleted else found.when(is_own & is_statement(REMOVE), _settled(F.lit(False)))
+
+
+def _settled(exists: Column, by: Column | None = None) -> Column:
+    return F.struct(
+        exists.cast("boolean").alias("exists"),
+        (F.lit(None) if by is None else by).cast("string").alias("by"),
+    )
 
 
 def _known(known: DataFrame) -> DataFrame:
@@ -175,7 +228,7 @@ def _known(known: DataFrame) -> DataFrame:
         key.alias("asked"),
         F.col(at).alias("published_timestamp"),
         F.col(message).alias("message_id"),
-        exists.alias("exists"),
+        _settled(exists).alias("settles"),
     )
 
 

@@ -24,8 +24,8 @@ class Fate(StrEnum):
     What became of a message that was taken from a queue; each taken message has exactly one fate.
 
     It is *waiting* until its handler is done, and then processed, or an error.  What is not valid is
-    *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that is known
-    already, also as one of our own.
+    *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that waits or was
+    processed already, also one of our own, and a part whose content came before in its place.
 
     >>> print(*Fate)
     waiting processed invalid error duplicate

@@ -12,7 +12,6 @@ from cdckit.rdss.rules import Rules
 from cdckit.rdss.validators import BODIES, major_of
 
 LONGEST_SEQUENCE = (1 << 31) - 1
-_LARGEST = (1 << 63) - 1
 _CODES = frozenset(RdssFault)
 
 
@@ -45,7 +44,7 @@ def breach(header: Mapping[str, Any], rules: Rules) -> Finding | None:
         or _pairing(header)
         or _sequence(header["messageSequence"])
         or _timings(header["messageTimings"])
-        or _numbers_and_codes(header)
+        or _code(header)
     )
 
 
@@ -97,9 +96,7 @@ def _timings(timings: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def _numbers_and_codes(header: Mapping[str, Any]) -> Finding | None:
-    if not -_LARGEST <= header["tenantJiscID"] <= _LARGEST:
-        return _wrong("tenantJiscID", f"{shown(header['tenantJiscID'])} is a number of more than 64 bits.")
+def _code(header: Mapping[str, Any]) -> Finding | None:
     if "errorCode" in header and header["errorCode"] not in _CODES:
         return _wrong("errorCode", f"{shown(header['errorCode'])} is no error code.")
     return None

@@ -237,7 +237,8 @@ def _readable(verdict: Verdict) -> Mapping[str, Any]:
     """The header, without the values that are not of their types where it is refused."""
     header = verdict.header or {}
     if verdict.code is None:
-        return header
+        tenant = header["tenantJiscID"]
+        return header if _is_kept("tenantJiscID", int(tenant)) else {**header, "tenantJiscID": None}
     kept: dict[str, Any] = {name: header[name] for name in _TEXTS if isinstance(header.get(name), str)}
     for outer in ("messageTimings", "messageSequence"):
         inner = header.get(outer)

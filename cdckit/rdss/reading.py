@@ -15,7 +15,8 @@ from cdckit.rdss.rules import Rules
 DEEPEST = 100
 """How deep a message may be nested: ten times what the schemas have room for."""
 
-_LONGEST_NUMBER = 1000
+_MOST_DIGITS = 4300
+_LARGEST: int = 10**_MOST_DIGITS - 1
 
 
 class Read(NamedTuple):
@@ -137,9 +138,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _whole_number(text: str) -> int | float:
-    # Python refuses to make a number of thousands of digits; no field of a message has room for one.
-    return int(text) if len(text) < _LONGEST_NUMBER else float(text)
+def _whole_number(text: str) -> int:
+    # Python refuses to make a number of more digits, and would take minutes for a million; it is one still.
+    digits = text.lstrip("-")
+    if len(digits) <= _MOST_DIGITS:
+        return int(text)
+    return -_LARGEST if text.startswith("-") else _LARGEST
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole_number)

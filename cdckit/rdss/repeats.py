@@ -8,6 +8,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.sequences import CAME
 from cdckit.rejected import ERROR_CODE
 
 IDENTITY = "identity"
@@ -29,8 +30,12 @@ def identity() -> Column:
     nobody knows whether its id is one.  Null for a part of a longer message, which has a place in a sequence.
     """
     refused = F.col(ERROR_CODE).isNotNull()
-    content = F.sha2(F.coalesce("value", F.lit(b"")), 256)
-    return F.when(refused, content).when(F.col("sequence_total") == 1, F.col("message_id"))
+    return F.when(refused, digest()).when(F.col("sequence_total") == 1, F.col("message_id"))
+
+
+def digest() -> Column:
+    """What makes a refused message the same again: its bytes."""
+    return F.sha2(F.coalesce("value", F.lit(b"")), 256)
 
 
 def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
@@ -67,18 +72,21 @@ def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataF
     """
     require_types(decoded, _READ, function="with_repeats")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_repeats")
-    named = decoded.withColumn("_identity", identity())
-    arrival = [F.col(name).asc_nulls_last() for name in ("timestamp", "topic", "partition", "offset")]
+    arrival = F.struct("timestamp", "topic", "partition", "offset").alias(CAME)
+    named = decoded.withColumns({IDENTITY: identity(), CAME: arrival})
+    if known is not None:
+        require_types(known, IDENTITY_SCHEMA, function="with_repeats")
+    return marked(named, known).drop(IDENTITY, CAME)
+
+
+def marked(named: DataFrame, known: DataFrame | None) -> DataFrame:
+    """The rows with `is_repeat`: it has the `identity` of one before it, by `came`, or of one of *known*."""
     # What has no identity is none again: each such row is looked at alone, not all of them by one task.
-    alone = F.to_json(F.struct("topic", "partition", "offset"))
-    same = Window.partitionBy(F.coalesce("_identity", alone)).orderBy(*arrival)
-    again = F.row_number().over(same) > 1
-    placed = named.withColumn("is_repeat", again & F.col("_identity").isNotNull())
+    same = Window.partitionBy(F.coalesce(IDENTITY, F.to_json(CAME))).orderBy(CAME)
+    again = (F.row_number().over(same) > 1) & F.col(IDENTITY).isNotNull()
+    placed = named.withColumn("is_repeat", again)
     if known is None:
-        return placed.drop("_identity")
-    require_types(known, IDENTITY_SCHEMA, function="with_repeats")
-    before = known.select(F.col(IDENTITY).alias("_identity"), F.lit(True).alias("_known")).distinct()
-    found = placed.join(before, on="_identity", how="left")
-    return found.withColumn("is_repeat", F.col("is_repeat") | F.col("_known").isNotNull()).drop(
-        "_identity", "_known"
-    )
+        return placed
+    before = known.select(IDENTITY, F.lit(True).alias("_known")).distinct()
+    found = placed.join(before, on=IDENTITY, how="left")
+    return found.withColumn("is_repeat", F.col("is_repeat") | F.col("_known").isNotNull()).drop("_known")

@@ -1,4 +1,4 @@
-"""Messages that came as several: which parts are there, which are missing, and which contradict others."""
+"""Messages that came as several: which parts are there, are missing, or contradict what came before."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cdckit.parts.arguments import require_instant
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.sequence_rule import AGREES, CONTRADICTION, PART
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
 
 Policy = Literal["keep", "reject"]
@@ -29,14 +30,16 @@ PARTS_SCHEMA = T.StructType(
 """One row is one record that holds a part of a longer message, and what became of it."""
 
 _OUTCOME = ("part", "waiting_since", "waiting_for")
-_TOLD = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
+_TERMS = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
+CAME = "came"
 
 
 def parts(decoded: DataFrame) -> DataFrame:
     """
     The parts of longer messages, and what became of each.
 
-    What becomes of a part depends on the set of parts alone, not on the order in which they came.
+    What came first stands, by record time, topic, partition and offset, so a wrong part spoils no other.
+    What tells parts apart is their sequence and their position; their messageIds may be one or many.
 
     Args:
         decoded: What `decode` returned, of all parts there are: also of those that waited before.
@@ -45,9 +48,10 @@ def parts(decoded: DataFrame) -> DataFrame:
         One row per valid message whose `sequence_total` is above 1, in the columns of *decoded* and these:
 
         - `part`: `complete`, all parts of the sequence are there; `waiting`, some are missing; `duplicate`,
-          the same part was there before, by record time, topic, partition and offset; or `contradicting`:
-          its parts differ in total, type, class, tenant or generator, or one has two contents.  Then no
-          part can be believed, and each has the error code GENERR004, so `cdckit.rejects` takes them.
+          the same content came before in this place, whatever its messageId; or `contradicting`: a part
+          before it has another content in this place, or its total, type, class, tenant or generator is
+          not that of the first part.  Such a part has the error code GENERR004, so `cdckit.rejects`
+          takes it; the others go on without it.
         - `waiting_since` (timestamp): when the first part of the sequence came; null unless it waits.
         - `waiting_for`: how many parts are missing, and the first of them; null unless it waits.
 
@@ -55,7 +59,7 @@ def parts(decoded: DataFrame) -> DataFrame:
         InvalidArgument: *decoded* is a stream: parts are put together per batch, in `foreachBatch`.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
-    Cost: one shuffle of the parts by sequence, and a sort; messages that are whole are left out before.
+    Cost: one shuffle of the parts by sequence, and two sorts; messages that are whole are left out before.
 
     Source:
         RDSS, "Multi-Message Sequence".
@@ -90,59 +94,59 @@ def parts(decoded: DataFrame) -> DataFrame:
     instead = "hand its batches to a function: writeStream.foreachBatch(…)"
     require_batch(decoded, "decoded", instead, function="parts")
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
-    arrival = [F.col(name).asc_nulls_last() for name in ("timestamp", "topic", "partition", "offset")]
+    arrival = F.struct("timestamp", "topic", "partition", "offset", "message_id").alias(CAME)
+    judged = with_outcome(with_terms(decoded.where(one_of_several)).withColumn(CAME, arrival))
+    return judged.select(*decoded.columns, *_OUTCOME)
+
+
+def with_terms(parts: DataFrame) -> DataFrame:
+    """The parts with what `sequence_rule` compares: `terms` and `content`, as `terms_of` and `content_of`."""
+    text = F.from_json(F.concat(F.lit('{"text":'), "body", F.lit("}")), "text string")["text"]
+    return parts.withColumns({"terms": F.concat_ws("\n", *_TERMS), "content": F.sha2(text, 256)})
+
+
+def with_outcome(parts: DataFrame) -> DataFrame:
+    """
+    The parts (`with_terms`, and `came`) with their outcome, as `parts` says it.
+
+    Beside it stands `whole_at`: where the part stands in the order of `came` by which the sequence was whole.
+    """
+    known = parts.withColumn("agrees", F.expr(AGREES)).withColumn("part", F.expr(PART))
+    is_new, place = F.col("part") == "new", F.col("sequence_position")
     sequence = Window.partitionBy("sequence_id")
-    by_place = sequence.orderBy("sequence_position", *arrival, "message_id")
-    so_far = by_place.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    place, before = F.col("sequence_position"), F.col("_before")
-    placed = (
-        decoded.where(one_of_several)
-        .withColumns({"_content": F.sha2("body", 256), "_told": F.struct(*_TOLD)})
-        .withColumn("_before", F.coalesce(F.lag("sequence_position").over(by_place), F.lit(0)))
-        .withColumn("_is_first", before != place)
-        .withColumn(
-            "_first", F.last(F.when(F.col("_is_first"), F.col("_content")), ignorenulls=True).over(so_far)
-        )
-    )
-    contents_differ = F.max((F.col("_content") != F.col("_first")).cast("int")).over(sequence) == 1
-    told_differs = F.min("_told").over(sequence) != F.max("_told").over(sequence)
-    gap = F.min(F.when(place > before + 1, before + 1)).over(sequence)
-    known = placed.withColumns(
+    before = sequence.orderBy("sequence_position").rowsBetween(Window.unboundedPreceding, -1)
+    placed = known.withColumns(
         {
-            "_differs": contents_differ | told_differs,
-            "_there": F.sum(F.col("_is_first").cast("long")).over(sequence),
-            "_gap": F.coalesce(gap, F.max(place).over(sequence) + 1),
-            "_since": F.min("timestamp").over(sequence),
+            "_before": F.coalesce(F.max(F.when(is_new, place)).over(before), F.lit(0)),
+            "_there": F.count(F.when(is_new, 1)).over(sequence),
+            "_last": F.max(F.when(is_new, place)).over(sequence),
+            "_since": F.min(F.when(is_new, F.col("timestamp"))).over(sequence),
+            "whole_at": F.max(F.when(is_new, F.col(CAME))).over(sequence),
         }
     )
-    return known.withColumns(_outcome()).select(*decoded.columns, *_OUTCOME)
-
-
-def _outcome() -> dict[str, Column]:
-    differs, missing = F.col("_differs"), F.col("sequence_total") - F.col("_there")
-    waits = ~differs & F.col("_is_first") & (missing > 0)
+    is_gap = is_new & (place > F.col("_before") + 1)
+    gap = F.min(F.when(is_gap, F.col("_before") + 1)).over(sequence)
+    missing = F.col("sequence_total") - F.col("_there")
+    waits = is_new & (missing > 0)
     lacking = F.format_string(
         "%d of %d parts, the first of them part %d", missing, F.col("sequence_total"), F.col("_gap")
     )
-    return {
-        "part": F.when(differs, "contradicting")
-        .when(~F.col("_is_first"), "duplicate")
-        .when(waits, "waiting")
-        .otherwise("complete"),
-        "waiting_since": F.when(waits, F.col("_since")),
-        "waiting_for": F.when(waits, lacking),
-        **{name: F.when(differs, said) for name, said in contradiction().items()},
-    }
-
-
-def contradiction() -> dict[str, Column]:
-    """The verdict on a part of a sequence whose parts contradict each other: its columns of `decode`."""
-    fault = RdssFault.INVALID_HEADER
-    said = F.concat(
-        F.lit(fault.describe("At $.messageHeader.messageSequence: the parts of the sequence") + " "),
-        F.col("sequence_id"),
-        F.lit(" contradict each other."),
+    contradicts = F.col("part") == "contradicting"
+    judged = placed.withColumn("_gap", F.coalesce(gap, F.col("_last") + 1)).withColumns(
+        {
+            "waiting_since": F.when(waits, F.col("_since")),
+            "waiting_for": F.when(waits, lacking),
+            **{name: F.when(contradicts, said) for name, said in _contradiction().items()},
+        }
     )
+    outcome = F.when(waits, "waiting").when(is_new, "complete").otherwise(F.col("part"))
+    return judged.withColumn("part", outcome).drop("agrees", "_before", "_there", "_last", "_since", "_gap")
+
+
+def _contradiction() -> dict[str, Column]:
+    """The verdict on a part that contradicts others: its columns of `decode`."""
+    fault = RdssFault.INVALID_HEADER
+    said = F.concat(F.lit(fault.describe(CONTRADICTION) + " "), F.col("sequence_id"), F.lit("."))
     return {"queue": F.lit(fault.queue.value), ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: said}
 
 

@@ -44,6 +44,7 @@ class Verdict:
         path: Where in the message the fault is, as JSONPath writes it; None for a valid message.
         header: The header as it came, if one could be read, whatever it holds; otherwise None.
         body: The body as Python values, if the message could be read; a text in a part of a longer sequence.
+            For an integer of more digits than Python takes, 4,300, it has the largest of those.
         body_text: The JSON text of the body as it came, with every digit.
 
     >>> from datetime import UTC, datetime
@@ -107,7 +108,10 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     try:
         message = read(value, rules)
     except Unreadable as refused:
-        return _verdict(refused.finding, refused.header)
+        # What is missing beside a header is looked at after it.
+        is_last = refused.finding.code is RdssFault.INVALID_BODY
+        of_header = _of_header(refused.header, rules) if is_last else None
+        return _verdict(of_header or refused.finding, refused.header)
     finding = (
         _of_header(message.header, rules)
         or _of_body(message.header, message.body, rules)

@@ -440,7 +440,7 @@ def test_what_has_no_order_or_is_no_list_is_refused(spark: SparkSession, documen
 @pytest.mark.parametrize(
     ("document", "needed"),
     [
-        (5, r"documents\[1\] to be a dictionary, or JSON text; it is 5"),
+        (5, r"documents\[1\] to be a dictionary, or JSON text or bytes; it is 5"),
         (
             {"entity": "e", "timestamp": AT},
             r"documents\[1\] to be of values that JSON knows, instants as texts",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -74,10 +75,51 @@ def test_a_killed_broker_is_unreachable_and_keeps_what_it_has_confirmed(broker: 
     channel.close()
 
 
-def test_a_queue_that_is_something_else_is_refused_by_name(broker: Rabbit) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-queue-type": "quorum"},
+        {"x-message-ttl": 60_000},
+        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"},
+    ],
+)
+def test_a_queue_that_exists_is_used_with_the_arguments_it_has(
+    broker: Rabbit, arguments: dict[str, Any]
+) -> None:
+    name = f"exists {next(iter(arguments))}"
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    connection.channel().queue_declare("passing", durable=False)
-    with pytest.raises(NoChannel, match="'passing' cannot be used: precondition failed"):
+    connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    channel = RabbitChannel(name, broker.url)
+    channel.send(b"1", key="k")
+    [first] = channel.receive(1)
+    channel.acknowledge([first])
+    channel.close()
+    assert (first.value, channel.receive(1)) == (b"1", [])
+    # The queue is the one that was there: only the same arguments can be declared again.
+    connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    channel.close()
+    connection.close()
+
+
+def test_what_is_sent_goes_through_an_exchange_that_exists(broker: Rabbit) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    admin = connection.channel()
+    admin.exchange_declare("rdss", "topic", durable=True, arguments={"alternate-exchange": "amq.fanout"})
+    channel = RabbitChannel("through", broker.url, exchange="rdss")
+    assert channel.receive(1) == []
+    admin.queue_bind("through", "rdss", routing_key="through")
+    channel.send(b"1", key="k")
+    assert values(channel.receive(1)) == [b"1"]
+    with pytest.raises(NoChannel, match="'through' cannot be used: not found"):
+        RabbitChannel("through", broker.url, exchange="nowhere").send(b"1", key="k")
+    channel.close()
+    connection.close()
+
+
+def test_a_queue_of_another_connection_alone_is_refused_by_name(broker: Rabbit) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    connection.channel().queue_declare("passing", exclusive=True)
+    with pytest.raises(NoChannel, match="'passing' cannot be used: locked"):
         RabbitChannel("passing", broker.url).receive(1)
     connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import zlib
@@ -87,12 +88,15 @@ def same(one: DataFrame, other: DataFrame) -> bool:
 
 
 def drawn(records: Sequence[Row], chance: random.Random, batches: int) -> list[list[Row]]:
-    """The records in any order and any batches, a tenth of them twice."""
+    """The records in any order and any batches, a tenth of them twice, one each second."""
     again = chance.sample(list(records), len(records) // 10)
-    found: list[list[Row]] = [[] for _ in range(batches)]
-    for each in chance.sample([*records, *again], len(records) + len(again)):
-        chance.choice(found).append(each)
-    return found
+    order = chance.sample([*records, *again], len(records) + len(again))
+    came = [
+        Row(**{**each.asDict(), "offset": place, "timestamp": NOON + timedelta(seconds=place)})
+        for place, each in enumerate(order)
+    ]
+    cuts = [0, *sorted(chance.sample(range(len(came)), batches - 1)), len(came)]
+    return [came[one:other] for one, other in itertools.pairwise(cuts)]
 
 
 @seeds(1, soak=2)
@@ -112,8 +116,13 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     assert fates(apart) == expected
     assert expected.total() == sum(map(len, rounds)) == everything.count()
     assert {fate for fate, _ in expected} == {"processed", "invalid", "error", "duplicate", "waiting"}
-    assert same(apart.history("Dataset"), whole.history("Dataset"))
+    before = apart.messages(), apart.history("Dataset")
+    assert same(before[0], whole.messages())
+    assert same(before[1], whole.history("Dataset"))
     assert same(apart.reads(), whole.reads())
+    apart.rebuild()
+    assert same(apart.messages(), before[0])
+    assert same(apart.history("Dataset"), before[1])
 
 
 LONG = as_bytes(

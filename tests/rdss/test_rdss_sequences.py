@@ -19,6 +19,7 @@ from cdckit.records import RECORD_SCHEMA
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 RULES = Rules(max_bytes=1200)
+DECORATION = "messageHeader/errorCode", "GENERR006"
 
 
 def uuid_of(number: int) -> str:
@@ -45,7 +46,7 @@ def altered(part: bytes, path: str, value: Any) -> bytes:
     for step in above:
         holder = holder[step]
     holder[last] = value
-    return as_bytes(made)
+    return as_bytes(made) if value != DECORATION[1] else json.dumps(made).encode()
 
 
 TITLES = ['Tides "of" \\ 潮汐 🌊 ' * 60, "x" * 2500, "Ebb\n" * 400]
@@ -57,22 +58,26 @@ TOTALS = cut(large(4, "t" * 2500))
 CONTENTS = cut(large(5, "c" * 2500))
 INCOMPLETE = cut(large(6, "i" * 4500))
 
-# Interleaved, in an order drawn once; two duplicates, of which one has another id.
+# As the snippet of the specification makes them: each piece beside the one header.
+SHARED = [altered(part, "messageHeader/messageId", uuid_of(3)) for part in cut(large(3, "s" * 2500))]
+
+# Interleaved, in an order drawn once; what repeats others, or contradicts them, comes at the end.
 ALL: list[tuple[str, bytes]] = [
     *(("complete", part) for sent in SENT for part in cut(sent)),
-    *(("complete", part) for part in [*cut(WRONG), *BROKEN]),
-    *(("contradicting", part) for part in TOTALS[:-1]),
-    ("contradicting", altered(TOTALS[-1], "messageHeader/messageSequence/total", 9)),
-    *(("contradicting", part) for part in CONTENTS),
-    ("contradicting", altered(CONTENTS[1], "messageBody", "other")),
+    *(("complete", part) for part in [*cut(WRONG), *BROKEN, *TOTALS, *CONTENTS, *SHARED]),
     *(("waiting", part) for place, part in enumerate(INCOMPLETE, 1) if place not in (2, 4)),
     ("whole", as_bytes(MESSAGES["delete"])),
     ("whole", b"?"),
 ]
-DUPLICATES = [
+LATE = [
     ("duplicate", cut(SENT[0])[1]),
     ("duplicate", altered(cut(SENT[1])[0], "messageHeader/messageId", uuid_of(99))),
+    # The same text, written with other escapes and with an error code in its header.
+    ("duplicate", altered(json.dumps(json.loads(cut(SENT[0])[0])).encode(), *DECORATION)),
     ("duplicate", INCOMPLETE[0]),
+    ("contradicting", altered(TOTALS[-1], "messageHeader/messageSequence/total", 9)),
+    ("contradicting", altered(CONTENTS[1], "messageBody", "other")),
+    ("contradicting", altered(INCOMPLETE[1], "messageHeader/generator", "somebody else")),
 ]
 
 
@@ -87,7 +92,7 @@ def to_records(spark: SparkSession, values: list[bytes]) -> DataFrame:
 def drawn(seed: int) -> list[tuple[str, bytes]]:
     first = list(ALL)
     random.Random(seed).shuffle(first)
-    return [*first, *DUPLICATES]
+    return [*first, *LATE]
 
 
 ORDER = drawn(1)
@@ -95,7 +100,7 @@ ORDER = drawn(1)
 
 @pytest.fixture(scope="module")
 def parts(spark: SparkSession) -> DataFrame:
-    decoded = rdss.decode(to_records(spark, [value for _, value in ORDER]), rules=RULES)
+    decoded = rdss.decode(to_records(spark, [value for _, value in ORDER]), rules=Rules(max_bytes=4000))
     return rdss.parts(decoded).localCheckpoint()
 
 
@@ -148,10 +153,10 @@ def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame
     assert f"its parts have {size:,} bytes, and a message may have 1,800" in one["error_description"]
 
 
-def test_parts_are_shuffled_and_sorted_once(spark: SparkSession) -> None:
+def test_parts_are_shuffled_once_and_sorted_as_they_came_and_by_their_places(spark: SparkSession) -> None:
     decoded = rdss.decode(to_records(spark, [value for _, value in ORDER]), rules=RULES)
     plan = rdss.assembled(rdss.parts(decoded))._jdf.queryExecution().executedPlan().toString()
-    assert (plan.count("Exchange"), plan.count("Sort ")) == (1, 1)
+    assert (plan.count("Exchange"), plan.count("Sort ")) == (1, 2)
 
 
 def test_contradictions_are_rejects_with_their_records(parts: DataFrame) -> None:
@@ -161,10 +166,8 @@ def test_contradictions_are_rejects_with_their_records(parts: DataFrame) -> None
     assert [(row["offset"], bytes(row["value"])) for row in found] == expected
     assert {(row["error_code"], row["queue"]) for row in found} == {("GENERR004", "invalid")}
     for row in found:
-        said = (
-            f"At $.messageHeader.messageSequence: the parts of the sequence {row['sequence_id']} contradict"
-        )
-        assert said in row["error_description"]
+        said = f"the part contradicts what came before it of the sequence {row['sequence_id']}."
+        assert row["error_description"].endswith(f"At $.messageHeader.messageSequence: {said}")
 
 
 def test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there(parts: DataFrame) -> None:

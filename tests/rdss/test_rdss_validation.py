@@ -74,6 +74,18 @@ def test_descriptions_say_what_was_found() -> None:
     assert len(said(changed("/messageBody/" + "x" * 100_000, 1))) < 300
 
 
+@pytest.mark.parametrize("digits", [30, 999, 1200, 4300, 100_000])
+def test_integers_of_any_size_are_integers(digits: int) -> None:
+    number = b"1" * digits
+    value = as_bytes(message()).replace(b'"tenantJiscID": 7', b'"tenantJiscID": -' + number)
+    assert number in value
+    verdict = validate(value, now=NOW)
+    assert verdict.valid, verdict.description
+    if digits <= 4300:
+        assert verdict.header is not None
+        assert verdict.header["tenantJiscID"] == -int(number)
+
+
 def test_a_message_of_the_maximum_size_is_read_and_one_of_a_byte_more_goes_to_the_error_queue() -> None:
     value = as_bytes(message("create"))
     padded = value + b" " * (1_000_000 - len(value))

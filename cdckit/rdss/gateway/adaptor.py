@@ -19,6 +19,7 @@ from cdckit.rdss.gateway.polling import Convert, Found, Source
 logger = logging.getLogger("cdckit.rdss.gateway")
 _NAMESPACE = UUID("6c1e2f0a-6f5e-4b8e-9d58-0d6f2f0c8a11")
 _GONE = "gone"
+_NEW_VERSION, _RELATED = "isNewVersionOf", "objectRelatedIdentifier"
 _MARK = ""
 """The name under which the time of the last round is kept, beside the objects; none has an empty id."""
 
@@ -46,8 +47,11 @@ class ChannelAdaptor:
     Polls *source*, converts what is new or changed, and sends it through *gateway*.
 
     The first time an object is visible it is a MetadataCreate, also if it was confidential before; then a
-    MetadataUpdate; a MetadataDelete when *convert* no longer shows it.  What was sent of each object is kept
-    in the gateway's repository: a round that is cut short is done again, and sends what is missing, once.
+    MetadataUpdate; a MetadataDelete when *convert* no longer shows it.  An update under another objectUUID is
+    a new version: it says that it isNewVersionOf the one before, unless *convert* says so.  Every version
+    is an object of its own to the exchange, so all that were sent are deleted when the object is hidden.
+    What was sent of each object is kept in the gateway's repository: a round that is cut short is done again,
+    and sends what is missing, once.
 
     Args:
         gateway: Sends; its repository keeps where the adaptor is.
@@ -124,16 +128,28 @@ class ChannelAdaptor:
         """Send what an object has become; False if that was sent already."""
         before, body = self._kept(f"object {found.id}"), self._converted(found)
         now = _GONE if body is None else _digest(body)
-        visible = before is not None and before.split()[-1] != _GONE
-        if (before is not None and before.split()[-1] == now) or (body is None and not visible):
+        last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
+        if last == now:
             return False
-        kind = "MetadataDelete" if body is None else "MetadataUpdate" if visible else "MetadataCreate"
-        # The same step of the same object has the same messageId, however often it is tried.
-        identity = str(uuid5(_NAMESPACE, "\n".join((self._name, found.id, before or "", now))))
-        told = {"objectUUID": self._uuid(before)} if body is None else body
-        message = self._gateway.producer.message(kind, told, message_id=identity)
-        self._gateway.send(message)
-        self._keep(f"object {found.id}", f"{identity} {told['objectUUID']} {now}")
+        if body is None:
+            told = [("MetadataDelete", {"objectUUID": each}) for each in versions]
+        elif last == _GONE:
+            told, versions = [("MetadataCreate", body)], [body["objectUUID"]]
+        else:
+            told = [("MetadataUpdate", _as_version(body, versions[-1]))]
+            versions = [*(each for each in versions if each != body["objectUUID"]), body["objectUUID"]]
+        for kind, content in told:
+            # The same step of the same object has the same messageId, however often it is tried.
+            step = (
+                self._name,
+                found.id,
+                before or "",
+                now,
+                *([content["objectUUID"]] if len(told) > 1 else []),
+            )
+            identity = str(uuid5(_NAMESPACE, "\n".join(step)))
+            self._gateway.send(self._gateway.producer.message(kind, content, message_id=identity))
+        self._keep(f"object {found.id}", f"{identity} {','.join(versions)} {now}")
         return True
 
     def _converted(self, found: Found) -> dict[str, Any] | None:
@@ -142,10 +158,6 @@ class ChannelAdaptor:
             return None if body is None else {**body, "objectUUID": body["objectUUID"]}
         except Exception as error:  # whatever the application's code raises concerns this object alone
             raise _NotConverted(f"{type(error).__name__}: {error}") from error
-
-    def _uuid(self, before: str | None) -> str:
-        assert before is not None  # it was visible
-        return before.split()[1]
 
     def _kept(self, name: str) -> str | None:
         return self._gateway.repository.position(self._name, name)
@@ -157,3 +169,17 @@ class ChannelAdaptor:
 def _digest(body: object) -> str:
     text = json.dumps(body, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_version(body: dict[str, Any], before: str) -> dict[str, Any]:
+    """The body of an update, with the link to the version before if it is of another object."""
+    related = body.get(_RELATED) or []
+    linked = {(each.get("relationType"), _value(each)) for each in related}
+    if body["objectUUID"] == before or (_NEW_VERSION, before) in linked:
+        return body
+    identifier = {"identifierValue": before, "identifierType": "UUID"}
+    return {**body, _RELATED: [*related, {"relationType": _NEW_VERSION, "identifier": identifier}]}
+
+
+def _value(related: dict[str, Any]) -> Any:
+    return (related.get("identifier") or {}).get("identifierValue")

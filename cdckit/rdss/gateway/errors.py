@@ -96,6 +96,20 @@ class NoResponse(CdcError, TimeoutError):
         return f"No response to {self.message_id}, which is sent, came within {self.seconds:g} s."
 
 
+class NotRefused(CdcError, LookupError):
+    """A message that is to be taken again was not refused, or its bytes are forgotten."""
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(message_id)
+
+    def __str__(self) -> str:
+        return (
+            f"replay() needs a message that was refused, and whose bytes are kept; {self.message_id} is "
+            "none. See status()."
+        )
+
+
 class Rejection(CdcError):
     """
     Raised by a handler: the message cannot be processed, for a reason that has a code of its own.

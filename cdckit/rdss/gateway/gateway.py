@@ -20,6 +20,7 @@ from cdckit.rdss.gateway.errors import (
     FailedStatement,
     KnownMessage,
     NoResponse,
+    NotRefused,
     Rejection,
     UnfitMessage,
 )
@@ -50,7 +51,8 @@ class Gateway:
         repository: What remembers the messages; closed by whoever made it.
         channels: The queues.
         producer: In whose name responses are made.
-        backoff: When to try again where a queue cannot be reached.
+        backoff: When to try again where a queue cannot be reached, or a handler raises one of *transient*.
+        transient: What a handler raises that may pass: errors of files and of networks.
         interval: Seconds between two looks at the input while waiting for a response.
         machine: Named in the messageHistory of what is sent, if it is given.
         audit: Told of every message, such as `AuditLog(folder).write`.
@@ -83,6 +85,7 @@ class Gateway:
         producer: Producer,
         *,
         backoff: Backoff = BACKOFF,
+        transient: tuple[type[Exception], ...] = (OSError,),
         interval: float = 1.0,
         machine: Machine | None = None,
         audit: Callable[[Iterable[Audited]], None] = lambda happened: None,
@@ -93,6 +96,7 @@ class Gateway:
         self.repository, self.channels, self.producer = repository, channels, producer
         self._interval, self._machine, self._rules = interval, machine, rules
         self._clock, self._sleep, self._tell = clock, sleep, audit
+        self._backoff, self._transient = backoff, transient
         self._outbox = Outbox(repository, channels, backoff, sleep, clock, audit)
 
     def send(self, message: Message) -> None:
@@ -135,13 +139,40 @@ class Gateway:
         Hand the messages that wait, and are whole, to *handler*, the oldest first, at most *limit*; how many.
 
         A handler that raises sends the message to a queue: `Rejection` says which code, any other
-        exception is GENERR006.  One that is interrupted is called again with the same message later.
+        exception is GENERR006.  One of *transient* may pass: the handler is called again, after the delays of
+        *backoff*, before any other message is handed over.  One that is interrupted is called again with the
+        same message later.  No message is handed over more often than *backoff* has tries, by whatever
+        processes: one that ends them each time goes to the error queue, too.
+
+        A message whose handler failed has not been processed: when it comes again, it is handled (see
+        `replay`).  One that has expired since it was received is not handled.
         """
         done = 0
         while (limit is None or done < limit) and (parts := self.repository.next_waiting()):
             self._process(parts, handler)
             done += 1
         return done
+
+    def replay(self, message_id: str) -> list[Fate]:
+        """
+        Take a message once more that was refused, from the bytes that the repository has of it.
+
+        Those of a sequence, by the messageId of any part of it, are all taken.  What was refused when it was
+        handed over waits for `process` again; what was refused when it came is judged by the rules as
+        they are now, and is a duplicate if it is refused again.
+
+        Returns:
+            The fate of each so far.
+
+        Raises:
+            NotRefused: Nothing is kept of such a message that was refused.
+        """
+        originals = self.repository.refused(message_id)
+        if not originals:
+            raise NotRefused(message_id)
+        fates = self._note(originals)
+        self._outbox.route()
+        return fates
 
     def request(self, message: Message, *, timeout: float = 60) -> Message:
         """
@@ -160,14 +191,18 @@ class Gateway:
             if parts := self.repository.response_to(message.message_id):
                 response = self._opened(parts)
                 if response is not None:
-                    self.repository.settle([each.message_id for each in parts], Fate.PROCESSED, keep=True)
+                    self.repository.settle(parts, Fate.PROCESSED, keep=True)
                     return response
             if time.monotonic() >= until:
                 raise NoResponse(message.message_id, timeout)
             self._sleep(self._interval)
 
     def give_up(self, older_than: timedelta) -> int:
-        """Refuse the parts of sequences to which nothing was added for so long; how many parts."""
+        """
+        Refuse the parts of sequences to which nothing was added for so long; how many parts.
+
+        They wait again if another part of their sequence comes all the same.
+        """
         now = self._clock()
         parts = self.repository.incomplete(now - older_than)
         there: dict[str, list[int]] = {}
@@ -178,7 +213,8 @@ class Gateway:
             finding = (
                 f"The sequence {each.sequence} of {each.total} parts stays incomplete: part {listed} came."
             )
-            self._refuse([each], RdssFault.INVALID_BODY, finding)
+            # Its bytes are kept: when another part comes all the same, they wait again.
+            self._refuse([each], RdssFault.INVALID_BODY, finding, keep=True)
         self._outbox.route()
         return len(parts)
 
@@ -193,15 +229,19 @@ class Gateway:
         return self.repository.forget(self._clock() - older_than)
 
     def _take(self, deliveries: Sequence[Delivery]) -> list[Fate]:
+        fates = self._note([each.value for each in deliveries])
+        now, name = self._clock(), self.channels.input.name
+        received = zip(deliveries, fates, strict=True)
+        self._tell([Audited(now, "received", name, each.value, fate.value) for each, fate in received])
+        return fates
+
+    def _note(self, values: Sequence[bytes]) -> list[Fate]:
         now = self._clock()
-        messages = [judged(each.value, now, self._rules) for each in deliveries]
-        fates = self.repository.take(messages, self._contradicts)
+        messages = [judged(each, now, self._rules) for each in values]
+        fates = self.repository.take(messages, self._contradicts, self._unfit)
         for message, fate in zip(messages, fates, strict=True):
             if isinstance(message, Refused) and fate is not Fate.DUPLICATE:
                 logger.warning("%s %s", message.error_code, message.error_description)
-        name = self.channels.input.name
-        received = zip(deliveries, fates, strict=True)
-        self._tell([Audited(now, "received", name, each.value, fate.value) for each, fate in received])
         return fates
 
     def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
@@ -212,19 +252,28 @@ class Gateway:
             logger.warning("%s", error)
 
     def _process(self, parts: list[Incoming], handler: Handler) -> None:
-        message = self._opened(parts)
-        if message is None:
-            return
-        turn = Turn(message, self.producer, self._clock)
-        try:
-            handler(turn)
-            send = self._follows(turn)
-        except Rejection as rejection:
-            self._refuse(parts, rejection.code, rejection.finding)
-        except Exception as error:
-            self._failed(parts, error)
-        else:
-            self._settle(parts, turn, send)
+        delays = self._backoff.delays()
+        while (message := self._opened(parts)) is not None:
+            attempt = self.repository.attempt(parts)
+            if attempt > len(delays) + 1:
+                finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
+                self._refuse(parts, RdssFault.SYSTEM_FAILED, finding)
+                break
+            turn = Turn(message, self.producer, self._clock)
+            try:
+                handler(turn)
+                send = self._follows(turn)
+            except Rejection as rejection:
+                self._refuse(parts, rejection.code, rejection.finding)
+            except Exception as error:
+                if isinstance(error, self._transient) and attempt <= len(delays):
+                    logger.warning("the handler failed, and is called again: %r", error)
+                    self._sleep(delays[attempt - 1])
+                    continue
+                self._failed(parts, error)
+            else:
+                self._settle(parts, turn, send)
+            break
         self._outbox.route()
 
     def _follows(self, turn: Turn) -> list[Outgoing]:
@@ -233,9 +282,8 @@ class Gateway:
         return [part for each, destination in told for part in self._outgoing(each, destination)]
 
     def _settle(self, parts: list[Incoming], turn: Turn, send: list[Outgoing]) -> None:
-        ids = [each.message_id for each in parts]
         try:
-            self.repository.settle(ids, Fate.PROCESSED, send=send, write=turn.statements)
+            self.repository.settle(parts, Fate.PROCESSED, send=send, write=turn.statements)
         except (FailedStatement, KnownMessage) as error:
             self._failed(parts, error)
             return
@@ -248,20 +296,30 @@ class Gateway:
         self._refuse(parts, RdssFault.SYSTEM_FAILED, said)
 
     def _opened(self, parts: list[Incoming]) -> Message | None:
-        """The message of all parts; None if it is refused, since together they are no valid message."""
+        """The message of all parts; None if it is refused, since it has expired."""
         opened = whole(parts, self._clock(), self._rules)
         if isinstance(opened, Message):
             return opened
-        self._refuse(parts, opened[0], opened[1])
+        self._refuse(parts, *opened)
         self._outbox.route()
         return None
 
-    def _refuse(self, parts: Sequence[Incoming], code: RdssFault, finding: str) -> None:
+    def _unfit(self, parts: Sequence[Incoming]) -> list[Refused]:
+        opened = whole(parts, self._clock(), self._rules)
+        return [] if isinstance(opened, Message) else self._refusals(parts, *opened)
+
+    def _refuse(
+        self, parts: Sequence[Incoming], code: RdssFault, finding: str, *, keep: bool = False
+    ) -> None:
+        refused = self._refusals(parts, code, finding)
+        self.repository.settle(parts, Fate(code.queue.value), refused=refused, keep=keep)
+
+    def _refusals(self, parts: Sequence[Incoming], code: RdssFault, finding: str) -> list[Refused]:
         now = self._clock()
         refused = [refusal(each.value, code, finding, now, self._rules) for each in parts]
         for each in refused:
             logger.error("%s %s", each.error_code, each.error_description)
-        self.repository.settle([each.message_id for each in parts], Fate(code.queue.value), refused=refused)
+        return refused
 
     def _contradicts(self, part: Incoming, reason: str) -> Refused:
         return refusal(part.value, RdssFault.INVALID_HEADER, reason, self._clock(), self._rules)

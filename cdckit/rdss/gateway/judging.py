@@ -11,7 +11,9 @@ from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.decorating import decorated_value
 from cdckit.rdss.gateway.messages import Message
 from cdckit.rdss.gateway.repository import Incoming, Refused
+from cdckit.rdss.header_rules import expired
 from cdckit.rdss.rules import RULES, Rules
+from cdckit.rdss.sequence_rule import content_of, terms_of
 from cdckit.rdss.splitting import whole_header
 from cdckit.rdss.validation import Verdict, body_finding, validate
 
@@ -36,6 +38,7 @@ def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refu
     header = verdict.header
     assert header is not None  # a valid message has one
     sequence = header["messageSequence"]
+    is_part = int(sequence["total"]) > 1
     return Incoming(
         header["messageId"],
         header["messageClass"],
@@ -45,6 +48,8 @@ def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refu
         int(sequence["total"]),
         header.get("correlationId"),
         value,
+        terms_of(header) if is_part else "",
+        content_of(verdict.body) if is_part else "",
     )
 
 
@@ -58,11 +63,15 @@ def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Mes
     """
     The message of all the parts of its sequence, by position; or what is wrong with its body.
 
-    The header is that of the first part, as the message has it alone.
+    The header is that of the first part, as the message has it alone.  The message may have expired since it
+    came.
     """
     verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
     header, body = verdicts[0].header, verdicts[0].body
     assert header is not None  # it was valid when it came
+    late = expired(header, now)
+    if late is not None:
+        return late.code, f"At {late.path}: {late.sentence}"
     if len(parts) == 1:
         return Message(header, body)
     header = whole_header(header)
@@ -71,7 +80,9 @@ def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Mes
     except (ValueError, RecursionError) as error:
         return RdssFault.MALFORMED, f"The {len(parts)} parts together: {str(error)[:200]}."
     finding = body_finding(header, body, rules)
-    return Message(header, body) if finding is None else (finding.code, finding.description)
+    return (
+        Message(header, body) if finding is None else (finding.code, f"At {finding.path}: {finding.sentence}")
+    )
 
 
 def _refused(value: bytes, verdict: Verdict, rules: Rules) -> Refused:

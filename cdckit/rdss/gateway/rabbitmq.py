@@ -1,4 +1,4 @@
-"""A durable queue of RabbitMQ as a channel."""
+"""A queue of RabbitMQ as a channel."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from cdckit.parts.installed import require_package
 from cdckit.rdss.gateway.channel import Delivery
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
 
-_FINAL = {403: "access refused", 404: "not found", 406: "precondition failed"}
+_MISSING = 404
+_FINAL = {403: "access refused", _MISSING: "not found", 405: "locked", 406: "precondition failed"}
 """Replies after which trying again does not help."""
 
 
 class RabbitChannel:
     """
-    The queue *name* of the broker at *url*, which is declared durable if it is not there.
+    The queue *name* of the broker at *url*; one that is not there is declared, durable.
+
+    A queue that is there is used as it is, whatever its arguments: a quorum queue, a time to live, a
+    dead-letter exchange.  So what becomes of its messages when the broker ends is for its owner to say.
+
+    Args:
+        name: The queue, and the routing key of what is sent.
+        url: Where the broker is, as `pika.URLParameters` takes it.
+        exchange: What is sent to, by its name: it must be there.  Without it the queue itself.
 
     A message is sent once the broker has confirmed it, which it does when the message is on its disk.
     Connects with the first call, and again after the connection was lost; what was delivered by the
@@ -31,9 +40,9 @@ class RabbitChannel:
     cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'input' cannot be reached: ...
     """
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, *, exchange: str = "") -> None:
         require_package("pika", extra="gateway", part="RabbitChannel")
-        self.name, self._url = name, url
+        self.name, self._url, self._exchange = name, url, exchange
         self._connection: Any = None
         self._channel: Any = None
 
@@ -43,7 +52,7 @@ class RabbitChannel:
 
         kept = pika.BasicProperties(delivery_mode=2, content_type="application/json")
         with self._reachable() as channel:
-            channel.basic_publish("", self.name, value, kept, mandatory=True)
+            channel.basic_publish(self._exchange, self.name, value, kept, mandatory=True)
 
     def receive(self, limit: int) -> list[Delivery]:
         """The oldest deliveries that no other receiver has."""
@@ -98,7 +107,22 @@ class RabbitChannel:
         if self._channel is None or not self._channel.is_open:
             self.close()
             self._connection = pika.BlockingConnection(pika.URLParameters(self._url))
-            self._channel = self._connection.channel()
-            self._channel.queue_declare(self.name, durable=True)
+            self._channel = self._declared()
+            if self._exchange:
+                self._channel.exchange_declare(self._exchange, passive=True)
             self._channel.confirm_delivery()
         return self._channel
+
+    def _declared(self) -> Any:
+        """A channel of the connection, with the queue there: RabbitMQ takes no second declaration of it."""
+        from pika.exceptions import ChannelClosedByBroker
+
+        channel = self._connection.channel()
+        try:
+            channel.queue_declare(self.name, passive=True)
+        except ChannelClosedByBroker as error:
+            if error.reply_code != _MISSING:
+                raise
+            channel = self._connection.channel()
+            channel.queue_declare(self.name, durable=True)
+        return channel

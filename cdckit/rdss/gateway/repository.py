@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -40,6 +40,8 @@ class Incoming:
     """
     A valid message that was taken from a queue; *total* is the number of messages in its sequence.
 
+    Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequence_rule`).
+
     >>> Incoming("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
     1
     """
@@ -52,6 +54,8 @@ class Incoming:
     total: int
     correlation_id: str | None
     value: bytes
+    terms: str = ""
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class Refused:
     error_code: str
     error_description: str
     message_id: str | None
+
+
+Judge = Callable[[Sequence[Incoming]], list[Refused]]
+"""What is wrong with the message of all these parts: each of them as refused; nothing if it is valid."""
 
 
 @dataclass(frozen=True)
@@ -109,20 +117,31 @@ class Repository(KnownMessages, Protocol):
         """The messages that are TO_SEND, to one destination or to all, the oldest first."""
 
     def take(
-        self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
+        self,
+        messages: Sequence[Incoming | Refused],
+        refuse: Callable[[Incoming, str], Refused],
+        judge: Judge,
     ) -> list[Fate]:
         """
         Note messages of a queue as RECEIVED, or as refused and to be routed; the fate of each so far.
 
-        A part that contradicts another part of its sequence becomes what *refuse* makes of it and the reason.
+        A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
+        handed over, and refused then, has not been processed: the same message is taken again.
+
+        Of parts, what came first stands (see `cdckit.rdss.sequence_rule`); one that contradicts it becomes
+        what *refuse* makes of it and the reason.  A sequence has the messageId of its first part from when it
+        is whole, and *judge* finds nothing wrong with it.
         """
 
     def next_waiting(self) -> list[Incoming]:
         """All parts, by position, of the message that has waited longest and is whole; nothing if none is."""
 
+    def attempt(self, parts: Sequence[Incoming]) -> int:
+        """Note that a message is handed over; how often it was, this time included."""
+
     def settle(
         self,
-        message_ids: Iterable[str],
+        messages: Sequence[Incoming],
         fate: Fate,
         *,
         send: Sequence[Outgoing] = (),
@@ -141,6 +160,9 @@ class Repository(KnownMessages, Protocol):
 
     def unrouted(self, limit: int) -> list[tuple[int, Refused]]:
         """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
+
+    def refused(self, message_id: str) -> list[bytes]:
+        """The bytes of what was refused of a message as it came, those of all parts of its sequence."""
 
     def routed(self, number: int) -> None:
         """Note that the channel has acknowledged what was refused."""

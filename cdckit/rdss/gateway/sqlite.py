@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +15,32 @@ from typing import Any
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.fates import Fate, Status
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage
-from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Statement
+from cdckit.rdss.gateway.repository import Incoming, Judge, Outgoing, Refused, Statement
 from cdckit.rdss.gateway.sqlite_file import locked, opened
+from cdckit.rdss.sequence_rule import AGREES, CONTRADICTION, PART
 
 logger = logging.getLogger("cdckit.rdss.gateway")
 
-_INCOMING = "message_id, message_class, message_type, sequence, position, total, correlation_id, value"
+_PART_OF = "sequence, position, total"
+_INCOMING = f"message_id, message_class, message_type, {_PART_OF}, correlation_id, value, terms, content"
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
+_OF_SEQUENCE = "sequence = ? AND total > 1"
+_FAILED = "attempts AND fate IN ('invalid', 'error')"
+_CLAIMS = (
+    f"status <> 'RECEIVED' OR (whole AND position = 1 AND fate IN ('{Fate.WAITING}', '{Fate.PROCESSED}'))"
+)
+"""Rows whose messageId makes others duplicates: our own, and first parts of what waits or was processed."""
+_PART = f"""
+SELECT {PART} FROM (SELECT *, {AGREES} AS agrees FROM (
+    SELECT number AS came, sequence AS sequence_id, position AS sequence_position, terms, content
+    FROM messages WHERE {_OF_SEQUENCE}
+    UNION ALL SELECT ?, ?, ?, ?, ?
+)) ORDER BY came DESC LIMIT 1
+"""
+"""What a part is that comes after those that its sequence has."""
+_AFTER_ALL = (1 << 63) - 1
+_ROW = "message_id = ? AND sequence = ? AND position = ? AND total = ?"
 
 
 class SqliteRepository:
@@ -31,11 +49,11 @@ class SqliteRepository:
 
     *clock* says when a message was noted, which matters only to `incomplete` and `forget`.
 
-    A row of `messages` is one message that is known by its messageId; its bytes are kept while it waits or
-    is to be sent, those of a response until it is forgotten.  A row of `refused` is one that could not be
-    processed, known by its bytes, which are kept.  The file grows by about 300 bytes with each message, and
-    by all of each refused one, until `forget`.  A commit is on the disk before the method returns (WAL,
-    synchronous FULL).
+    A row of `messages` is one message, known by its messageId, or one part, known by its sequence and its
+    position; its bytes are kept while it waits or is to be sent, those of a response until it is forgotten.
+    A row of `refused` is one that could not be processed, known by its bytes, which are kept.  The file grows
+    by about 300 bytes with each message, and by all of each refused one, until `forget`.  A commit is on the
+    disk before the method returns (WAL, synchronous FULL).
 
     It belongs to one thread.  Others may read the file; tables of an application may lie in it, too.
 
@@ -93,14 +111,24 @@ class SqliteRepository:
         return [Outgoing(*row) for row in self._run(asked, destination, limit)]
 
     def take(
-        self, messages: Sequence[Incoming | Refused], refuse: Callable[[Incoming, str], Refused]
+        self,
+        messages: Sequence[Incoming | Refused],
+        refuse: Callable[[Incoming, str], Refused],
+        judge: Judge,
     ) -> list[Fate]:
         with self._transaction():
-            return [self._take(each, refuse) for each in messages]
+            return [self._take(each, refuse, judge) for each in messages]
 
     def next_waiting(self) -> list[Incoming]:
         asked = f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND whole ORDER BY number LIMIT 1"
         return self._whole(asked)
+
+    def attempt(self, parts: Sequence[Incoming]) -> int:
+        with self._transaction():
+            for each in parts:
+                self._change("attempts = attempts + 1", each)
+            asked = f"SELECT attempts FROM messages WHERE {_ROW}"
+            return int(self._run(asked, *_row(parts[0])).fetchone()[0])
 
     def response_to(self, message_id: str) -> list[Incoming]:
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
@@ -108,7 +136,7 @@ class SqliteRepository:
 
     def settle(
         self,
-        message_ids: Iterable[str],
+        messages: Sequence[Incoming],
         fate: Fate,
         *,
         send: Sequence[Outgoing] = (),
@@ -116,13 +144,12 @@ class SqliteRepository:
         refused: Sequence[Refused] = (),
         keep: bool = False,
     ) -> bool:
-        named = list(message_ids)
         left = "fate = ?" if keep else "fate = ?, value = NULL"
         with self._transaction():
-            if not all(self._waits(each) for each in named):
+            if not all(self._waits(each) for each in messages):
                 return False
-            for each in named:
-                self._run(f"UPDATE messages SET {left} WHERE message_id = ?", fate, each)
+            for each in messages:
+                self._change(left, each, fate)
             for statement in write:
                 self._write(statement)
             self._note_to_send(send)
@@ -142,12 +169,21 @@ class SqliteRepository:
         asked = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
         return [(row[0], Refused(*row[1:])) for row in self._run(asked, limit)]
 
+    def refused(self, message_id: str) -> list[bytes]:
+        sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
+        parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
+        asked = (
+            f"SELECT original FROM refused WHERE message_id = ? OR message_id IN ({parts}) ORDER BY number"
+        )
+        return [row[0] for row in self._run(asked, message_id, message_id)]
+
     def routed(self, number: int) -> None:
         with self._transaction():
             self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
 
     def status(self, message_id: str) -> Status | None:
-        found = self._run("SELECT status FROM messages WHERE message_id = ?", message_id).fetchone()
+        asked = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
+        found = self._run(asked, message_id).fetchone()
         return None if found is None else Status(found[0])
 
     def counts(self) -> dict[Fate, int]:
@@ -183,53 +219,88 @@ class SqliteRepository:
             for shard, position in positions.items():
                 self._run("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", stream, shard, position)
 
-    def _take(self, message: Incoming | Refused, refuse: Callable[[Incoming, str], Refused]) -> Fate:
+    def _take(
+        self, message: Incoming | Refused, refuse: Callable[[Incoming, str], Refused], judge: Judge
+    ) -> Fate:
         if isinstance(message, Refused):
             noted = self._note_refused(message, taken=True)
             return Fate(message.channel) if noted else self._duplicate()
-        if self._run("SELECT 1 FROM messages WHERE message_id = ?", message.message_id).fetchone():
+        if message.total > 1:
+            return self._take_part(message, refuse, judge)
+        if self._exists(f"message_id = ? AND ({_CLAIMS})", message.message_id):
             return self._duplicate()
-        if message.total > 1 and (reason := self._contradiction(message)):
-            return self._take(refuse(message, reason), refuse)
+        self._begin_anew("message_id = ? AND total = 1", message.message_id)
+        return self._insert(message)
+
+    def _take_part(self, part: Incoming, refuse: Callable[[Incoming, str], Refused], judge: Judge) -> Fate:
+        if self._exists("message_id = ? AND status <> 'RECEIVED'", part.message_id):
+            return self._duplicate()
+        if self._exists(f"{_OF_SEQUENCE} AND {_FAILED}", part.sequence):
+            self._begin_anew(_OF_SEQUENCE, part.sequence)
+        # What was given up waits again.
+        given_up = f"{_OF_SEQUENCE} AND NOT whole AND fate = 'invalid'"
+        self._run(f"UPDATE messages SET fate = 'waiting' WHERE {given_up}", part.sequence)
+        said = (_AFTER_ALL, part.sequence, part.position, part.terms, part.content)
+        [outcome] = self._run(_PART, part.sequence, *said).fetchone()
+        if outcome == "duplicate":
+            return self._duplicate()
+        if outcome == "contradicting":
+            return self._take(refuse(part, f"{CONTRADICTION} {part.sequence}."), refuse, judge)
+        self._insert(part)
+        return self._completed(part, judge)
+
+    def _completed(self, part: Incoming, judge: Judge) -> Fate:
+        """What becomes of a sequence, of which this is a new part."""
+        [[there]] = self._run(f"SELECT count(*) FROM messages WHERE {_OF_SEQUENCE}", part.sequence)
+        if there < part.total:
+            return Fate.WAITING
+        parts = self._parts(part.sequence)
+        fate, refused = Fate.WAITING, judge(parts)
+        if refused:
+            fate = Fate(refused[0].channel)
+            for each in refused:
+                self._note_refused(each, taken=False)
+        elif self._exists(f"message_id = ? AND ({_CLAIMS})", parts[0].message_id):
+            fate = Fate.DUPLICATE
+        kept = "value" if fate is Fate.WAITING else "NULL"
+        settled = f"UPDATE messages SET whole = 1, fate = ?, value = {kept} WHERE {_OF_SEQUENCE}"
+        self._run(settled, fate, part.sequence)
+        return fate
+
+    def _insert(self, message: Incoming) -> Fate:
         self._run(
             f"INSERT INTO messages ({_INCOMING}, status, fate, whole, noted) "
-            "VALUES (?,?,?,?,?,?,?,?,'RECEIVED',?,?,?)",
+            "VALUES (?,?,?,?,?,?,?,?,?,?,'RECEIVED',?,?,?)",
             *(message.message_id, message.message_class, message.message_type, message.sequence),
             *(message.position, message.total, message.correlation_id, message.value),
+            *(message.terms, message.content),
             *(Fate.WAITING, message.total == 1, self._clock().timestamp()),
         )
-        if message.total > 1:
-            self._complete(message)
         return Fate.WAITING
 
-    def _contradiction(self, part: Incoming) -> str | None:
-        """What a part says of its sequence that another part, which came first, denies."""
-        asked = "SELECT message_id, position, total FROM messages WHERE sequence = ? AND total > 1"
-        for message_id, position, total in self._run(asked, part.sequence):
-            if total != part.total:
-                return (
-                    f"messageSequence.total is {part.total}; of part {position}, {message_id}, it is {total}."
-                )
-            if position == part.position:
-                return f"messageSequence.position is {position}, which {message_id} has already."
-        return None
+    def _begin_anew(self, rows: str, name: str) -> None:
+        """Forget what was refused when it was handed over; it stays counted."""
+        counted = f"SELECT fate, count(*) FROM messages WHERE {rows} GROUP BY fate"
+        for fate, number in self._run(counted, name).fetchall():
+            self._only_count(fate, number)
+        self._run(f"DELETE FROM messages WHERE {rows}", name)
 
-    def _complete(self, part: Incoming) -> None:
-        """Mark the parts of a sequence as whole once all are there."""
-        asked = "SELECT count(*) FROM messages WHERE sequence = ? AND total > 1 AND fate = 'waiting'"
-        if self._run(asked, part.sequence).fetchone()[0] == part.total:
-            self._run("UPDATE messages SET whole = 1 WHERE sequence = ? AND total > 1", part.sequence)
+    def _exists(self, rows: str, *told: object) -> bool:
+        return self._run(f"SELECT 1 FROM messages WHERE {rows}", *told).fetchone() is not None
 
     def _whole(self, asked: str, *told: object) -> list[Incoming]:
         found = [Incoming(*row) for row in self._run(asked, *told)]
-        if not found or found[0].total == 1:
-            return found
-        asked = f"SELECT {_INCOMING} FROM messages WHERE sequence = ? AND total > 1 ORDER BY position"
-        return [Incoming(*row) for row in self._run(asked, found[0].sequence)]
+        return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
 
-    def _waits(self, message_id: str) -> bool:
-        asked = "SELECT 1 FROM messages WHERE message_id = ? AND fate = 'waiting'"
-        return self._run(asked, message_id).fetchone() is not None
+    def _parts(self, sequence: str) -> list[Incoming]:
+        asked = f"SELECT {_INCOMING} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
+        return [Incoming(*row) for row in self._run(asked, sequence)]
+
+    def _waits(self, message: Incoming) -> bool:
+        return self._exists(f"{_ROW} AND fate = 'waiting'", *_row(message))
+
+    def _change(self, what: str, message: Incoming, *told: object) -> None:
+        self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *told, *_row(message))
 
     def _write(self, statement: Statement) -> None:
         try:
@@ -249,9 +320,11 @@ class SqliteRepository:
             )
 
     def _note_refused(self, each: Refused, *, taken: bool) -> bool:
+        # What was handed over, and is refused again, goes to its queue again: somebody took it from there.
+        known = "NOTHING" if taken else "UPDATE SET status = 'TO_SEND', decorated = excluded.decorated"
         noted = self._run(
-            f"INSERT OR IGNORE INTO refused (digest, taken, status, {_REFUSED}, noted) "
-            "VALUES (?,?,'TO_SEND',?,?,?,?,?,?,?)",
+            f"INSERT INTO refused (digest, taken, status, {_REFUSED}, noted) "
+            f"VALUES (?,?,'TO_SEND',?,?,?,?,?,?,?) ON CONFLICT (digest) DO {known}",
             *(hashlib.sha256(each.original).digest(), taken, each.original, each.decorated),
             *(each.channel, each.error_code, each.error_description, each.message_id),
             self._clock().timestamp(),
@@ -298,3 +371,7 @@ class SqliteRepository:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _row(message: Incoming) -> tuple[object, ...]:
+    return message.message_id, message.sequence, message.position, message.total

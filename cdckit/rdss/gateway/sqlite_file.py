@@ -6,14 +6,14 @@ import sqlite3
 
 from cdckit.rdss.gateway.errors import NoRepository, RepositoryInUse
 
-_VERSION = 2
+_VERSION = 3
 _APPLICATION = 0x52445353
 """What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
 
 _TABLES = """
 CREATE TABLE messages (
   number INTEGER PRIMARY KEY,
-  message_id TEXT NOT NULL UNIQUE,
+  message_id TEXT NOT NULL,
   message_class TEXT NOT NULL,
   message_type TEXT NOT NULL,
   sequence TEXT NOT NULL,
@@ -21,12 +21,16 @@ CREATE TABLE messages (
   status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
   total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL NOT NULL,
   destination TEXT,
+  terms TEXT, content TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0,
   value BLOB
 );
+CREATE INDEX ids ON messages (message_id);
+CREATE UNIQUE INDEX wholes ON messages (message_id) WHERE coalesce(total, 1) = 1;
 CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
 CREATE INDEX waiting ON messages (number) WHERE fate = 'waiting' AND whole;
 CREATE INDEX responses ON messages (correlation_id) WHERE correlation_id IS NOT NULL AND value IS NOT NULL;
-CREATE INDEX parts ON messages (sequence, position) WHERE total > 1;
+CREATE UNIQUE INDEX parts ON messages (sequence, position) WHERE total > 1;
 CREATE TABLE refused (
   number INTEGER PRIMARY KEY,
   digest BLOB NOT NULL UNIQUE,
@@ -35,6 +39,7 @@ CREATE TABLE refused (
   channel TEXT NOT NULL, error_code TEXT NOT NULL, error_description TEXT NOT NULL, message_id TEXT,
   original BLOB NOT NULL, decorated BLOB, noted REAL NOT NULL
 );
+CREATE INDEX refusals ON refused (message_id);
 CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
 CREATE TABLE only_counted (fate TEXT PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));

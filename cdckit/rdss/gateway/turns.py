@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway.messages import Message, Producer
 from cdckit.rdss.gateway.repository import Statement
+from cdckit.rdss.validators import BODIES
 
 
 class Turn:
@@ -18,7 +20,8 @@ class Turn:
     processed: all of it once, or, if the handler fails or the process dies, nothing, and the handler is
     called again.  What it does elsewhere may happen twice then: use the messageId to recognise that.
 
-    >>> turn = Turn(Message({"messageId": "m1", "messageType": "MetadataRead"}, {}), Producer("a", 1), None)
+    >>> read = {"messageId": "m1", "messageType": "MetadataRead", "messageClass": "Command"}
+    >>> turn = Turn(Message(read, {}), Producer("a", 1), None)
     >>> turn.reply({"objectTitle": "Cheese"}).correlation_id
     'm1'
     >>> turn.write("INSERT INTO titles VALUES (?)", "Cheese")
@@ -34,7 +37,19 @@ class Turn:
         self._producer, self._now = producer, now
 
     def reply(self, body: Any) -> Message:
-        """Respond: a Document of the same type with the correlationId, sent to the returnAddress if any."""
+        """
+        Respond: a Document of the same type with the correlationId, sent to the returnAddress if any.
+
+        Raises:
+            InvalidArgument: The message takes no response: only a request to read an object does.
+
+        Source:
+            RDSS, "Messages".
+        """
+        kind = (self.message.message_type, self.message.message_class)
+        if (self.message.message_type, "Document") not in BODIES or kind[1] != "Command":
+            needed = "a MetadataRead that is a Command, which alone has a response"
+            raise InvalidArgument("reply", "message", needed, " that is a ".join(kind))
         now = None if self._now is None else self._now()
         response = self._producer.message(self.message.message_type, body, answers=self.message, now=now)
         self.replies.append(response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -26,19 +27,23 @@ def never(message: Incoming, reason: str) -> Refused:
     raise AssertionError(reason)
 
 
+def nothing_wrong(parts: Sequence[Incoming]) -> list[Refused]:
+    return []
+
+
 def main(path: str, first: int) -> None:
     """Batch by batch: taken, then each settled with a row of its own and a message to send, then sent."""
     with SqliteRepository(path) as repository:
         repository.rows("CREATE TABLE IF NOT EXISTS done (number INTEGER)")
         for number in range(first, first + 100_000, BATCH):
-            repository.take([incoming(each) for each in range(number, number + BATCH)], never)
+            repository.take([incoming(each) for each in range(number, number + BATCH)], never, nothing_wrong)
             print(f"taken {number}", flush=True)
             while waiting := repository.next_waiting():
                 [message] = waiting
                 done = message.value.decode()
                 answer = Outgoing(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
                 row = Statement("INSERT INTO done VALUES (?)", (int(done),))
-                repository.settle([message.message_id], Fate.PROCESSED, send=[answer], write=[row])
+                repository.settle([message], Fate.PROCESSED, send=[answer], write=[row])
                 print(f"settled {done}", flush=True)
                 repository.sent(answer.message_id)
                 print(f"sent {done}", flush=True)

@@ -143,6 +143,50 @@ def test_new_changed_and_hidden_objects_are_told_in_their_own_words(application:
     ]
 
 
+def test_a_new_version_is_linked_to_the_one_before_and_all_end_when_it_is_hidden(
+    application: Application,
+) -> None:
+    """Each version has an objectUUID of its own; also a round that dies between two deletes ends all."""
+    channels = exchange()
+
+    def versions(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        found = convert(content)
+        return None if found is None else {**found, "objectUUID": uuid(100 + content["version"])}
+
+    class Dies(MemoryChannel):
+        left = 99
+
+        def send(self, value: bytes, *, key: str) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+            super().send(value, key=key)
+
+    channels = exchange(output=Dies("output"))
+    with SqliteRepository(":memory:") as repository:
+        source = HttpSource(application.url)
+        polling = ChannelAdaptor(gateway(repository, channels), source, versions)
+        for minute, version in enumerate((1, 1, 2, 3)):
+            application.change(1, minute, title=f"title {minute}", version=version)
+            assert polling.poll().sent == 1
+        sent = kept(channels.output)
+        links = [each["messageBody"].get("objectRelatedIdentifier") for each in sent]
+        assert links[:2] == [None, None]
+        for link, before in zip(links[2:], (101, 102), strict=True):
+            [related] = link
+            assert related["relationType"] == "isNewVersionOf"
+            assert related["identifier"] == {"identifierValue": uuid(before), "identifierType": "UUID"}
+        application.change(1, 9, title="title", version=3, deleted=True)
+        channels.output.left = 2  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            polling.poll()
+        assert polling.poll().sent == 1
+        assert told(channels) == [("MetadataDelete", uuid(number), None) for number in (101, 102, 103)]
+        application.change(1, 10, title="title", version=4)
+        polling.poll()
+        assert told(channels) == [("MetadataCreate", uuid(104), "title")]
+
+
 def test_it_asks_from_where_it_was_and_misses_none_of_the_same_instant(application: Application) -> None:
     channels = exchange()
     application.change(1, 1, title="one")

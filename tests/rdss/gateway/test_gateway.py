@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rdss_exchange import NOON, OBJECT, OTHERS, exchange, expired, gateway, kept, message, part, put, uuid
 
+from cdckit import InvalidArgument
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
@@ -20,6 +22,7 @@ from cdckit.rdss.gateway import (
     MemoryChannel,
     Message,
     NoResponse,
+    NotRefused,
     Rejection,
     SendFailed,
     SqliteRepository,
@@ -302,6 +305,168 @@ def test_a_sequence_that_stays_incomplete_is_given_up_with_what_was_there() -> N
     described = errors(channels.invalid)
     assert [code for code, _ in described] == ["GENERR001", "GENERR001"]
     assert described[0][1].endswith("of 3 parts stays incomplete: part 1, 3 came.")
+
+
+@pytest.mark.parametrize("kept_id", [True, False])
+def test_parts_are_told_apart_by_their_place_and_not_by_their_ids(kept_id: bool) -> None:
+    """As the snippet of the specification makes them, all parts have one messageId; or each its own."""
+    text = json.dumps({"objectUUID": uuid(5)})
+    channels, bodies = exchange(), list[Any]()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        pieces = [
+            part(1 if kept_id else n, n, 3, text[9 * n - 9 : 9 * n if n < 3 else None]) for n in (1, 2, 3)
+        ]
+        other, again = part(1, 2, 3, "other"), part(8, 2, 3, text[9:18])
+        put(channels, pieces[1], other, again, other, pieces[0], pieces[2], again)
+        assert [fate.value for fate in receiver.receive()] == [
+            *("waiting", "invalid", "duplicate", "duplicate", "waiting", "waiting", "duplicate"),
+        ]
+        assert receiver.process(lambda turn: bodies.append((turn.message.message_id, turn.message.body))) == 1
+        assert bodies == [(uuid(1), {"objectUUID": uuid(5)})]
+        assert repository.counts()[Fate.PROCESSED] == 3
+        put(channels, *pieces, message(1))
+        assert set(receiver.receive()) == {Fate.DUPLICATE}
+    assert [code for code, _ in errors(channels.invalid)] == ["GENERR004"]
+
+
+def test_of_a_sequence_and_a_message_of_one_id_the_one_that_is_whole_first_counts() -> None:
+    text = json.dumps({"objectUUID": uuid(5)})
+    channels, handled = exchange(), list[str]()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, part(1, 1, 2, text[:9]), message(1), part(1, 2, 2, text[9:]))
+        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, Fate.DUPLICATE]
+        receiver.process(lambda turn: handled.append(turn.message.body["objectUUID"]))
+        assert handled == [message(1).body["objectUUID"]]
+        assert repository.counts()[Fate.DUPLICATE] == 2
+
+
+@pytest.mark.parametrize("decorated", [False, True])
+def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(decorated: bool) -> None:
+    """As it was, or as the error queue has it; a sequence with all its parts; by replay, too."""
+    text = json.dumps({"objectUUID": uuid(5)})
+    values = [message(7).to_bytes(), part(1, 1, 2, text[:9]), part(2, 2, 2, text[9:])]
+    channels, handled = exchange(), list[str]()
+
+    def fails(turn: Turn) -> None:
+        raise KeyError("shelf")
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        for each in range(2):
+            put(channels, *values)
+            assert set(receiver.receive()) == {Fate.WAITING}
+            assert receiver.process(fails) == 2
+            routed = [each.value for each in channels.error.receive(9)]
+            assert len(routed) == 3, each
+        put(channels, *(routed if decorated else values))
+        receiver.receive()
+        receiver.process(fails)
+        assert repository.counts()[Fate.ERROR] == 9
+        # By the id of its second part.
+        assert receiver.replay(uuid(2)).count(Fate.WAITING) == 2
+        assert receiver.replay(uuid(7)).count(Fate.WAITING) == 1
+        receiver.process(lambda turn: handled.append(turn.message.message_id))
+        assert handled == [uuid(1), uuid(7)]
+        assert set(receiver.replay(uuid(7))) == {Fate.DUPLICATE}
+        put(channels, *values)
+        assert set(receiver.receive()) == {Fate.DUPLICATE}
+        with pytest.raises(NotRefused, match="needs a message that was refused"):
+            receiver.replay(uuid(70))
+
+
+def test_what_may_pass_is_tried_again_before_anything_else_and_not_for_ever() -> None:
+    channels, slept, calls = exchange(), list[float](), list[str]()
+    down = iter([True, True, False, True, True, True])
+
+    def handler(turn: Turn) -> None:
+        calls.append(turn.message.message_id)
+        if next(down):
+            raise ConnectionError("the shelf is locked")
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels, sleep=slept.append)
+        put(channels, message(1), message(2))
+        receiver.receive()
+        assert receiver.process(handler) == 2
+        assert calls == [uuid(1)] * 3 + [uuid(2)] * 3
+        assert slept == [0.2, 0.4, 0.2, 0.4]
+        assert (repository.counts()[Fate.PROCESSED], repository.counts()[Fate.ERROR]) == (1, 1)
+    [(code, description)] = errors(channels.error)
+    assert (code, description.endswith("ConnectionError: the shelf is locked")) == ("GENERR006", True)
+
+
+def test_a_message_that_ends_each_process_is_not_handed_over_for_ever(tmp_path: Path) -> None:
+    channels, calls = exchange(), list[str]()
+
+    def dies(turn: Turn) -> None:
+        calls.append(turn.message.message_id)
+        raise KeyboardInterrupt
+
+    put(channels, message(1))
+    for _ in range(3):
+        with SqliteRepository(tmp_path / "kept.db") as repository:
+            receiver = gateway(repository, channels)
+            receiver.receive()
+            with pytest.raises(KeyboardInterrupt):
+                receiver.process(dies)
+    with SqliteRepository(tmp_path / "kept.db") as repository:
+        gateway(repository, channels).process(dies)
+        assert repository.counts()[Fate.ERROR] == 1
+    assert len(calls) == 3
+    [(code, description)] = errors(channels.error)
+    assert "It was handed over 3 times" in description
+    assert code == "GENERR006"
+
+
+def test_a_message_that_expires_while_it_waits_is_not_handled() -> None:
+    channels, times = exchange(), [NOON]
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels, clock=lambda: times[0])
+        put(channels, message(1, expires=NOON + timedelta(minutes=1)), message(2))
+        assert receiver.receive() == [Fate.WAITING, Fate.WAITING]
+        times[0] += timedelta(minutes=2)
+        handled = list[str]()
+        receiver.process(lambda turn: handled.append(turn.message.message_id))
+        assert handled == [uuid(2)]
+    [(code, description)] = errors(channels.invalid)
+    assert code == "GENERR003"
+    assert "At $.messageHeader.messageTimings.expirationTimestamp: " in description
+
+
+def test_a_reply_to_what_takes_none_is_refused_where_it_is_said() -> None:
+    channels, said = exchange(), list[str]()
+
+    def handler(turn: Turn) -> None:
+        with pytest.raises(InvalidArgument) as refused:
+            turn.reply(OBJECT)
+        said.append(str(refused.value))
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        answer = Message({**message(3, "MetadataRead").header, "messageClass": "Document"}, OBJECT)
+        put(channels, message(1), Message({**answer.header, "correlationId": uuid(9)}, OBJECT))
+        receiver.receive()
+        receiver.process(handler)
+        assert repository.counts()[Fate.PROCESSED] == 2
+    assert "MetadataDelete that is a Command" in said[0]
+    assert "MetadataRead that is a Document" in said[1]
+
+
+def test_what_was_given_up_waits_again_when_another_part_comes() -> None:
+    text = json.dumps({"objectUUID": uuid(5)})
+    channels, handled = exchange(), list[Any]()
+    with SqliteRepository(":memory:", clock=lambda: NOON - timedelta(days=2)) as repository:
+        receiver = gateway(repository, channels)
+        put(channels, part(1, 1, 2, text[:9]))
+        receiver.receive()
+        assert receiver.give_up(timedelta(days=1)) == 1
+        put(channels, part(2, 2, 2, text[9:]))
+        receiver.receive()
+        receiver.process(lambda turn: handled.append(turn.message.body))
+        assert handled == [{"objectUUID": uuid(5)}]
+        assert repository.counts()[Fate.PROCESSED] == 2
 
 
 def test_a_message_that_was_received_is_not_sent_again_under_its_id() -> None:

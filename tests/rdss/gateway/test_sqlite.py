@@ -8,8 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,9 +32,14 @@ from tools.tiers import seeds
 PROGRAM = Path(__file__).with_name("killed_repository.py")
 
 
-def part(name: str, position: int = 1, total: int = 1, *, answers: str | None = None) -> Incoming:
+def part(
+    name: str, position: int = 1, total: int = 1, *, answers: str | None = None, content: str | None = None
+) -> Incoming:
     sequence = "s" if total > 1 else f"s-{name}"
-    return Incoming(name, "Command", "MetadataCreate", sequence, position, total, answers, name.encode())
+    header = (name, "Command", "MetadataCreate", sequence, position, total, answers)
+    return Incoming(
+        *header, name.encode(), f"{total}", f"content of {position}" if content is None else content
+    )
 
 
 def refused(original: bytes, channel: str = "invalid") -> Refused:
@@ -41,6 +48,17 @@ def refused(original: bytes, channel: str = "invalid") -> Refused:
 
 def refuse(message: Incoming, reason: str) -> Refused:
     return Refused(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
+
+
+def take(repository: SqliteRepository, messages: Sequence[Incoming | Refused]) -> list[Fate]:
+    return repository.take(messages, refuse, lambda parts: [])
+
+
+def settle(repository: SqliteRepository, named: list[str], fate: Fate, **told: Any) -> bool:
+    """The messages of these names, or the parts of the one sequence."""
+    words = ["one", "two", "three"]
+    messages = [part(name, words.index(name) + 1, 3) if name in words else part(name) for name in named]
+    return repository.settle(messages, fate, **told)
 
 
 def names(messages: list[Incoming]) -> list[str]:
@@ -67,10 +85,10 @@ def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
 def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.to_send([Outgoing("own", "Command", "MetadataCreate", "s", 1, b"")])
-        taken = repository.take([part("a"), part("own"), part("a"), part("b")], refuse)
+        taken = take(repository, [part("a"), part("own"), part("a"), part("b")])
         assert taken == [Fate.WAITING, Fate.DUPLICATE, Fate.DUPLICATE, Fate.WAITING]
-        assert repository.settle(["a"], Fate.PROCESSED)
-        assert repository.take([part("a")], refuse) == [Fate.DUPLICATE]
+        assert settle(repository, ["a"], Fate.PROCESSED)
+        assert take(repository, [part("a")]) == [Fate.DUPLICATE]
         assert repository.status("a") is Status.RECEIVED
         assert repository.status("c") is None
         assert repository.counts() == {
@@ -84,35 +102,43 @@ def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
 
 def test_what_is_refused_is_known_by_its_bytes_and_waits_for_its_channel() -> None:
     with SqliteRepository(":memory:") as repository:
-        taken = repository.take([refused(b"{"), refused(b"{"), refused(b"[", "error")], refuse)
+        taken = take(repository, [refused(b"{"), refused(b"{"), refused(b"[", "error")])
         assert taken == [Fate.INVALID, Fate.DUPLICATE, Fate.ERROR]
         [(number, first), (_, second)] = repository.unrouted(9)
         assert (first.original, first.decorated, second.channel) == (b"{", b"decorated {", "error")
         repository.routed(number)
         assert [each.original for _, each in repository.unrouted(9)] == [b"["]
         # A valid message with the id of a refused one is no duplicate of it: somebody has mended it.
-        assert repository.take([part("a")], refuse) == [Fate.WAITING]
+        assert take(repository, [part("a")]) == [Fate.WAITING]
 
 
 def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
     with SqliteRepository(":memory:") as repository:
-        repository.take([part("two", 2, 3), part("alone"), part("one", 1, 3)], refuse)
+        take(repository, [part("two", 2, 3), part("alone"), part("one", 1, 3)])
         assert names(repository.next_waiting()) == ["alone"]
-        repository.take([part("three", 3, 3)], refuse)
+        take(repository, [part("three", 3, 3)])
         assert names(repository.next_waiting()) == ["one", "two", "three"]
-        assert repository.settle(["one", "two", "three"], Fate.PROCESSED)
+        assert settle(repository, ["one", "two", "three"], Fate.PROCESSED)
         assert names(repository.next_waiting()) == ["alone"]
 
 
-def test_a_part_that_contradicts_the_first_of_its_sequence_is_refused() -> None:
+def test_what_came_first_of_a_sequence_stands() -> None:
+    """The same part under another messageId is a duplicate; another content or total is refused."""
     with SqliteRepository(":memory:") as repository:
-        parts = [part("one", 1, 2), part("other total", 2, 3), part("same place", 1, 2)]
-        assert repository.take(parts, refuse) == [Fate.WAITING, Fate.INVALID, Fate.INVALID]
-        assert [each.error_description for _, each in repository.unrouted(9)] == [
-            "messageSequence.total is 3; of part 1, one, it is 2.",
-            "messageSequence.position is 1, which one has already.",
+        parts = [part("one", 1, 2), part("total", 2, 3), part("other", 1, 2, content="other")]
+        again = part("again", 1, 2)
+        assert take(repository, [*parts, again]) == [
+            Fate.WAITING,
+            Fate.INVALID,
+            Fate.INVALID,
+            Fate.DUPLICATE,
         ]
-        assert repository.take([part("two", 2, 2)], refuse) == [Fate.WAITING]
+        said = (
+            "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence s."
+        )
+        assert [each.error_description for _, each in repository.unrouted(9)] == [said, said]
+        assert take(repository, [parts[1]]) == [Fate.DUPLICATE]
+        assert take(repository, [part("two", 2, 2)]) == [Fate.WAITING]
         assert names(repository.next_waiting()) == ["one", "two"]
 
 
@@ -120,7 +146,7 @@ def test_a_sequence_that_stays_incomplete_is_found_by_its_last_part() -> None:
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     times = iter([noon, noon + timedelta(hours=1), noon])
     with SqliteRepository(":memory:", clock=lambda: next(times)) as repository:
-        repository.take([part("one", 1, 3), part("two", 2, 3), part("alone")], refuse)
+        take(repository, [part("one", 1, 3), part("two", 2, 3), part("alone")])
         assert repository.incomplete(noon + timedelta(minutes=30)) == []
         assert names(repository.incomplete(noon + timedelta(hours=2))) == ["one", "two"]
 
@@ -132,8 +158,8 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         told = [Outgoing(name, "Command", "MetadataCreate", "s", 1, b"{}") for name in ("told", "to tell")]
         repository.to_send(told)
         repository.sent("told")
-        repository.take([part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")], refuse)
-        repository.settle(["done"], Fate.PROCESSED)
+        take(repository, [part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")])
+        settle(repository, ["done"], Fate.PROCESSED)
         [(number, _), _] = repository.unrouted(9)
         repository.routed(number)
         counts = dict(repository.counts())
@@ -146,7 +172,7 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         assert known == [None, Status.TO_SEND, None, Status.RECEIVED]
         assert len(repository.unrouted(9)) == 1
         # What is forgotten is new again; what waits is not.
-        again = repository.take([part("done"), part("waits"), refused(b"{"), refused(b"[")], refuse)
+        again = take(repository, [part("done"), part("waits"), refused(b"{"), refused(b"[")])
         assert again == [Fate.WAITING, Fate.DUPLICATE, Fate.INVALID, Fate.DUPLICATE]
         assert repository.forget(noon + timedelta(seconds=1)) == 0
 
@@ -154,15 +180,15 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
 def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.rows("CREATE TABLE done (name TEXT)")
-        repository.take([part("a"), part("b")], refuse)
+        take(repository, [part("a"), part("b")])
         row = Statement("INSERT INTO done VALUES (?)", ("a",))
-        assert repository.settle(["a"], Fate.PROCESSED, write=[row])
+        assert settle(repository, ["a"], Fate.PROCESSED, write=[row])
         # Of two, one waits: neither is changed.
-        assert not repository.settle(["b", "a"], Fate.PROCESSED, write=[row])
+        assert not settle(repository, ["b", "a"], Fate.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
         assert repository.rows("SELECT count(*) FROM done") == [(1,)]
         with pytest.raises(FailedStatement, match="no such table"):
-            repository.settle(["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
+            settle(repository, ["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
         assert names(repository.next_waiting()) == ["b"]
 
 
@@ -188,9 +214,9 @@ def test_a_transaction_that_cannot_be_rolled_back_is_logged_with_its_code(
 
 def test_a_response_is_found_by_the_message_that_it_answers() -> None:
     with SqliteRepository(":memory:") as repository:
-        repository.take([part("a"), part("answer", answers="question")], refuse)
+        take(repository, [part("a"), part("answer", answers="question")])
         assert names(repository.response_to("question")) == ["answer"]
-        repository.settle(["answer"], Fate.PROCESSED)
+        settle(repository, ["answer"], Fate.PROCESSED)
         assert repository.response_to("question") == []
 
 
@@ -219,7 +245,7 @@ def test_a_file_that_is_something_else_is_refused_and_left_as_it_is(tmp_path: Pa
 
 def test_a_repository_is_open_once(tmp_path: Path) -> None:
     with SqliteRepository(tmp_path / "kept.db") as repository:
-        repository.take([part("a")], refuse)
+        take(repository, [part("a")])
         with pytest.raises(RepositoryInUse, match="open elsewhere"):
             SqliteRepository(tmp_path / "kept.db")
     with SqliteRepository(tmp_path / "kept.db") as repository:
