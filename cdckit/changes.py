@@ -454,3 +454,13 @@ def field_priority(changes: DataFrame, name: str) -> Column:
         if name in stated.fieldNames():
             return F.col("field_priorities").getField(name)
     return F.lit(None).cast("int")
+
+
+def key_alone(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
+    """`data` with nothing but its key, and the `carried` that goes with it."""
+    values = [
+        (data.getField(each.name) if each.name in keys else F.lit(None).cast(each.dataType)).alias(each.name)
+        for each in kinds
+    ]
+    carried = [F.lit(each.name in keys).alias(each.name) for each in kinds]
+    return F.struct(*values), F.struct(*carried)

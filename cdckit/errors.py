@@ -9,6 +9,7 @@ instant in `merge`, versions that overlap in `as_of_join`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 
 class CdcError(Exception):
@@ -74,6 +75,19 @@ class InvalidArgument(CdcError, ValueError):
         if self.remedy is not None:
             said = f"{said} {self.remedy}"
         return said if self.example is None else f"{said} A call that would do: {self.example}"
+
+
+class UnfitList(CdcError, ValueError):
+    """A full list of a source cannot be taken, or taken back; *remedy* says what to do."""
+
+    def __init__(self, function: str, source: str | None, taken: datetime, reason: str, remedy: str) -> None:
+        self.function, self.source, self.taken = function, source, taken
+        self.reason, self.remedy = reason, remedy
+        super().__init__(function, source, taken, reason, remedy)
+
+    def __str__(self) -> str:
+        which = f"the list of {self.source!r} taken at {self.taken.isoformat()}"
+        return f"{self.function}() refuses {which}: {self.reason}. {self.remedy}"
 
 
 class MissingExtra(CdcError, ImportError):

@@ -9,15 +9,11 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.any_table.cells import Cells
-from cdckit.errors import InvalidArgument
-from cdckit.parts.instants import INSTANT
 from cdckit.parts.schemas import quoted, quoted_if_needed
+from cdckit.parts.tables import AnyTable, as_arrow, spark_table
 from cdckit.sessions import session
-
-AnyTable = DataFrame | pd.DataFrame
 
 
 class Table(NamedTuple):
@@ -36,23 +32,15 @@ class Table(NamedTuple):
 
 
 def as_table(frame: AnyTable, *, function: str) -> Table:
-    """
-    The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
-
-    A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out, and
-    datetimes without a zone are instants of UTC.  A column without any value and type becomes text.
-    """
+    """The table as Spark's (`cdckit.parts.tables`), and of one of pandas the number of each row."""
     if isinstance(frame, pd.DataFrame):
         columns = [str(name) for name in frame.columns]
-        require_distinct(columns, function=function)
         row = free_name("row number", columns)
-        arrow = _as_arrow(frame, function=function)
+        arrow = as_arrow(frame, function=function)
         numbered = arrow.append_column(row, pa.array(range(1, len(frame) + 1), pa.int64()))
         return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), Cells(frame))
-    if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", "a DataFrame of Spark or of pandas", frame)
-    require_distinct(frame.columns, function=function)
-    return Table(_without_void(frame), list(frame.columns), None)
+    found = spark_table(frame, function=function)
+    return Table(found, list(found.columns), None)
 
 
 def free_name(wanted: str, columns: Collection[str]) -> str:
@@ -60,67 +48,3 @@ def free_name(wanted: str, columns: Collection[str]) -> str:
     while wanted in columns:
         wanted += "_"
     return wanted
-
-
-def require_distinct(columns: Collection[str], *, function: str) -> None:
-    """Raise `InvalidArgument` where two columns have one name, or names that differ in case alone."""
-    lower = [name.lower() for name in columns]
-    twice = [name for name in columns if lower.count(name.lower()) > 1]
-    if twice:
-        numbers = [lower[: place + 1].count(name) for place, name in enumerate(lower)]
-        renamed = [
-            name if number == 1 else f"{name}_{number}" for name, number in zip(columns, numbers, strict=True)
-        ]
-        raise InvalidArgument(
-            function, "its table", "of columns that differ in more than case", list(columns),
-            remedy=f"There is {' and '.join(dict.fromkeys(map(str.lower, twice)))} twice; rename one: "
-            f"`frame.columns = {renamed!r}` in pandas, `frame.toDF(*{renamed!r})` in Spark.",
-        )  # fmt: skip
-
-
-def _without_void(frame: DataFrame) -> DataFrame:
-    void = [each.name for each in frame.schema if isinstance(each.dataType, T.NullType)]
-    return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
-
-
-def _as_arrow(frame: pd.DataFrame, *, function: str) -> pa.Table:
-    arrays, wrong = {}, {}
-    for place, name in enumerate(frame.columns):
-        try:
-            arrays[str(name)] = _as_spark_takes_it(pa.array(frame.iloc[:, place], from_pandas=True))
-        except (pa.ArrowException, OverflowError, UnicodeError, _NotOfSpark) as error:
-            wrong[str(name)] = f"{name} ({str(error).splitlines()[0]})"
-    if wrong:
-        # By `str` an empty cell would become the text "nan", which is a value.
-        texts = f"frame.astype({dict.fromkeys(wrong, 'string')!r})"
-        raise InvalidArgument(
-            function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
-            remedy=f"Perhaps as texts, in which empty cells stay empty: `{texts}`.",
-        )  # fmt: skip
-    return pa.table(arrays)
-
-
-_UNSIGNED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20),
-}
-
-
-class _NotOfSpark(TypeError):
-    """A type that Spark's tables do not have, or that changes cannot be made of."""
-
-
-def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return _as_spark_takes_it(values.cast(kind.value_type))
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_time(kind):
-        raise _NotOfSpark(str(kind))
-    if pa.types.is_null(kind):
-        return values.cast(pa.string())
-    if pa.types.is_timestamp(kind):
-        # Spark keeps microseconds: what is below is cut.
-        return values.cast(INSTANT, safe=False)
-    return values.cast(_UNSIGNED[kind]) if kind in _UNSIGNED else values

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.window import WindowSpec
 
 from cdckit.any_table import times
 from cdckit.any_table.calls import Call
 from cdckit.any_table.frames import Table
 from cdckit.any_table.lists import Lists, united
-from cdckit.any_table.truncates import key_alone
-from cdckit.changes import ABSENT, UPSERT
 from cdckit.errors import InvalidArgument
+from cdckit.lists import NAMED_LISTS, changes_of_lists
 from cdckit.parts.arguments import microseconds, require_flag, require_int
-from cdckit.parts.schemas import quoted, require_struct
-from cdckit.parts.values import as_text, comparable
+from cdckit.parts.schemas import quoted
 
 _FUNCTION = "changes_from_snapshots"
 
@@ -40,7 +35,8 @@ def changes_from_snapshots(
     Changes from full lists of a source, taken at several times.
 
     What a list names is there, with all its fields, at the instant at which the list was taken; what an
-    earlier list named and the next one does not is absent from that instant on.
+    earlier list named and the next one does not is absent from that instant on.  Where one list comes after
+    the other, `Ledger.apply_list` takes it alone: the lists of this call are compared with each other only.
 
     Args:
         snapshots: The lists, of Spark or of pandas (see `changes_from`): a mapping of instant to list,
@@ -120,14 +116,20 @@ def changes_from_snapshots(
         at.alias("taken"),
         time.value.alias("time_said"),
         after.alias("next_taken"),
+        F.lit(priority).alias("priority"),
         F.struct(*(F.col(quoted(name)).alias(name) for name in fields)).alias("data"),
         F.struct(*(_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields)).alias(
             "carried"
         ),
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
-    operation = _sound(time._replace(value=F.col("time_said")), key_names)
-    return _changes(_compared(placed, key_names, operation, compared=compared), priority)
+    no_time = time._replace(value=F.col("time_said")).sentence(_FUNCTION, F.to_json(F.col("data")))
+    changes = changes_of_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
+    if lists.instants and isinstance(source, str):
+        instants = [microseconds(at, "taken", function=_FUNCTION) for at in lists.instants]
+        told = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
+        changes = changes.withColumn("message_id", told)
+    return changes.drop("begins")
 
 
 def _taken(call: Call, said: str | Column | None) -> Column:
@@ -161,84 +163,3 @@ def _with_next(rows: DataFrame) -> DataFrame:
     same = F.col("source").eqNullSafe(F.col("by")) & F.col("taken").eqNullSafe(F.col("at"))
     joined = rows.join(F.broadcast(named), same, how="left")
     return joined.withColumn("next_taken", F.col("later")).drop("by", "at", "later")
-
-
-def _compared(rows: DataFrame, keys: Sequence[str], operation: Column, *, compared: bool) -> DataFrame:
-    """What each row says: that its entity is there, that it is gone with the next list, both, or nothing."""
-    once, in_order = _once_in_a_list(rows, keys)
-    data = require_struct(rows, "data", function=_FUNCTION)
-    follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
-    unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
-    goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
-    stated = F.struct(
-        operation.alias("operation"), F.col("taken").alias("effective_timestamp"), "data", "carried"
-    )
-    values, only = key_alone(F.col("data"), keys, data)
-    gone = F.struct(
-        F.lit(ABSENT).alias("operation"),
-        F.col("next_taken").alias("effective_timestamp"),
-        values.alias("data"),
-        only.alias("carried"),
-    )
-    is_new = ~unchanged if compared else F.lit(True)
-    ends = F.col("next_taken").isNotNull() & ~goes_on
-    says = once.withColumns({"is_new": is_new, "ends": ends})
-    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
-    return says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
-
-
-def _once_in_a_list(rows: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, WindowSpec]:
-    """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
-    data = require_struct(rows, "data", function=_FUNCTION)
-    carried = require_struct(rows, "carried", function=_FUNCTION)
-    # Equal values have one text: what this digest tells apart, `merge` tells apart.
-    content = F.md5(F.concat(as_text(F.col("data"), data), as_text(F.col("carried"), carried)))
-    of_key = {
-        f"key {n}": comparable(F.col("data").getField(name), data[name].dataType)
-        for n, name in enumerate(keys)
-    }
-    in_order = Window.partitionBy("source", *map(quoted, of_key)).orderBy("taken", "content")
-    before, said_before = F.lag("taken").over(in_order), F.lag("content").over(in_order)
-    again = said_before.isNotNull() & before.eqNullSafe(F.col("taken"))
-    named = rows.withColumns(of_key).withColumn("content", content)
-    marked = named.withColumns({"again": again, "same": said_before.eqNullSafe(F.col("content"))})
-    return marked.where(~(F.col("again") & F.col("same"))), in_order
-
-
-def _sound(time: times.Unreadable, keys: Sequence[str]) -> Column:
-    """The operation; ends the job for a row that no list can hold."""
-    of_key = [F.col("data").getField(name) for name in keys]
-    row = F.to_json(F.col("data"))
-    no_key = f"changes_from_snapshots() needs a key for every row, and {', '.join(keys)} are null in: "
-    twice = (
-        "changes_from_snapshots() needs each entity once in a list, and one names it again, not the same: "
-    )
-    return (
-        F.when(F.col("taken").isNull(), F.raise_error(time.sentence(_FUNCTION, row)))
-        .when(reduce(and_, (each.isNull() for each in of_key)), F.raise_error(F.concat(F.lit(no_key), row)))
-        .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
-        .otherwise(UPSERT)
-    )
-
-
-def _changes(found: DataFrame, priority: int) -> DataFrame:
-    said = found.select("source", "said.*")
-    at = F.col("effective_timestamp")
-    return said.select(
-        "operation",
-        "effective_timestamp",
-        F.lit("").alias("sequence"),
-        F.struct(
-            at.alias("timestamp"),
-            F.lit("table").alias("topic"),
-            F.lit(0).alias("partition"),
-            F.lit(0).cast("bigint").alias("offset"),
-            F.lit(1).alias("record_number"),
-        ).alias("arrival"),
-        # No text of the instant: it would be a second clock in a table that is shown in another zone.
-        F.concat_ws("-", "source", F.lit("list"), F.lower(F.hex(F.unix_micros(at)))).alias("message_id"),
-        "source",
-        F.lit(priority).alias("priority"),
-        "data",
-        "carried",
-    )

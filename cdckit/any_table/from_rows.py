@@ -16,12 +16,13 @@ from pyspark.sql import types as T
 from cdckit.any_table import places, times
 from cdckit.any_table.calls import Call
 from cdckit.any_table.faults import TableFault
-from cdckit.any_table.frames import AnyTable, Table, as_table
+from cdckit.any_table.frames import Table, as_table
 from cdckit.any_table.truncates import IS_TRUNCATE, with_absences
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant, require_int
 from cdckit.parts.schemas import quoted, require_batch
+from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, drop_rejects

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.any_table.cells import Cells
-from cdckit.any_table.frames import AnyTable, Table, as_table, free_name, require_distinct
+from cdckit.any_table.frames import Table, as_table, free_name
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.schemas import quoted, require_batch
+from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import as_type, common_spark_type
 
 _STREAMED = "keep the lists, and give those that came so far"
@@ -28,7 +29,8 @@ class United(NamedTuple):
     All lists as one table: its own columns, and when each row's list and the next one were taken.
 
     `taken` is None where the lists are one table already and the caller says what tells them apart; `lacking`
-    are, by column, the instants of the lists that do not have it.
+    are, by column, the instants of the lists that do not have it; `instants` are those of all lists that are
+    known without reading them.
     """
 
     frame: DataFrame
@@ -38,6 +40,7 @@ class United(NamedTuple):
     lacking: Mapping[str, Sequence[datetime]]
     row: Column | None = None
     cells: Cells = Cells()
+    instants: Sequence[datetime] = ()
 
 
 def united(snapshots: Lists, *, function: str) -> United:
@@ -86,7 +89,8 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> United:
     ]
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     one = reduce(DataFrame.unionByName, frames)
-    return United(one, list(kinds), F.col(quoted(taken)), F.col(quoted(after)), lacking)
+    at, next_at = F.col(quoted(taken)), F.col(quoted(after))
+    return United(one, list(kinds), at, next_at, lacking, instants=instants)
 
 
 def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:

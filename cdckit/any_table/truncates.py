@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, DELETE
+from cdckit.changes import ABSENT, DELETE, key_alone
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.values import comparable
 
@@ -74,13 +74,3 @@ def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> Data
         values.alias("data"),
         carried.alias("carried"),
     )
-
-
-def key_alone(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
-    """`data` with nothing but its key, and the `carried` that goes with it."""
-    values = [
-        (data.getField(each.name) if each.name in keys else F.lit(None).cast(each.dataType)).alias(each.name)
-        for each in kinds
-    ]
-    carried = [F.lit(each.name in keys).alias(each.name) for each in kinds]
-    return F.struct(*values), F.struct(*carried)

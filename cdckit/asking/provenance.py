@@ -25,6 +25,7 @@ from cdckit.history import (
     provenance_type,
     require_history,
 )
+from cdckit.lists import is_of_list
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_type, require_types
@@ -288,6 +289,10 @@ def revoke(
     What that would mean is what merging them says: each value that a revoked message won goes back to
     who had it before, or to a later message that it had outranked.
 
+    A full list (`changes_from_snapshots`) cannot be revoked so: its changes are what is new in it, and what
+    the next list confirmed would go with them.  Of a ledger, `Ledger.revoke_list` takes it back; otherwise
+    leave it out of the lists.
+
     Args:
         changes: One row per change.
         messages: The id of a message, several ids, or a table with the column `message_id`; unknown
@@ -303,6 +308,8 @@ def revoke(
         MissingColumns, WrongColumnType: *changes*, or the table of *messages*, have no `message_id`, or
             not as text; or *changes* have no `source` though it is asked for.
         InvalidArgument: *messages* are not texts, or *source* is not one.
+        SparkRuntimeException: When the result is computed (Spark's; its text holds `revoke()`): one of the
+            messages is a full list.
 
     Cost: one filter; for a table, a join with it.
 
@@ -327,7 +334,23 @@ def revoke(
         return _without_messages(changes, messages, of_source, by_source=by_source)
     listed = _message_ids(messages, function="revoke")
     meant = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
-    return changes.where(~meant) if listed else changes
+    return changes.where(~_no_list(meant, _of_list(changes), F.col("message_id"))) if listed else changes
+
+
+def _of_list(changes: DataFrame) -> Column:
+    """Whether a change is of a full list; without the columns that tell, it is of none."""
+    return is_of_list() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
+
+
+def _no_list(meant: Column, of_list: Column, message: Column) -> Column:
+    """*meant*, the changes that are to go; ends the job for those of a full list."""
+    sentence = (
+        "revoke() needs messages that stand for themselves, and this is a full list, of which the changes "
+        "say only what was new: take it back by `ledger.revoke_list(taken=…, source=…)`, or leave it out of "
+        "what `changes_from_snapshots` is given.  The message: "
+    )
+    refused = F.raise_error(F.concat(F.lit(sentence), message)).cast("boolean")
+    return F.when(meant & of_list, refused).otherwise(meant)
 
 
 def _without_messages(
@@ -336,9 +359,12 @@ def _without_messages(
     names = ["message_id", "source"] if by_source else ["message_id"]
     require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
     wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
-    told = changes.select(F.struct(F.col("*")).alias("row"), of_source.alias("of_source"))
+    told = changes.select(
+        F.struct(F.col("*")).alias("row"), of_source.alias("of_source"), _of_list(changes).alias("of_list")
+    )
     same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
-    left = told.join(wanted, reduce(Column.__and__, same, F.col("of_source")), "left_anti")
+    meant = _no_list(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
+    left = told.join(wanted, reduce(Column.__and__, same) & meant, "left_anti")
     return left.select("row.*")
 
 

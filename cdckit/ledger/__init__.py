@@ -7,7 +7,8 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 
 from __future__ import annotations
 
-from cdckit.ledger.keeping import Applied, Ledger
+from cdckit.ledger.applying import Applied
+from cdckit.ledger.keeping import Ledger
 from cdckit.ledger.pending import Pending
 from cdckit.ledger.views import View
 

@@ -41,6 +41,26 @@ _FEW = 8
 
 
 @dataclass(frozen=True)
+class Applied:
+    """
+    What `Ledger.apply` did.
+
+    Args:
+        version: The commit by which it is seen.
+        news: How many of the changes the log did not have.
+        repeated: Whether nothing was done, because the batch had been applied before.
+
+    >>> said = Applied(version=7, news=0)
+    >>> "repeated" if said.repeated else f"{said.news} changes were news, seen from commit {said.version} on"
+    '0 changes were news, seen from commit 7 on'
+    """
+
+    version: int
+    news: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
 class Tables:
     """Where the tables of a ledger are, made fit for the changes that come."""
 

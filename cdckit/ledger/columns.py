@@ -11,6 +11,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
 from cdckit.kernel.layout import GUID, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
+from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid
@@ -35,6 +36,9 @@ IDENTITY = "ledger_identity"
 CONTENT = "ledger_content"
 """A hash of a change as it was given; its sum over a batch tells the batch.  Not stored."""
 
+LISTED = "ledger_listed"
+"""When the list was taken that a change is of, in microseconds; null in all others.  Not stored."""
+
 HIDDEN = (BUCKET, OPEN, LATEST, PLACE, IDENTITY)
 
 EVERY = ""
@@ -51,9 +55,20 @@ UNBORN_SCHEMA = T.StructType(
 """One row per entity that has changes but no version: deletes of what never was; and one of the truncates."""
 
 
+LISTS_SCHEMA = T.StructType(
+    [
+        T.StructField("source", T.StringType()),
+        T.StructField("taken", T.TimestampType()),
+        T.StructField("rows", T.LongType()),
+    ]
+)
+"""One row per list: who gave it, when it was taken, and how many entities it named; null where it came as
+changes, which do not tell."""
+
+
 def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     """
-    The changes as rows of the log, and the hash `CONTENT` beside them.
+    The changes as rows of the log, and beside them the hash `CONTENT` and the instant `LISTED`.
 
     They lack the guid and the bucket where workers can make both of the key (`cdckit.ledger.guids`):
     those do it once for each key that they see, the JVM would do it for each change.
@@ -78,6 +93,7 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
         "carried",
         *optional,
         _content(changes, optional).alias(CONTENT),
+        F.when(is_of_list(), F.unix_micros("effective_timestamp")).alias(LISTED),
     )
 
 
@@ -91,7 +107,7 @@ def _with_guid(changes: DataFrame, data: T.StructType, kind: Kind) -> DataFrame:
 def log_columns(rows: T.StructType) -> T.StructType:
     """The columns of the log, of those of `logged`."""
     made = [T.StructField(GUID, T.StringType()), T.StructField(BUCKET, T.IntegerType())]
-    return T.StructType([*made, *(each for each in rows if each.name not in (GUID, BUCKET, CONTENT))])
+    return T.StructType([*made, *(each for each in rows if each.name not in (GUID, BUCKET, CONTENT, LISTED))])
 
 
 def _content(changes: DataFrame, optional: list[str]) -> Column:

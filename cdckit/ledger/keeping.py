@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.changes import require_changes
+from cdckit.changes import Priority, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.applying import bring_up, tables
+from cdckit.ledger.applying import Applied, bring_up, tables
 from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
 from cdckit.ledger.pending import Gate, asked, require_gate
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
-from cdckit.parts.arguments import require_batch_id, require_name
+from cdckit.parts.arguments import microseconds, require_batch_id, require_name
 from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
+from cdckit.parts.tables import AnyTable
 from cdckit.store import Committed, Store, Transaction
-
-
-@dataclass(frozen=True)
-class Applied:
-    """
-    What `Ledger.apply` did.
-
-    Args:
-        version: The commit by which it is seen.
-        news: How many of the changes the log did not have.
-        repeated: Whether nothing was done, because the batch had been applied before.
-
-    >>> said = Applied(version=7, news=0)
-    >>> "repeated" if said.repeated else f"{said.news} changes were news, seen from commit {said.version} on"
-    '0 changes were news, seen from commit 7 on'
-    """
-
-    version: int
-    news: int
-    repeated: bool = False
 
 
 class Ledger:
@@ -50,9 +31,9 @@ class Ledger:
     Log and history of one kind of entity, kept up as changes come.
 
     Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
-    them, at any time), and `unborn` (the entities with changes and no version).  They are Delta tables,
-    in buckets by a hash of the guid; open versions lie apart from closed ones.  Opening a ledger, and every
-    question to it, writes and deletes nothing.
+    them, at any time), `unborn` (the entities with changes and no version) and, where full lists came,
+    `lists`.  They are Delta tables, the first three in buckets by a hash of the guid; open versions lie
+    apart from closed ones.  Opening a ledger, and every question to it, writes and deletes nothing.
 
     Args:
         spark: The session that reads, and whose workers write.
@@ -111,7 +92,7 @@ class Ledger:
             raise InvalidArgument("Ledger", "name", "a text", name)
         self.location = str(location)
         self.store = Store(spark, location, storage_options)
-        self._buckets = buckets
+        self._spark, self._buckets = spark, buckets
         self._kind = Kind(entity, tuple(listed), BUCKETS if buckets is None else buckets, None, name)
         self.at()
 
@@ -148,6 +129,10 @@ class Ledger:
         """`View.as_of` of the newest commit."""
         return self.at().as_of(at, key, deletes=deletes)
 
+    def lists(self) -> DataFrame:
+        """`View.lists` of the newest commit."""
+        return self.at().lists()
+
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """`View.contracts` of the newest commit."""
         return self.at().contracts()
@@ -174,7 +159,9 @@ class Ledger:
         Args:
             changes: One row per change, as for `merge`.  Fields that the ledger does not know come to it;
                 a number of another type gets one that holds both, anything else becomes text, as in
-                `union_changes`.  Columns beside those of changes are not kept.
+                `union_changes`.  Columns beside those of changes are not kept.  Those that
+                `changes_from_snapshots` made of several lists in one call are right, and so are those of a
+                later call that has all these lists and further ones; a list alone is for `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
                 them, see `sink`.
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
@@ -189,6 +176,8 @@ class Ledger:
             MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
                 they bring their guids and those before did not, or the other way round; or a key
                 field is of another type than before, and not a wider number; or *gate* is no function.
+            UnfitList: The changes say what full lists said against each other, and were not made of all lists
+                of the source that the ledger has.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
@@ -223,10 +212,11 @@ class Ledger:
             found = tables(transaction, known, log)
             if taken is None or taken[0] != (known, found.book.log):
                 taken = (known, found.book.log), take(rows, known, found.book.log)
-            fresh, content = taken[1]
+            fresh, content, listed = taken[1]
             known.note(transaction)
+            with_lists = lists_in_changes(transaction, known, changes, listed)
             news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
-            looked_at = asked(gate, transaction, known, buckets)
+            looked_at = [*asked(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
             done = transaction.commit(batch=key, digest=content, reads=looked_at)
             return Applied(done.version, 0 if done.repeated else news, done.repeated)
 
@@ -248,6 +238,144 @@ class Ledger:
         """
         require_gate(gate, function="sink")
         return sink_of(partial(self.apply, gate=gate), name)
+
+    @doing("ledger: take a full list")
+    def apply_list(
+        self,
+        rows: AnyTable,
+        *,
+        taken: datetime | str,
+        source: str = "table",
+        priority: int | Priority = 0,
+        max_deleted: float | None = None,
+        gate: Gate | None = None,
+    ) -> Applied:
+        """
+        Take tonight's full list of a source: what its list before named and this one does not is gone.
+
+        Afterwards log and history are what `changes_from_snapshots` of all lists of the source that were ever
+        applied would have made of them, in whatever order they came: of a list only what is new against
+        the one before it is logged.  A late list, taken between two others, makes the next one say again what
+        it says otherwise.  The same list again is no news.  The lists of each source go on by themselves.
+
+        Args:
+            rows: One row per entity, of Spark or of pandas (see `changes_from`).  It has the key fields of
+                the ledger; all other columns become fields.  A field that only other sources, or other
+                lists, have is not sent by this one.
+            taken: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
+                timestamps, that tells several lists apart, and is no field; a list in which nothing stands
+                is in no such table.
+            source: Who says so.
+            priority: How much it counts, a `Priority` where fields differ; best the same for all lists of a
+                source.
+            max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
+                a list is no list.  Without it any.
+            gate: As for `apply`.
+
+        Returns:
+            The commit, and how many changes were news; `repeated` where the ledger had all of the lists.
+
+        Raises:
+            MissingColumns, WrongColumnType: *rows* lack a key or the column *taken*, or have it in another
+                type; and as for `apply`.
+            InvalidArgument: *rows* are a stream; an argument is not of its form.
+            UnfitList: The ledger has another list of this source and instant; or one lacks too many.
+            SparkRuntimeException: A list names an entity twice, and not the same; or a row has no key.
+            ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: *rows* and the log are read once, and compared in one shuffle by key; what is new is then
+            applied as by `apply`.  After a late list, the buckets of entities of which the next one need
+            not speak any more are made anew.
+
+        >>> from datetime import UTC, datetime
+        >>> from tempfile import TemporaryDirectory
+        >>> monday = session().createDataFrame([(1, "kettle"), (2, "mug")], "id int, name string")
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["id"], buckets=1)
+        ...     print(ledger.apply_list(monday, taken=datetime(2024, 1, 1, tzinfo=UTC)))
+        ...     print(ledger.apply_list(monday.where("id = 1"), taken=datetime(2024, 1, 2, tzinfo=UTC)))
+        ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
+        ...         "id", "name", "valid_from_timestamp", "deleted_indicator"
+        ...     ).show()
+        Applied(version=1, news=2, repeated=False)
+        Applied(version=2, news=1, repeated=False)
+        +---+------+--------------------+-----------------+
+        | id|  name|valid_from_timestamp|deleted_indicator|
+        +---+------+--------------------+-----------------+
+        |  1|kettle| 2024-01-01 00:00:00|            false|
+        |  2|   mug| 2024-01-01 00:00:00|            false|
+        |  2|  NULL| 2024-01-02 00:00:00|             true|
+        +---+------+--------------------+-----------------+
+        <BLANKLINE>
+        """
+        require_gate(gate, function="apply_list")
+        require_share(max_deleted)
+        given = given_lists(self._spark, rows, self.at().kind, taken, source, priority)
+
+        def work(transaction: Transaction) -> Applied:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets).of_changes(False)
+            return apply_lists(transaction, kind, given, max_deleted, gate)
+
+        return self.store.atomically(work)
+
+    def list_sink(
+        self,
+        *,
+        taken: str,
+        source: str = "table",
+        priority: int | Priority = 0,
+        max_deleted: float | None = None,
+        gate: Gate | None = None,
+    ) -> Callable[[DataFrame, int | str], Applied]:
+        """
+        `apply_list` for a stream of lists: `stream.writeStream.foreachBatch(ledger.list_sink(taken="day"))`.
+
+        A batch may hold several lists, and holds each of them whole, as a stream of files does where a list
+        is one file.  A list that was cut in two is refused with its second part (`UnfitList`), and ends the
+        stream.  A batch that comes again, to this stream or to another one, is no news.
+
+        Args:
+            taken: The column that tells the lists apart.
+            source, priority, max_deleted, gate: As for `apply_list`.
+        """
+        require_gate(gate, function="list_sink")
+        require_share(max_deleted)
+        return lambda rows, _: self.apply_list(
+            rows, taken=taken, source=source, priority=priority, max_deleted=max_deleted, gate=gate
+        )
+
+    @doing("ledger: take back a full list")
+    def revoke_list(self, taken: datetime, *, source: str = "table", gate: Gate | None = None) -> Applied:
+        """
+        Take a full list back, as if it had never come: such as that of a night in which the export broke off.
+
+        Log and history are then what the other lists of the source say without it: what the next one says
+        otherwise than the one before, that one says now.  Another list of that instant can be applied then.
+
+        Args:
+            taken: The instant of the list.
+            source: Who gave it.
+            gate: As for `apply`.
+
+        Returns:
+            The commit, and how many changes of the next list are news.
+
+        Raises:
+            InvalidArgument: The ledger has no list of this source and instant (`lists` shows them).
+            UnfitList: The list came as changes, so that the ledger does not know which lists were
+                like the one before them.
+            ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: as of a late list.
+        """
+        require_gate(gate, function="revoke_list")
+        at = microseconds(taken, "taken", function="revoke_list")
+
+        def work(transaction: Transaction) -> Applied:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            return revoke_list(transaction, kind, source, at, gate)
+
+        return self.store.atomically(work)
 
     @doing("ledger: make the history anew")
     def rebuild(self) -> int:

@@ -52,6 +52,11 @@ class Kind:
         """The name of the table of the entities that have changes and no version."""
         return self._table("unborn")
 
+    @property
+    def lists(self) -> str:
+        """The name of the table of the full lists that it was given."""
+        return self._table("lists")
+
     def _table(self, name: str) -> str:
         return f"{self.name}.{name}" if self.name else name
 
@@ -86,7 +91,7 @@ class Kind:
         """
         text = snapshot.notes.get(self._key)
         if text is None:
-            own = {self.changes, self.history, self.unborn} & set(snapshot.names())
+            own = {self.changes, self.history, self.unborn, self.lists} & set(snapshot.names())
             strange = sorted(own if self.name else snapshot.names())
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")

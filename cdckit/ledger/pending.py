@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import reads
-from cdckit.ledger.columns import BUCKET, EVERY, shown_changes
+from cdckit.ledger.columns import BUCKET, EVERY, IDENTITY, shown_changes
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.views import Key, View
 from cdckit.store import Transaction
@@ -75,7 +75,7 @@ class Pending(View):
         return super()._where(key, function)
 
     def _touched(self, rows: DataFrame) -> DataFrame:
-        """The rows, of guid first, of entities of which the log has more changes; by a truncate, of all."""
+        """The rows, of guid first, of entities of which the log has other changes; by a truncate, of all."""
         base, name = self._snapshot.base, self.kind.changes
         before = {one.path: one for one in base.files(name)} if base.has(name) else {}
         after = {one.path: one for one in self._snapshot.files(name)}
@@ -83,11 +83,13 @@ class Pending(View):
         gone = [one for path, one in before.items() if path not in after]
         if any(one.low.get(GUID) == EVERY for one in new):
             return rows
-        counted = self._snapshot.read(name, files=new).select(GUID, F.lit(1).alias("more"))
+        counted = self._snapshot.read(name, files=new).select(GUID, IDENTITY, F.lit(1).alias("more"))
         if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
-            counted = counted.union(base.read(name, files=gone).select(GUID, F.lit(-1)))
-        news = counted.groupBy(GUID).agg(F.sum("more").alias("more")).where("more > 0")
-        every = rows.sparkSession.range(1).select(F.lit(EVERY).alias(GUID), F.lit(1).alias("more"))
+            counted = counted.union(base.read(name, files=gone).select(GUID, IDENTITY, F.lit(-1)))
+        # Where a list went, changes went, and others may have come in their place.
+        changed = (F.sum("more") != 0) | (F.bit_xor(IDENTITY) != 0)
+        news = counted.groupBy(GUID).agg(changed.alias("changed")).where("changed").select(GUID)
+        every = rows.sparkSession.range(1).select(F.lit(EVERY).alias(GUID))
         return rows.join(news.union(every), on=GUID, how="left_semi")
 
 

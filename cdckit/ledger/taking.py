@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.changes import TRUNCATE
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.layout import GUID, SNAPSHOT
-from cdckit.ledger.columns import BUCKET, CONTENT, EVERY
+from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LISTED
 from cdckit.ledger.guids import Guids
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.rows import picked, with_columns
@@ -39,23 +39,29 @@ class Taken(NamedTuple):
     Args:
         files: Each holds changes of one bucket.
         digest: Of the batch: the sum over its rows, whatever their order.
+        lists: Of which lists there are changes: the instants of each source's.
     """
 
     files: list[File]
     digest: int
+    lists: dict[str | None, set[int]]
 
 
 def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
     """Let the workers write rows of `columns.logged`, one file for each task and bucket; one job."""
     columns = true_names(target.stored)
-    wanted = T.StructType([*columns, rows.schema[CONTENT]])
+    wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
     if not _has_types(rows.schema, columns):
         rows = as_columns(rows, wanted)
     made = Made(rows, partial(_write, kind=kind, target=target), _REPORT, large=True)
     found = [json.loads(row["report"]) for row in made.rows().collect()]
     files = reported([each for one in found for each in one["files"]], target).files
     total = sum(one["content"] for one in found)
-    return Taken(list(files), signed(total))
+    lists: dict[str | None, set[int]] = {}
+    for each in found:
+        for source, at in each["lists"]:
+            lists.setdefault(source, set()).add(at)
+    return Taken(list(files), signed(total), lists)
 
 
 def digest(rows: DataFrame) -> int:
@@ -68,7 +74,7 @@ def _has_types(rows: T.StructType, columns: T.StructType) -> bool:
     return all(
         each.name in columns.fieldNames() and _fits(each.dataType, columns[each.name].dataType)
         for each in rows
-        if each.name != CONTENT
+        if each.name not in (CONTENT, LISTED)
     )
 
 
@@ -83,14 +89,16 @@ def _fits(found: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _write(batches: Iterable[pa.RecordBatch], kind: Kind, target: Target) -> Iterator[pa.RecordBatch]:
-    guids, content = Guids(kind), 0
+    guids, content, lists = Guids(kind), 0, set[tuple[str | None, int]]()
     with OpenFiles(target) as files:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
+            lists |= _lists(batch)
             for rows in _everywhere(guids.beside(batch), kind):
                 files.take(rows)
         found = files.close()
-    yield pa.record_batch({"report": pa.array([json.dumps({"files": found, "content": content})])})
+    report = {"files": found, "content": content, "lists": list(lists)}
+    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
 
 
 def _everywhere(changes: pa.RecordBatch, kind: Kind) -> Iterator[pa.RecordBatch]:
@@ -105,3 +113,14 @@ def _everywhere(changes: pa.RecordBatch, kind: Kind) -> Iterator[pa.RecordBatch]
     for bucket in range(kind.buckets):
         own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
         yield with_columns(some, {GUID: every, BUCKET: own})
+
+
+def _lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
+    """The source and the instant of each list of which there are changes."""
+    at = batch.column(LISTED)
+    if at.null_count == len(at):
+        return set()
+    some = pa.table({"source": batch.column("source"), "at": at}).filter(at.is_valid())
+    return {
+        (each["source"], each["at"]) for each in some.group_by(["source", "at"]).aggregate([]).to_pylist()
+    }

@@ -15,7 +15,7 @@ from cdckit.asking.bitemporal import bitemporal
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.columns import BUCKET, EVERY, OPEN, fields_of, shown_changes, shown_history
+from cdckit.ledger.columns import BUCKET, EVERY, LISTS_SCHEMA, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
 from cdckit.outputs.views import create_view
 from cdckit.parts.arguments import microseconds
@@ -123,6 +123,18 @@ class View:
         """
         found = self._snapshot.read(self.kind.history, self._where(key, "as_of"), self.files(at=at, key=key))
         return as_of(self._shown(found), at, deletes=deletes)
+
+    def lists(self) -> DataFrame:
+        """
+        The full lists of sources (`Ledger.apply_list`): one row for each.
+
+        Returns:
+            `source`; `taken`, the instant; `rows`, how many entities the list named, null where it came as
+            changes, which do not tell.  No row if there was none.
+        """
+        if self._snapshot.has(self.kind.lists):
+            return self._snapshot.read(self.kind.lists)
+        return self._snapshot.spark.createDataFrame([], LISTS_SCHEMA)
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """

@@ -30,7 +30,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     kind = kind.within(transaction)
     rows = logged(changes, kind)
     found = tables(transaction, kind, log_columns(rows.schema))
-    fresh, _ = take(rows, kind, found.book.log)
+    fresh = take(rows, kind, found.book.log).files
     kind.note(transaction)
     _, buckets = bring_up(transaction, kind, found.book, fresh, anew=found.anew)
     return reads(kind, buckets)
@@ -52,12 +52,28 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
     if not transaction.has(kind.changes):
         return []
     key = {name: F.col(name) for name in kind.keys}
-    gone = messages.select(guid(kind.entity, key).alias(GUID), "message_id").distinct()
-    buckets = [row[0] for row in gone.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
-    where = {BUCKET: buckets}
-    log = transaction.read(kind.changes, where)
-    left = log.join(gone, [GUID, "message_id"], "left_anti").select(*log.columns)
-    transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
+    buckets = remove_changes(
+        transaction, kind, messages.select(guid(kind.entity, key).alias(GUID), "message_id")
+    )
     book = tables(transaction, kind, transaction.schema(kind.changes)).book
     bring_up(transaction, kind, book, [], anew=True, only=buckets)
     return reads(kind, buckets)
+
+
+def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[int]:
+    """
+    Take changes out of the log alone; returns the buckets that are to be made anew.
+
+    Args:
+        transaction: Of the store that holds the ledger.
+        kind: What the ledger is about.
+        messages: One row per change: the `guid` of its entity, and `message_id`.
+    """
+    gone = messages.distinct()
+    buckets = [row[0] for row in gone.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
+    if buckets:
+        where = {BUCKET: buckets}
+        log = transaction.read(kind.changes, where)
+        left = log.join(gone, [GUID, "message_id"], "left_anti").select(*log.columns)
+        transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
+    return buckets

@@ -16,9 +16,11 @@ from histories import (
     to_dataframe,
     to_rows,
 )
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
 from cdckit.asking.provenance import by_message, revoke
 
 FIELDS = {"k": "string", "a": "int"}
@@ -143,3 +145,22 @@ def test_the_history_is_as_if_the_messages_had_never_come(spark: SparkSession, a
         history, [c for c in changes if c["message_id"] not in set(revoked)], entity="thing", keys=KEYS
     )
     assert by_message(history, revoked).isEmpty()
+
+
+def test_a_full_list_is_no_message_that_stands_for_itself(spark: SparkSession) -> None:
+    """What the next list confirmed would go with it; a message that is only called like one is none."""
+    lists = {
+        datetime(2024, 1, day, tzinfo=UTC): spark.createDataFrame([(1, name)], "k int, a string")
+        for day, name in ((1, "x"), (2, "y"), (3, "y"))
+    }
+    changes = changes_from_snapshots(lists, keys=["k"], source="shop")
+    second = "shop-list-60deb2df88000"
+    of_messages = spark.createDataFrame([(second,), ("shop-list-60dff4bcfe000",)], "message_id string")
+    for revoked in (second, [second, "m1"], of_messages):
+        with pytest.raises(PySparkException, match=r"revoke\(\).*a full list.*shop-list-60deb2df88000"):
+            revoke(changes, revoked).collect()
+    # The third list is in no change, another source has none, and this message is of another instant.
+    assert revoke(changes, "shop-list-60dff4bcfe000").count() == 2
+    assert revoke(changes, of_messages, source="other").count() == 2
+    other = changes.withColumn("effective_timestamp", F.lit(datetime(2024, 2, 1, tzinfo=UTC)))
+    assert revoke(other, second).count() == 1

@@ -15,15 +15,15 @@ import cdckit
 ROOT = Path(cdckit.__file__).parent
 DOORS = {"any_table", "replicate", "databus", "datahub", "debezium", "rdss"}
 BELOW = {
-    "any_table": {"any_table", "parts", "errors", "changes", "records", "rejected", "sessions"},
+    "any_table": {"any_table", "parts", "errors", "changes", "lists", "records", "rejected", "sessions"},
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
     "ledger": {
         *("ledger", "store", "outputs", "asking", "merging"),
-        *("kernel", "parts", "errors", "changes", "history"),
+        *("kernel", "parts", "errors", "changes", "lists", "history"),
     },
-    "asking": {"asking", "kernel", "parts", "errors", "changes", "history", "merging"},
+    "asking": {"asking", "kernel", "parts", "errors", "changes", "lists", "history", "merging"},
     "outputs": {"outputs", "asking", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {
         *("quality", "display", "asking", "merging"),

@@ -1,0 +1,452 @@
+"""
+Full lists of a source in a ledger: which ones it has, and what a list that comes or goes changes in the log.
+
+The log holds what each list says against the one before it, and nothing else (`cdckit.changes_from_snapshots`
+of all lists).  So what a source said at an instant is, of each entity, the last change of its lists until
+then; and a list that comes between two others, or is revoked, changes what the one after it says.
+Lists that said nothing new are in no change: the table `lists` has them all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import ABSENT, UPSERT, Priority, union_changes, with_priorities
+from cdckit.errors import InvalidArgument, UnfitList
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.applying import Applied, bring_up, tables
+from cdckit.ledger.columns import BUCKET, log_columns, logged, shown_changes
+from cdckit.ledger.kinds import Kind
+from cdckit.ledger.pending import Gate, asked
+from cdckit.ledger.taking import take
+from cdckit.ledger.within import remove_changes
+from cdckit.lists import (
+    NAMED_LISTS,
+    arrival_of_list,
+    changes_of_lists,
+    content_of,
+    is_of_list,
+    message_of_list,
+)
+from cdckit.parts.arguments import microseconds, require_int, require_name
+from cdckit.parts.identifiers import guid
+from cdckit.parts.instants import INSTANT, written
+from cdckit.parts.schemas import quoted, require_batch, require_columns, require_type
+from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.store import Snapshot, Transaction
+
+FUNCTION = "apply_list"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Known = dict[str | None, dict[int, int | None]]
+"""The lists of each source: how many entities each names, by its instant in microseconds."""
+
+
+class Given(NamedTuple):
+    """Lists as they were given: their rows as upserts, whose word they are, and when each was taken."""
+
+    rows: DataFrame
+    source: str
+    priority: Priority
+    taken: list[int]
+
+
+def known_lists(base: Snapshot, kind: Kind) -> Known:
+    """The lists that a ledger has."""
+    found: Known = {}
+    if base.has(kind.lists):
+        table = base.arrow(kind.lists)
+        taken = table.column("taken").cast(pa.int64()).to_pylist()
+        for source, at, rows in zip(
+            table.column("source").to_pylist(), taken, table.column("rows").to_pylist(), strict=True
+        ):
+            found.setdefault(source, {})[at] = rows
+    return found
+
+
+def note_lists(transaction: Transaction, kind: Kind, known: Known) -> None:
+    """Let the ledger have these lists."""
+    rows = [(source, at, count) for source, lists in known.items() for at, count in sorted(lists.items())]
+    columns = {
+        "source": pa.array([row[0] for row in rows], pa.string()),
+        "taken": pa.array([row[1] for row in rows], pa.int64()).cast(INSTANT),
+        "rows": pa.array([row[2] for row in rows], pa.int64()),
+    }
+    transaction.replace(kind.lists, pa.table(columns))
+
+
+def given_lists(
+    spark: SparkSession,
+    table: AnyTable,
+    kind: Kind,
+    taken: datetime | str,
+    source: str,
+    priority: int | Priority,
+) -> Given:
+    """
+    The rows of one list or, where *taken* is a column, of several, as upserts.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `Ledger.apply_list`.
+
+    Cost: nothing, or a job that reads the instants of the lists.
+    """
+    require_name(source, "source", function=FUNCTION)
+    if not isinstance(priority, Priority):
+        require_int(priority, "priority", function=FUNCTION)
+        priority = Priority(int(priority))
+    apart = [taken] if isinstance(taken, str) else []
+    rows = as_spark(spark, table, function=FUNCTION)
+    remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
+    require_columns(rows, [*kind.keys, *apart], function=FUNCTION, remedy=remedy)
+    stream = "let writeStream.foreachBatch(ledger.list_sink(taken=…)) hand them over"
+    require_batch(rows, "rows", stream, function=FUNCTION)
+    at, instants = _instants(rows, taken)
+    data = [F.col(quoted(name)).alias(name) for name in rows.columns if name not in apart]
+    carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
+    said = rows.select(
+        F.lit(UPSERT).alias("operation"),
+        at.alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        arrival_of_list(at).alias("arrival"),
+        message_of_list(F.lit(source), at).alias("message_id"),
+        F.lit(source).alias("source"),
+        F.lit(0).alias("priority"),
+        F.struct(*data).alias("data"),
+        F.struct(*carried).alias("carried"),
+    )
+    return Given(said, source, priority, instants)
+
+
+def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]]:
+    if isinstance(taken, str):
+        require_type(rows, taken, T.TimestampType(), function=FUNCTION)
+        found = rows.select(F.unix_micros(quoted(taken))).distinct().collect()
+        instants = [row[0] for row in found]
+        if None in instants:
+            needed = "an instant in every row"
+            raise InvalidArgument(FUNCTION, "taken", needed, f"null in a row of the column {taken}")
+        return F.col(quoted(taken)), sorted(instants)
+    at = microseconds(taken, "taken", function=FUNCTION)
+    return F.timestamp_micros(F.lit(at)), [at]
+
+
+def _weighed(rows: DataFrame, given: Given) -> DataFrame:
+    if given.priority.fields or "field_priorities" in rows.columns:
+        return with_priorities(rows, {given.source: given.priority})
+    return rows.withColumn("priority", F.lit(given.priority.entity))
+
+
+class Restated(NamedTuple):
+    """
+    What changes in the log where lists of a source come or go.
+
+    Args:
+        changes: What the lists *stated* say now, and `begins` beside it; perhaps the log has it already.
+        stale: What the log has of them, and of those that are gone, and they say no longer: `guid` and
+            `message_id`; None where that cannot be.
+        before: Of each list that is stated anew the one before it; None for the first.
+    """
+
+    changes: DataFrame
+    stale: DataFrame | None
+    before: Mapping[int, int | None]
+
+
+def restated(
+    transaction: Transaction,
+    kind: Kind,
+    source: str,
+    known: Collection[int],
+    given: Given | None,
+    gone: Collection[int] = (),
+) -> Restated:
+    """
+    Compare each list that comes with the one before it, and each that follows one that comes or goes.
+
+    Args:
+        transaction: Of the ledger; *changes* are put down in it.
+        kind: What the ledger is about.
+        source: Whose lists.
+        known: Those that the ledger has.
+        given: Those that come; some of them may be known, and are passed over.
+        gone: Known ones that go.
+
+    Cost: one scan of the log, an aggregation of what the source's lists said, one shuffle of that and of
+        what is given by key.
+    """
+    new = [] if given is None else [at for at in given.taken if at not in known]
+    after = sorted({*known, *new} - set(gone))
+    later = [bisect_right(after, at) for at in (*new, *gone)]
+    stated = sorted({*new, *(after[place] for place in later if place < len(after))})
+    previous = dict(zip(after, [None, *after], strict=False))
+    before = {at: previous[at] for at in stated}
+    neighbours = {*stated, *(at for at in before.values() if at is not None)} - set(new)
+    if given is None:
+        rows = said_at(transaction, kind, source, neighbours)
+    else:
+        rows = given.rows.where(F.unix_micros("effective_timestamp").isin(new))
+        if neighbours:
+            rows = union_changes(said_at(transaction, kind, source, neighbours), rows)
+        rows = _weighed(rows, given)
+    following = [(at, next_) for next_, at in before.items() if at is not None]
+    changes = changes_of_lists(_placed(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
+        F.unix_micros("effective_timestamp").isin(stated)
+    )
+    kept = transaction.scratch(changes)
+    touched = [at for at in {*stated, *gone} if at in known]
+    return Restated(kept, _stale(transaction, kind, source, touched, kept) if touched else None, before)
+
+
+def said_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
+    """What the lists of a source named at some instants, as upserts of these instants."""
+    spark = transaction.spark
+    said = shown_changes(transaction.read(kind.changes), kind).where(_is_said_by(source))
+    at = spark.createDataFrame([(each,) for each in instants], "at long")
+    until = said.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
+    names = [name for name in said.columns if name not in (GUID, "effective_timestamp")]
+    last = F.max_by(F.struct(*names), "effective_timestamp").alias("last")
+    found = until.groupBy("at", GUID).agg(last).where(F.col("last.operation") != ABSENT)
+    return found.select(F.timestamp_micros("at").alias("effective_timestamp"), "last.*")
+
+
+def _is_said_by(source: str | None) -> Column:
+    return F.col("source").eqNullSafe(F.lit(source)) & is_of_list()
+
+
+def _placed(rows: DataFrame, following: list[tuple[int, int]]) -> DataFrame:
+    """The rows, each with when its list was taken, and the one after it where that is compared with it."""
+    later = rows.sparkSession.createDataFrame(following, "at long, later long")
+    joined = rows.join(F.broadcast(later), F.unix_micros("effective_timestamp") == F.col("at"), "left")
+    weighed = [name for name in ("priority", "field_priorities") if name in rows.columns]
+    return joined.select(
+        "source",
+        F.col("effective_timestamp").alias("taken"),
+        F.timestamp_micros("later").alias("next_taken"),
+        *weighed,
+        "data",
+        "carried",
+    )
+
+
+def _stale(
+    transaction: Transaction, kind: Kind, source: str, instants: list[int], changes: DataFrame
+) -> DataFrame:
+    log = transaction.read(kind.changes).where(_is_said_by(source))
+    there = log.where(F.unix_micros("effective_timestamp").isin(instants)).select(GUID, "message_id")
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    now = changes.select(guid(kind.entity, key).alias(GUID), "message_id")
+    return there.join(now, [GUID, "message_id"], "left_anti")
+
+
+# Applying -------------------------------------------------------------------------------------------------
+
+
+def apply_lists(
+    transaction: Transaction, kind: Kind, given: Given, max_deleted: float | None, gate: Gate | None
+) -> Applied:
+    """What `Ledger.apply_list` does, and the commit."""
+    known = known_lists(transaction.base, kind)
+    lists = known.get(given.source, {})
+    again = [at for at in given.taken if at in lists]
+    counts = require_same(transaction, kind, given, again) if again else {}
+    known[given.source] = lists = {**lists, **counts}
+    if len(again) == len(given.taken):
+        if known != known_lists(transaction.base, kind):
+            note_lists(transaction, kind, known)
+        return Applied(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
+    found = restated(transaction, kind, given.source, lists, given)
+    known[given.source] |= counted_lists(transaction, kind, given.source, lists, found, max_deleted)
+    return _state(transaction, kind, found, known, gate)
+
+
+def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> Applied:
+    """What `Ledger.revoke_list` does, and the commit."""
+    known = known_lists(transaction.base, kind)
+    lists = known.get(source, {})
+    if at not in lists:
+        needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
+        raise InvalidArgument("revoke_list", "taken", needed, instant_of(at))
+    if lists[at] is None:
+        reason = "it came as changes, in which lists that said nothing new are not named"
+        remedy = "Give it, and the later ones of this source, to ledger.apply_list first: then it knows them."
+        raise UnfitList("revoke_list", source, instant_of(at), reason, remedy)
+    found = restated(transaction, kind, source, lists, None, [at])
+    known[source] = {each: rows for each, rows in lists.items() if each != at}
+    return _state(transaction, kind, found, known, gate)
+
+
+def _state(transaction: Transaction, kind: Kind, found: Restated, known: Known, gate: Gate | None) -> Applied:
+    """Let the log say what is restated, and the history follow."""
+    buckets = set(remove_changes(transaction, kind, found.stale) if found.stale is not None else [])
+    rows = logged(found.changes, kind)
+    there = tables(transaction, kind, log_columns(rows.schema))
+    fresh = take(rows, kind, there.book.log).files
+    kind.note(transaction)
+    note_lists(transaction, kind, known)
+    anew = there.anew or bool(buckets)
+    only = None if there.anew or not buckets else buckets | {int(one.partition[BUCKET]) for one in fresh}
+    news, touched = bring_up(transaction, kind, there.book, fresh, anew=anew, only=only)
+    done = transaction.commit(reads=[kind.lists, *asked(gate, transaction, kind, touched)])
+    return Applied(done.version, news)
+
+
+def require_share(max_deleted: float | None) -> None:
+    """Raise `InvalidArgument` for what is no share."""
+    is_number = isinstance(max_deleted, int | float) and not isinstance(max_deleted, bool)
+    if max_deleted is not None and not (is_number and 0 <= max_deleted <= 1):
+        needed = "a share from 0 to 1, such as 0.1 for a tenth, or None"
+        raise InvalidArgument(FUNCTION, "max_deleted", needed, max_deleted)
+
+
+# Judging --------------------------------------------------------------------------------------------------
+
+
+def require_same(transaction: Transaction, kind: Kind, given: Given, again: list[int]) -> dict[int, int]:
+    """
+    How many entities each list names that the ledger has and that is given again.
+
+    Raises:
+        UnfitList: It is given with other content.
+
+    Cost: one scan of the log and two aggregations.
+    """
+    there = said_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
+    rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
+    both = union_changes(there, rows)
+    at = F.unix_micros("effective_timestamp").alias("at")
+    each = both.select(at, "given", content_of(both, FUNCTION).alias("content")).distinct()
+    same = each.groupBy("at", "content").agg(F.sum("given").alias("given"), F.count("*").alias("said"))
+    counted = same.groupBy("at").agg(F.sum("given"), F.count_if(F.col("said") == 1))
+    found = dict.fromkeys(again, 0)
+    for at_, rows_, differing in counted.collect():
+        if differing:
+            reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
+            remedy = (
+                "If the new one is right, take the old one back first: "
+                f"ledger.revoke_list(taken={written(instant_of(at_))}, source={given.source!r})."
+            )
+            raise UnfitList(FUNCTION, given.source, instant_of(at_), reason, remedy)
+        found[at_] = rows_
+    return found
+
+
+def counted_lists(
+    transaction: Transaction,
+    kind: Kind,
+    source: str,
+    lists: Mapping[int, int | None],
+    found: Restated,
+    max_deleted: float | None,
+) -> dict[int, int]:
+    """
+    How many entities each list names that comes.
+
+    Raises:
+        UnfitList: One lost a larger share of the one before it than *max_deleted*.
+
+    Cost: of what changes, one aggregation; where the list before one came as changes, a scan of the log.
+    """
+    at = F.unix_micros("effective_timestamp").alias("at")
+    counts = {each: rows for each, rows in lists.items() if rows is not None}
+    before = [each for each in found.before.values() if each is not None]
+    unknown = [each for each in before if each in lists and each not in counts]
+    if unknown:
+        counts |= dict.fromkeys(unknown, 0)
+        there = said_at(transaction, kind, source, unknown).groupBy(at).count()
+        counts |= {row["at"]: row["count"] for row in there.collect()}
+    ended = F.count_if(F.col("operation") == ABSENT)
+    told = found.changes.groupBy(at).agg(F.count_if("begins").alias("begun"), ended.alias("ended")).collect()
+    news = {row["at"]: (row["begun"], row["ended"]) for row in told}
+    new = [each for each in found.before if each not in lists]
+    for each in new:
+        begun, lost = news.get(each, (0, 0))
+        previous = found.before[each]
+        of = 0 if previous is None else counts[previous]
+        if max_deleted is not None and lost > max_deleted * of:
+            reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "
+            reason += f"max_deleted={max_deleted!r} allows"
+            remedy = "Look whether it is whole; if it is, apply it with a larger share."
+            raise UnfitList(FUNCTION, source, instant_of(each), reason, remedy)
+        counts[each] = of + begun - lost
+    return {each: counts[each] for each in new}
+
+
+def lists_in_changes(
+    transaction: Transaction, kind: Kind, changes: DataFrame, found: Mapping[str | None, set[int]]
+) -> bool:
+    """
+    Let a ledger that takes *changes* have the lists that they were made of; some were *found* in them.
+
+    Such changes say what each list said against the one before it *in the call that made them*.  So they
+    hold if that call had all lists of the source that the ledger has, and went on from there.  Where
+    *changes* do not name the lists of the call, they must repeat what those said.
+
+    Returns:
+        Whether there are any.
+
+    Raises:
+        UnfitList: They do not.
+
+    Cost: nothing; where *changes* do not name the lists of the call, and the ledger has some of the source,
+        one scan of the log and one of *changes*.
+    """
+    named: dict[str | None, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
+    listed = {source: {*found.get(source, ()), *named.get(source, ())} for source in {*found, *named}}
+    known = known_lists(transaction.base, kind) if listed else {}
+    until: dict[str | None, int] = {}
+    for source, instants in listed.items():
+        there, new = known.get(source, {}), sorted(instants - set(known.get(source, {})))
+        if there and new and new[0] < max(there):
+            raise _unfit(source, new[0], "some of which are later")
+        if there and instants > set(named.get(source, ())):
+            until[source] = min(max(there), max(instants))
+        elif any(at <= max(instants) and at not in instants for at in there):
+            raise _unfit(source, new[0] if new else min(instants), "some of which it leaves out")
+    for source in _not_repeated(transaction, kind, changes, until) if until else []:
+        new = sorted(listed[source] - set(known[source]))
+        raise _unfit(source, new[0] if new else min(listed[source]), "and what those say is not in it")
+    now = {
+        source: {**dict.fromkeys(instants), **known.get(source, {})} for source, instants in listed.items()
+    }
+    if any(now[source] != known.get(source) for source in now):
+        note_lists(transaction, kind, {**known, **now})
+    return bool(listed)
+
+
+def _not_repeated(
+    transaction: Transaction, kind: Kind, changes: DataFrame, until: Mapping[str | None, int]
+) -> list[str | None]:
+    """A source of which the log and the changes do not say the same until the instant, if there is one."""
+    at = F.unix_micros("effective_timestamp")
+    meant = reduce(or_, (_is_said_by(source) & (at <= last) for source, last in until.items()))
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    whose = F.col(GUID) if kind.by_guid else guid(kind.entity, key)
+    said = [F.col("message_id"), F.col("source")]
+    there = transaction.read(kind.changes).where(meant).select(GUID, *said).distinct()
+    both = there.unionAll(changes.where(meant).select(whose.alias(GUID), *said).distinct())
+    alone = both.groupBy(GUID, "message_id", "source").count().where("count = 1")
+    return [row[0] for row in alone.select("source").limit(1).collect()]
+
+
+def _unfit(source: str | None, at: int, why: str) -> UnfitList:
+    reason = f"it is not compared with the lists of this source that the ledger has, {why}"
+    remedy = (
+        "A list says what is gone against the one before it: give it to the ledger as it is, "
+        f"ledger.apply_list(rows, taken={written(instant_of(at))}, source={source!r})."
+    )
+    return UnfitList("apply", source, instant_of(at), reason, remedy)
+
+
+def instant_of(at: int) -> datetime:
+    """The instant of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=at)
