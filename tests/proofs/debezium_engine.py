@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -91,8 +91,7 @@ def _capture(
                 time.sleep(chance.uniform(0.5, 1.5))
                 instants += [json.loads(line) for line in sql(LOOK) if line.startswith("{")]
                 if not killed and time.monotonic() > end - seconds / 2:
-                    engine.kill()
-                    engine.wait()
+                    _kill(engine)
                     engine, killed = _start(needed, settings, lines, pause), True
             for each in writers:
                 each.join()
@@ -100,8 +99,7 @@ def _capture(
             sql("INSERT INTO signals VALUES ('the last one', 'log', '{}')")
             _wait(lambda: "the last one" in _read(lines, "signals"), 240)
         finally:
-            engine.kill()
-            engine.wait()
+            _kill(engine)
         records = [_record(line, offset) for offset, line in enumerate(_whole_lines(lines))]
     pq.write_table(pa.Table.from_pylist(records, RECORDS), folder / "engine.parquet", compression="zstd")
     lines_of = ",\n".join(json.dumps(each, separators=(",", ":")) for each in instants)
@@ -140,8 +138,13 @@ def _settings(folder: Path) -> Path:
 def _start(needed: Sequence[Path], settings: Path, lines: Path, pause: int) -> subprocess.Popen[bytes]:
     source = Path(__file__).with_name("Capture.java")
     command = ["java", "-Xmx300m", "-cp", ":".join(map(str, needed)), source, settings, lines, str(pause)]
-    log: IO[bytes] = settings.with_name("log").open("ab")
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+    with settings.with_name("log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+
+def _kill(engine: subprocess.Popen[bytes]) -> None:
+    engine.kill()
+    engine.communicate()
 
 
 def _write(sql: Sql, end: float, chance: random.Random, writer: int) -> None:
