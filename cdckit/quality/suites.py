@@ -1,4 +1,11 @@
-"""Suites: what a table promises, one sentence each, in the JSON that Great Expectations reads and writes."""
+"""
+Suites: what a table promises, one sentence each, in the JSON that Great Expectations reads and writes.
+
+A file may be put into the folder `gx/expectations` of a project of Great Expectations, and runs there: it has
+the ids that are wanted of a suite that was saved, and each `description` is the sentence, which the pages
+show beside a failure.  An expectation whose `meta` names the `engine` Spark is a query in Spark's SQL; the
+tables beside the one that is checked are there views such as `cdckit_changes`.
+"""
 
 from __future__ import annotations
 
@@ -88,8 +95,8 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
 
 
 def _sentence(stated: Mapping[str, Any]) -> Sentence:
-    notes = stated.get("notes") or _default_notes(stated)
-    says = notes if isinstance(notes, str) else " ".join(notes)
+    said = stated.get("description") or stated.get("notes") or _default_notes(stated)
+    says = said if isinstance(said, str) else " ".join(said)
     source = (stated.get("meta") or {}).get("source", "")
     return Sentence(stated["type"], stated["kwargs"], says, source, stated.get("severity", "critical"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -486,10 +487,45 @@ def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, 
     given = gx.ExpectationSuite(**json.loads(json.dumps(suite.stated)))
     results = batch.validate(given, result_format="BASIC").results
     tables["batch"].unpersist()
-    said = {each.expectation_config.notes: each for each in results}
+    said = {each.expectation_config.description: each for each in results}
     _, numbers = count(sentences(suite), tables)
     for sentence, number in zip(suite.sentences, numbers, strict=True):
         result = said[sentence.says]
         assert not result.exception_info.get("raised_exception"), result.exception_info
         theirs = result.result.get("unexpected_count", result.result.get("observed_value"))
         assert (sentence.says, theirs, result.success) == (sentence.says, number, False)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_files_run_in_a_folder_of_great_expectations(
+    products: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put where it keeps its suites, one is found there, and its page says the sentence that is broken."""
+    import great_expectations as gx
+
+    monkeypatch.setenv("GX_ANALYTICS_ENABLED", "false")
+    gx.get_context(mode="file", project_root_dir=tmp_path)
+    for each in suite_names():
+        shutil.copy(expectations(f"{each}.json"), tmp_path / "gx" / "expectations")
+    context = gx.get_context(mode="file", project_root_dir=tmp_path)
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    assert {each.name for each in context.suites.all()} == {*suite_names()}
+    assert [each.name for each in context.suites.all() if not each.is_fresh().success] == []
+    names = ("topic", "offset", "error_code")
+    refused = products.where("number = 2").selectExpr(
+        *(f"name AS {each}" for each in names), "'why' AS error_description"
+    )
+    asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
+    suite = context.suites.get("rejects")
+    of_rows = gx.ValidationDefinition(
+        name="rejects", data=asset.add_batch_definition_whole_dataframe("all"), suite=suite
+    )
+    run = gx.Checkpoint(
+        name="rejects",
+        validation_definitions=[context.validation_definitions.add(of_rows)],
+        actions=[gx.checkpoint.UpdateDataDocsAction(name="pages")],
+    )
+    result = context.checkpoints.add(run).run(batch_parameters={"dataframe": refused})
+    assert not result.success
+    (page,) = (tmp_path / "gx").rglob("validations/**/*.html")
+    assert "A record that cannot be used says why, by a code." in page.read_text()

@@ -73,6 +73,14 @@ def test_every_sentence_of_every_suite_has_rows_that_break_it() -> None:
         ]
 
 
+def test_what_only_spark_can_run_says_so() -> None:
+    """Each query is in Spark's SQL; expectations of other sorts run on every engine of Great Expectations."""
+    for name in suite_names():
+        for each in suite_of(name, function="check").stated["expectations"]:
+            is_query = each["type"] == "unexpected_rows_expectation"
+            assert (each["meta"].get("engine") == "Spark") == is_query
+
+
 @pytest.mark.parametrize("name", suite_names())
 def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) -> None:
     """And a sound table, the last case, breaks none; what else is said to break one does."""
