@@ -69,9 +69,9 @@ class Tables:
     """Whether a field has got another type, so that every version is merged again."""
 
 
-def tables(transaction: Transaction, kind: Kind, log: T.StructType) -> Tables:
+def tables(transaction: Transaction, kind: Kind, log: T.StructType, *, anew: bool = False) -> Tables:
     """
-    Let the tables be there, with columns for changes of the columns *log*.
+    Let the tables be there, with columns for changes of the columns *log*; empty ones beside it with *anew*.
 
     Raises:
         WrongColumnType: A key field is of another type than before, and not a wider number.
@@ -82,11 +82,15 @@ def tables(transaction: Transaction, kind: Kind, log: T.StructType) -> Tables:
         require_keys_keep_their_texts(fields_of(before), fields_of(log), kind)
     to_log = transaction.target(kind.changes, log, [BUCKET])
     found = true_names(to_log.stored)
-    anew = before is not None and not keeps_types(before, found)
+    anew = anew or (before is not None and not keeps_types(before, found))
     history = kept_history(fields_of(found))
     if anew:
-        empty = pa.Table.from_batches([], arrow_schema(history, large=True))
-        transaction.replace(kind.history, empty, partition_by=[BUCKET, OPEN])
+        for name, columns, by in (
+            (kind.history, history, [BUCKET, OPEN]),
+            (kind.unborn, UNBORN_SCHEMA, [BUCKET]),
+        ):
+            empty = pa.Table.from_batches([], arrow_schema(columns, large=True))
+            transaction.replace(name, empty, partition_by=by)
     book = Book(
         log=to_log,
         history=transaction.target(kind.history, history, [BUCKET, OPEN]),
@@ -151,8 +155,10 @@ def bring_up(
         if short == "log":
             added += [by_path[path] for one in kept for path in one.keep]
         removed = [path for one in kept for path in one.removed[short]]
+        # Of the log only files go whose rows are in another one then.
+        same_rows = [*removed, *(path for one in kept for path in one.folded)] if short == "log" else []
         if added or removed:
-            transaction.adopt(name, added, removed)
+            transaction.adopt(name, added, removed, same_rows)
     return sum(one.taken for one in kept), [task.bucket for task in work]
 
 

@@ -180,6 +180,8 @@ class Ledger:
                 of the source that the ledger has.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
+            ForeignChange: Another program has changed rows of one of the tables: `adopt` keeps what it did
+                to the log, `rebuild` makes the other tables anew.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
             PythonException: A change lacks what each needs, as for `merge`.
 
@@ -382,18 +384,45 @@ class Ledger:
         """
         Make the history anew from the log; returns the commit.
 
-        The rows are the same, unless a history was damaged, or was made by a version of cdckit with a fault.
+        The rows are the same, unless a history was damaged, was changed by another program, or was made by a
+        version of cdckit with a fault.
 
         Raises:
             NoSuchTable: Nothing was ever applied.
+            ForeignChange: Another program has changed the log: see `adopt`.
             ConflictingCommit, StoreIsBusy: Other writers were faster.
 
         Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
             writes its versions.  All of a bucket's log is in a worker's memory at once: it is not streamed.
         """
+        return self._made_anew(adopt=False)
+
+    @doing("ledger: keep what another program has changed in the log")
+    def adopt(self) -> int:
+        """
+        Keep what another program has changed in the log of changes, and make the history anew from it.
+
+        Such as a DELETE of a person's changes: until this is called, `apply` refuses what comes.
+
+        Returns:
+            The commit.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
+
+        Cost: that of `rebuild`.
+        """
+        return self._made_anew(adopt=True)
+
+    def _made_anew(self, *, adopt: bool) -> int:
         with self.store.begin() as transaction:
             kind = self._kind.noted(transaction.base, self.location, self._buckets)
-            found = tables(transaction, kind, transaction.schema(kind.changes))
+            if adopt:
+                transaction.accept(kind.changes)
+            elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
+                raise foreign.of(kind.changes)
+            found = tables(transaction, kind, transaction.schema(kind.changes), anew=True)
             bring_up(transaction, kind, found.book, [], anew=True)
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
 

@@ -37,6 +37,8 @@ class Kept(NamedTuple):
     """Which of the fresh files are files of the log as they are."""
     added: dict[str, list[dict[str, Any]]]
     removed: dict[str, list[str]]
+    folded: list[str]
+    """Of the log: the files that came with rows of those that went."""
 
 
 def upkeep(task: Task, book: Book) -> Kept:
@@ -62,7 +64,7 @@ def upkeep(task: Task, book: Book) -> Kept:
         raise
     # Of a truncate every bucket has a copy.
     copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
-    return Kept(merged.news.num_rows - copies, keep, added, files.removed)
+    return Kept(merged.news.num_rows - copies, keep, added, files.removed, files.folded)
 
 
 class _Files:
@@ -72,17 +74,18 @@ class _Files:
         self.book = book
         self._open = {name: OpenFiles(getattr(book, name)) for name in ("log", "history", "unborn")}
         self.removed: dict[str, list[str]] = {name: [] for name in self._open}
+        self.folded: list[str] = []
 
     def write(self, table: str, rows: pa.RecordBatch) -> None:
         """Rows of a table."""
         self._open[table].take(rows)
 
-    def write_apart(self, table: str, rows: Iterable[pa.RecordBatch]) -> None:
-        """Rows of a table in a file of their own."""
+    def write_apart(self, table: str, rows: Iterable[pa.RecordBatch]) -> list[str]:
+        """Rows of a table in files of their own, whose paths are returned."""
         self._open[table].begin_files()
         for each in rows:
             self.write(table, each)
-        self._open[table].begin_files()
+        return self._open[table].begin_files()
 
     def remove(self, table: str, files: Paths) -> None:
         """Files that the table shall no longer have."""
@@ -105,9 +108,8 @@ def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -
         return [one.path for one in task.fresh]
     files.write("log", merged.news)
     if merged.news.num_rows and len(small) + 1 >= FOLD:
-        for one in small:
-            for rows in batches_of(files.book.log, one.path):
-                files.write("log", rows)
+        rows = (each for one in small for each in batches_of(files.book.log, one.path))
+        files.folded += files.write_apart("log", rows)
         files.remove("log", small)
     return []
 

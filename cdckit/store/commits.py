@@ -4,6 +4,9 @@ The table of commits: one row per commit of a store, which names the version of 
 It is a Delta table like the others.  Commit *n* is its version *n*, and adds one small file; from time to
 time a commit puts the rows of the last ones into its own file, so that there are at most fifteen files
 for each power of sixteen in the number of commits.
+
+The row of a commit says what it does to each Delta table (`Plan`), until another commit has done something
+to that one: so the row is the commit, and whoever finds a Delta table behind it can bring it there.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,16 +24,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import types as T
 
+from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import File, files_of
 from cdckit.store.locations import Location
-from cdckit.store.log import APPLICATION, damaged_log, landing, log_options, marked, properties, undamaged
+from cdckit.store.log import (
+    APPLICATION,
+    NO_HOOK,
+    Named,
+    Plan,
+    actions_of,
+    damaged_log,
+    keep_short,
+    log_options,
+    properties,
+    undamaged,
+)
 
 FOLDER = "commits"
-FORMAT = 1
+FORMAT = 2
 _FOLD = 16
 
 COMMITS_SCHEMA = (
@@ -40,22 +56,23 @@ COMMITS_SCHEMA = (
     .add("digest", T.LongType())
     .add(
         "tables",
-        T.MapType(T.StringType(), T.StructType().add("folder", T.StringType()).add("version", T.LongType())),
+        T.MapType(
+            T.StringType(),
+            T.StructType()
+            .add("folder", T.StringType())
+            .add("version", T.LongType())
+            .add("commit", T.LongType())
+            .add("files", T.LongType())
+            .add("rows", T.LongType())
+            .add("digest", T.LongType()),
+        ),
     )
     .add("notes", T.MapType(T.StringType(), T.StringType()))
+    .add("plans", T.MapType(T.StringType(), T.StringType()))
 )
-"""One row per commit: its number, its instant, the batch and its digest if it had one, tables, notes."""
+"""One row per commit: its number, instant, batch and the batch's digest, tables, notes, and plans in JSON."""
 
-_ARROW = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("batch", pa.string()),
-        ("digest", pa.int64()),
-        ("tables", pa.map_(pa.string(), pa.struct([("folder", pa.string()), ("version", pa.int64())]))),
-        ("notes", pa.map_(pa.string(), pa.string())),
-    ]
-)
+_ARROW = arrow_schema(COMMITS_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -66,16 +83,18 @@ class Commit:
     Args:
         version: Its number, from 0, which is that of the store without tables.
         timestamp: When; later than the commit before it.
-        tables: The folder and the version of each table.
+        tables: Where each table is, and in which state.
         notes: What was noted, by key.
+        plans: What it does to the Delta tables that it writes, by the names of the tables, in JSON.
         batch: The id of the batch that it took up, if any.
         digest: Of that batch.
     """
 
     version: int
     timestamp: datetime
-    tables: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    tables: Mapping[str, Named] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    plans: Mapping[str, str] = field(default_factory=dict)
     batch: str | None = None
     digest: int | None = None
 
@@ -87,6 +106,11 @@ class Commits:
         self._location, self._table = location, table
         self.version: int = table.version()
         self._files = files_of(pa.table(table.get_add_actions(flatten=False)))
+        found = sorted((one.low["version"], one.high["version"]) for one in self._files.values())
+        # Each commit stands in one file, from the first on: a log that lost an entry says something else.
+        ends = [-1, *(high for _, high in found)]
+        if [low for low, _ in found] != [end + 1 for end in ends[:-1]] or ends[-1] != self.version:
+            raise damaged_log(FOLDER, FOLDER, self.version, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
@@ -95,6 +119,12 @@ class Commits:
             if self._table.version() == self.version:
                 return self
             return Commits(self._location, self._table)
+
+    def plan(self, name: str, named: Named) -> Plan | None:
+        """What the last commit that wrote to a table does to it; None if that is told no more."""
+        commit = self.commit(named.commit)
+        text = None if commit is None else commit.plans.get(name)
+        return None if text is None else Plan.of_json(name, json.loads(text))
 
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
@@ -135,18 +165,33 @@ class Commits:
         """Let *commit*, whose number is the next one, be seen; False if another writer was faster."""
         assert commit.version == self.version + 1
         folded = self._folded(commit.version)
-        rows = [row for one in folded for row in self._rows(one)] + [commit]
-        mark, now = secrets.randbits(62), int(commit.timestamp.timestamp() * 1000)
-        removes = [RemoveAction(one.path, False, now, one.size, {}) for one in folded]
+        rows = [_shortened(row, commit) for one in folded for row in self._rows(one)] + [commit]
+        mark = secrets.randbits(62)
+        removes = [one.remove(data_change=False) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
-        with landing(self._location, FOLDER, commit.version, mark):
+        try:
             self._table.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
                 _schema(),
                 commit_properties=properties(mark, batch),
+                post_commithook_properties=NO_HOOK,
             )
-        return marked(self._location, FOLDER, commit.version, mark)
+        except (DeltaError, OSError):
+            # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
+            if not self._has_landed(commit.version, mark):
+                if self.newest().version > self.version:
+                    return False
+                raise
+        with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
+            keep_short(self.newest()._table)
+        return True
+
+    def _has_landed(self, version: int, mark: int) -> bool:
+        actions = actions_of(self._location, FOLDER, version)
+        return {"appId": APPLICATION, "version": mark}.items() <= next(
+            (one["txn"] for one in actions if "txn" in one and one["txn"]["appId"] == APPLICATION), {}
+        ).items()
 
     def _folded(self, version: int) -> list[File]:
         size = 1
@@ -158,7 +203,7 @@ class Commits:
         path = f"{FOLDER}/{one.path}"
         try:
             with self._location.file_system().open_input_file(self._location.path(path)) as file:
-                table = pq.read_table(file, schema=_ARROW)
+                table = pq.read_table(file, schema=_ARROW, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise DamagedTable(
                 FOLDER,
@@ -167,6 +212,13 @@ class Commits:
                 "Bring the file back from a copy of the store: without it nobody knows which files count.",
             ) from error
         return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
+
+
+def _shortened(row: Commit, newest: Commit) -> Commit:
+    """The row without the plans of tables to which later commits have written: they were carried out."""
+    last = {name: one.commit for name, one in newest.tables.items()}
+    plans = {name: text for name, text in row.plans.items() if last.get(name) == row.version}
+    return replace(row, plans=plans)
 
 
 def load(location: Location) -> Commits | None:
@@ -220,6 +272,7 @@ def begun(location: Location) -> Commits:
                 configuration=log_options(),
                 storage_options=location.options or None,
                 commit_properties=properties(secrets.randbits(62)),
+                post_commithook_properties=NO_HOOK,
             )
         except DeltaError:
             if not location.has_log(FOLDER):
@@ -246,16 +299,15 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
             "timestamp": one.timestamp,
             "batch": one.batch,
             "digest": one.digest,
-            "tables": [
-                (table, {"folder": folder, "version": version})
-                for table, (folder, version) in one.tables.items()
-            ],
+            "tables": [(name, asdict(named)) for name, named in one.tables.items()],
             "notes": list(one.notes.items()),
+            "plans": list(one.plans.items()),
         }
         for one in rows
     ]
     with location.file_system().open_output_stream(location.path(f"{FOLDER}/{name}")) as sink:
-        pq.write_table(pa.Table.from_pylist(listed, _ARROW), sink, store_schema=False)
+        rows_of = pa.Table.from_pylist(listed, _ARROW)
+        pq.write_table(rows_of, sink, store_schema=False, write_page_checksum=True)
         size = sink.tell()
     bounds = [
         {"version": each} for each in (min(one.version for one in rows), max(one.version for one in rows))
@@ -264,5 +316,6 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
 
 
 def _commit(row: dict[str, Any]) -> Commit:
-    tables = {name: (each["folder"], each["version"]) for name, each in row["tables"]}
-    return Commit(row["version"], row["timestamp"], tables, dict(row["notes"]), row["batch"], row["digest"])
+    tables = {name: Named(**each) for name, each in row["tables"]}
+    plans, notes = dict(row["plans"]), dict(row["notes"])
+    return Commit(row["version"], row["timestamp"], tables, notes, plans, row["batch"], row["digest"])

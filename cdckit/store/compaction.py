@@ -7,7 +7,6 @@ from functools import partial
 from itertools import groupby, pairwise
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from cdckit.parts.workers import Made
@@ -15,12 +14,11 @@ from cdckit.store.files import File
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import true_names
-from cdckit.store.shaping import to_true
+from cdckit.store.reading import batches_of
+from cdckit.store.writing import Target, target_of
 
 SMALL = 32 << 20
 """Bytes: a file of fewer is a small one."""
-
-_ROWS_AT_ONCE = 1 << 16
 
 
 def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
@@ -82,20 +80,12 @@ def rows_of(spark: SparkSession, location: Location, table: Table, groups: list[
     groups_frame = spark.createDataFrame(listed, "number int, paths array<string>")
     # One group per task: Spark would put rows of such small a table together.
     spread = groups_frame.repartitionByRange(len(groups), "number")
-    return Made(
-        spread, partial(_read, location=location, table=_without_files(table)), true_names(table.stored)
-    )
+    target = target_of(location, table)
+    return Made(spread, partial(_read, target=target), true_names(table.stored))
 
 
-def _without_files(table: Table) -> Table:
-    return table.with_files({})
-
-
-def _read(batches: Iterable[pa.RecordBatch], location: Location, table: Table) -> Iterator[pa.RecordBatch]:
-    shape, system = to_true(table.stored), location.file_system()
+def _read(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for paths in batch.column("paths").to_pylist():
             for path in paths:
-                with system.open_input_file(location.path(f"{table.folder}/{path}")) as file:
-                    for rows in pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE):
-                        yield shape.of(rows)
+                yield from batches_of(target, path)

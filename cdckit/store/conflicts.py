@@ -9,7 +9,7 @@ from typing import Any
 from cdckit.errors import InvalidArgument
 from cdckit.store.errors import ConflictingCommit
 from cdckit.store.files import File
-from cdckit.store.log import Table
+from cdckit.store.log import Plan, Table
 from cdckit.store.names import true_name
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -32,11 +32,13 @@ class Change:
         after: As the transaction sees it; None if it drops the table.
         rewritten: Whether the change is about the table as a whole: its rows were replaced,
             its types changed, or it was dropped.
+        same_rows: The paths of files that came or went without a change of rows.
     """
 
     before: Table | None
     after: Table | None
     rewritten: bool = False
+    same_rows: frozenset[str] = frozenset()
 
     def is_none(self) -> bool:
         """Whether nothing is changed."""
@@ -51,10 +53,23 @@ class Change:
         """The state that the change makes of the table as it stands *now*."""
         if self.after is None or now is None or self.before is None or self.after.folder != now.folder:
             return self.after
+        if self.rewritten:
+            return replace(self.after, version=now.version)
         removed = self.removed()
         files = {path: one for path, one in now.files.items() if path not in removed}
         added = {path: one for path, one in self.after.files.items() if path not in self.before.files}
         return replace(self.after, version=now.version, files={**files, **added})
+
+    def plan(self, now: Table | None) -> Plan | None:
+        """What it does to the Delta table, which stands as *now*; None if it drops the table."""
+        after = self.onto(now)
+        if after is None:
+            return None
+        if now is None or now.folder != after.folder:
+            return Plan(None, after, {}, self.same_rows)
+        added = {path: one for path, one in after.files.items() if path not in now.files}
+        removed = {path: one for path, one in now.files.items() if path not in after.files}
+        return Plan(now.version, after.with_files(added), removed, self.same_rows)
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,7 @@ def require_no_conflict(
 
     for name in sorted({*changes, *reads.whole, *reads.parts}):
         before, after = then(name), now(name)
-        if _identity(before) == _identity(after):
+        if before is after or (before is not None and before.is_like(after)):
             continue
         change = changes.get(name)
         if name in reads.whole or (change and (change.rewritten or change.before is None)):
@@ -124,10 +139,6 @@ def require_no_conflict(
             where = {names.get(column, column): values for column, values in part.items()}
             if any(_is_within(one, where) for one in touched):
                 raise conflict(name, "it has changed a part of a table that was read")
-
-
-def _identity(table: Table | None) -> tuple[str, int | None] | None:
-    return None if table is None else (table.folder, table.version)
 
 
 def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:

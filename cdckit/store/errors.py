@@ -33,6 +33,25 @@ class ConflictingCommit(CdcError, RuntimeError):
         )
 
 
+class ForeignChange(CdcError, RuntimeError):
+    """Another program has changed rows or columns of a Delta table of a store."""
+
+    def __init__(self, table: str, version: int, operation: str, author: str) -> None:
+        self.table, self.version, self.operation, self.author = table, version, operation, author
+        super().__init__(table, version, operation, author)
+
+    def of(self, table: str) -> ForeignChange:
+        """The same, of the table by the name that users know."""
+        return ForeignChange(table, self.version, self.operation, self.author)
+
+    def __str__(self) -> str:
+        return (
+            f"Another program has changed the Delta table {self.table!r}: {self.operation} by {self.author} "
+            f"is its version {self.version}. Nothing was written. To keep that change, call `adopt()`; to "
+            "make the table anew from what is kept beside it, call `rebuild()`, where there is one."
+        )
+
+
 class StoreIsBusy(CdcError, TimeoutError):
     """Other writers were faster, again and again."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +13,11 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.store.digests import signed
 
 Where = Mapping[str, Collection[Any] | tuple[Any, Any]]
 """Per column the values sought, or a tuple (lowest, highest), both included, None where it is open."""
@@ -56,22 +59,67 @@ class File:
     high: Mapping[str, Any] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
 
-    def add(self) -> AddAction:
-        """The action with which a commit adds the file."""
-        stats = {
-            "numRecords": self.rows,
-            "minValues": {name: _jsonable(value) for name, value in self.low.items()},
-            "maxValues": {name: _jsonable(value) for name, value in self.high.items()},
-            "nullCount": dict(self.nulls),
-        }
+    def add(self, *, data_change: bool = True) -> AddAction:
+        """The action with which a commit adds the file; without *data_change* its rows are no news."""
         return AddAction(
             path=self.path,
             size=self.size,
             partition_values=self.partition_texts(),
-            modification_time=int(time.time() * 1000),
-            data_change=True,
-            stats=json.dumps(stats),
+            modification_time=_now(),
+            data_change=data_change,
+            # As they are: letters beyond the first 65,536 in JSON's own spelling come back as others.
+            stats=json.dumps(self._stats(), ensure_ascii=False),
         )
+
+    def remove(self, *, data_change: bool = True) -> RemoveAction:
+        """The action with which a commit removes the file."""
+        values: Any = self.partition_texts()
+        return RemoveAction(self.path, data_change, _now(), self.size, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a log says of the file, as JSON; see `of_json`."""
+        return {
+            "path": self.path,
+            "size": self.size,
+            "partition": {name: _jsonable(value) for name, value in self.partition.items()},
+            **self._stats(),
+        }
+
+    @staticmethod
+    def of_json(found: Mapping[str, Any], stored: T.StructType) -> File:
+        """The file of which `to_json` says this, of a table with the columns *stored*."""
+        kinds = {one.name: one.dataType for one in stored}
+
+        def values(named: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: typed(value, kinds[name]) for name, value in named.items()}
+
+        return File(
+            path=found["path"],
+            size=found["size"],
+            rows=found["numRecords"],
+            partition=values(found["partition"]),
+            low=values(found["minValues"]),
+            high=values(found["maxValues"]),
+            nulls=found["nullCount"],
+        )
+
+    def digest(self) -> int:
+        """64 bits of all that a log says of the file: another path, size or bound has other ones."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+    def _stats(self) -> dict[str, Any]:
+        # Of columns that tell partitions apart, a log has no bounds.
+        low, high, nulls = (
+            {name: value for name, value in bounds.items() if name not in self.partition}
+            for bounds in (self.low, self.high, self.nulls)
+        )
+        return {
+            "numRecords": self.rows,
+            "minValues": {name: _jsonable(value) for name, value in low.items()},
+            "maxValues": {name: _jsonable(value) for name, value in high.items()},
+            "nullCount": nulls,
+        }
 
     def partition_texts(self) -> dict[str, str | None]:
         """The partition's values as a log has them."""
@@ -122,6 +170,10 @@ def require_where(where: Where | None, columns: Iterable[str], function: str) ->
     return where or {}
 
 
+OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
+"""The names of files that this package writes."""
+
+
 def files_of(actions: pa.Table) -> dict[str, File]:
     """The files that a Delta table has, by path, of what deltalake calls its add actions."""
     found = {}
@@ -139,8 +191,16 @@ def files_of(actions: pa.Table) -> dict[str, File]:
     return found
 
 
+def digest_of(files: Iterable[File]) -> int:
+    """Of files in whatever order: the sum of their digests, in 64 bits with a sign."""
+    return signed(sum(one.digest() for one in files))
+
+
 def _known(values: dict[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (values or {}).items() if value is not None}
+    # Other programs tell bounds within structs too.
+    return {
+        name: each for name, each in (values or {}).items() if not (each is None or isinstance(each, dict))
+    }
 
 
 def partition_text(value: Any) -> str | None:
@@ -150,6 +210,10 @@ def partition_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def _jsonable(value: Any) -> Any:

@@ -1,47 +1,48 @@
 """
 Landing: how a transaction's writes come to be seen, all at once.
 
-A commit goes in five steps.  What becomes of it when a writer dies or is overtaken is told after them.
+A commit goes in four steps.  What becomes of it when a writer dies or is overtaken is told after them.
 
 1. *Files.*  Workers write files under names that nobody else has, where they stay.  No log names them:
    a writer that dies here leaves garbage that nobody sees, and `Store.vacuum` deletes.
-2. *The table of commits* is made if there is none, with commit 0, which has no tables.  So tables without
-   a table of commits are a damaged store, never one whose first writer died.
-3. *The newest commit is compared* with the one from which the transaction began.  Where others have
-   changed what it read or removes, it ends with `ConflictingCommit`; else its changes are made to the
-   tables as they stand now.
-4. *Each Delta table* that is written gets a commit that brings it from whatever its head is to that
-   state; several of them are made at once.  The head may be ahead of what the newest commit names: its
-   writer died before step 5, or is between the two.  What that writer added is taken out, what it removed
-   is put back, in the same commit as our own changes.  Readers go by versions that a commit names, so they
-   see neither.  When all of these have ended, step 5 begins; if one of them has failed, it does not.
-5. *The commit* is one row in the table of commits, as its version n + 1 if n was the newest one in step
-   3.  Of several writers exactly one can be version n + 1.  Before this step nothing is seen, after it
-   everything.
+2. *The newest commit is compared* with the one from which the transaction began.  Where others have
+   changed what it read or removes, it ends with `ConflictingCommit`.  Each Delta table that it writes is
+   looked at: one that lags behind the newest commit is brought up first; one in which another program has
+   changed rows ends the transaction with `ForeignChange`, unless it is replaced as a whole.
+3. *The commit* is one row in the table of commits, as its version n + 1 if n was the newest one in step 2.
+   The row says what is to be done to each Delta table.  Of several writers exactly one can be version
+   n + 1; another one goes back to step 2.  Before this step nothing is seen, after it everything.
+4. *Each Delta table* that is written gets its commit, as the row says; several of them at once.  So a
+   Delta table never says what is not committed, and nothing in it is ever taken back: other programs may
+   read it at any moment.
 
-A writer that is overtaken at step 4 (another one commits to the same Delta table) sees that its own commit
-was refused, or came after another, and makes it again from the new head.  One that is overtaken at step 5
-goes back to step 3; that its own commit of step 4 may have been undone meanwhile is no matter, as step 4
-begins from the head, whatever it is.  One that dies at step 4 or before step 5 has left heads that the
-next writer to these tables brings right, and that nobody else looks at.  One that dies after step 5 has
-committed.  If it does not know whether step 5 was done, because the answer was lost, it looks for the mark
-that each of its commits carries.
-A batch id is looked up in step 3, each time: two writers with one batch cannot both commit it.
+A writer that dies after step 3 has committed.  Delta tables that it did not reach are older states: who
+opens the store reads them as the row says, and the next writer to one of them, or `Store.vacuum`, brings it
+up.  Several may do that at once, since each commit to a Delta table carries the number of its row.  Whatever
+fails in step 4 therefore does not fail the commit.
+A batch id is looked up in step 2, each time: two writers with one batch cannot both commit it.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 
 from cdckit.store import log
 from cdckit.store.commits import Commit, Commits, begun, next_instant
 from cdckit.store.conflicts import Change, Reads, require_no_conflict
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, StoreIsBusy
-from cdckit.store.log import Table
+from cdckit.store.files import digest_of
+from cdckit.store.log import Named, Plan, Table
 from cdckit.store.snapshot import Snapshot
+
+VACUUMED_UNTIL = "cdckit.vacuumed_until"
+"""The note that says until which instant files that no commit named were deleted."""
 
 _AT_ONCE = 8
 """So many Delta tables are committed to at once: each waits for its storage most of the time."""
@@ -78,7 +79,9 @@ class Landing:
 
     Args:
         base: The tables as they were when the transaction began.
+        begun_at: When that was.
         commits: The table of commits as it was then; None if there was none.
+        used: The tables that were read.
         changes: What was done to each table.
         reads: What must not have changed since then.
         notes: What was noted, by key; None for what is to be forgotten.
@@ -87,14 +90,16 @@ class Landing:
     def __init__(
         self,
         base: Snapshot,
+        begun_at: datetime,
         commits: Commits | None,
+        used: Set[str],
         changes: Mapping[str, Change],
         reads: Reads,
         notes: Mapping[str, str | None],
     ) -> None:
-        self._base, self._now, self._commits = base, base, commits
-        self._changes, self._reads, self._notes = dict(changes), reads, notes
-        self._heads: dict[str, log.Followed] = {}
+        self._base, self._now, self._begun_at, self._commits = base, base, begun_at, commits
+        self._used, self._changes, self._reads, self._notes = used, changes, reads, notes
+        self._heads: dict[str, Table] = {}
 
     def commit(self, batch: str | None, digest: int) -> Committed:
         """Let the changes be seen; see `Transaction.commit`."""
@@ -110,86 +115,91 @@ class Landing:
                     return Committed(commits.version, repeated=True)
             newest = commits.commit()
             assert newest is not None
+            self._now = self._base.at(newest, commits)
+            self._bring_up(newest)
             self._require_no_conflict(newest)
             if not self._changes and not self._notes and batch is None:
                 return Committed(self._base.version or 0)
-            next_one = Commit(
-                version=newest.version + 1,
-                tables=self._land(newest),
-                timestamp=next_instant(newest.timestamp),
-                notes=self._noted(newest),
-                batch=batch,
-                digest=None if batch is None else digest,
-            )
+            plans = {name: one.plan(self._heads.get(name)) for name, one in self._changes.items()}
+            next_one = self._next(newest, plans, batch, digest)
             if commits.add(next_one):
+                self._carry_out(next_one.version, plans)
                 return Committed(next_one.version)
             time.sleep(wait)
         raise StoreIsBusy(location.root, log.TRIES)
 
+    def _bring_up(self, newest: Commit) -> None:
+        """Let the Delta tables that are written be where the newest commit has them."""
+        self._heads = {}
+        for name in self._used & newest.tables.keys() - self._changes.keys():
+            # What was read would be held against something that others have changed.
+            if (foreign := self._now.change_by_others(name)) is not None:
+                raise foreign.of(name)
+        for name, change in self._changes.items():
+            if name in newest.tables:
+                foreign = self._now.bring_up(name)
+                if foreign is not None and not change.rewritten:
+                    raise foreign.of(name)
+                self._heads[name] = self._now.table(name) if foreign is None else self._now.head(name)
+
     def _require_no_conflict(self, newest: Commit) -> None:
         base = self._base.version or 0
-        if newest.version == base:
-            return
-        now = self._at(newest)
+        until = newest.notes.get(VACUUMED_UNTIL)
+        if self._changes and until is not None and datetime.fromisoformat(until) >= self._begun_at:
+            because = "its files may have been deleted by `vacuum`, which keeps younger ones only"
+            raise ConflictingCommit(self._changes, base, newest.version, because)
         require_no_conflict(
             self._changes,
             self._reads,
             base,
             newest.version,
             lambda name: _state_in(self._base, name),
-            lambda name: _state_in(now, name),
+            lambda name: _state_in(self._now, name),
         )
         for key, value in self._notes.items():
             found = newest.notes.get(key)
             if found not in (value, self._base.notes.get(key)):
                 raise ConflictingCommit([], base, newest.version, f"it has noted something else as {key!r}")
 
-    def _land(self, newest: Commit) -> dict[str, tuple[str, int]]:
-        """Bring the Delta tables to their new states; the tables of the commit that will name them."""
-        now, tables = self._at(newest), dict(newest.tables)
-        targets: dict[str, Table] = {}
-        for name, change in self._changes.items():
-            target = change.onto(_state_in(now, name))
-            if target is None:
+    def _next(
+        self, newest: Commit, plans: Mapping[str, Plan | None], batch: str | None, digest: int
+    ) -> Commit:
+        number, tables = newest.version + 1, dict(newest.tables)
+        for name, plan in plans.items():
+            if plan is None:
                 tables.pop(name, None)
             else:
-                targets[name] = target
+                tables[name] = _named(plan, self._changes[name].onto(self._heads.get(name)), number)
+        return Commit(
+            version=number,
+            timestamp=next_instant(newest.timestamp),
+            tables=tables,
+            notes=self._noted(newest),
+            plans={name: json.dumps(plan.to_json()) for name, plan in plans.items() if plan is not None},
+            batch=batch,
+            digest=None if batch is None else digest,
+        )
+
+    def _carry_out(self, commit: int, plans: Mapping[str, Plan | None]) -> None:
+        def reach(name: str, plan: Plan) -> None:
+            with suppress(Exception):  # The commit has landed: who comes next does what is left.
+                log.carry_out(self._base.location, plan, commit, self._now.log_of(name, plan))
+
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            # The pool ends when all have ended: after an error, too, nothing of this goes on.
-            reached = {
-                name: pool.submit(self._reached, name, one, newest.version) for name, one in targets.items()
-            }
-        for name, one in reached.items():
-            tables[name] = (targets[name].folder, one.result())
-        return tables
-
-    def _reached(self, name: str, target: Table, newest: int) -> int:
-        """The version of the Delta table that is in the state *target*."""
-        if target.version is not None:
-            return log.reach(self._base.location, target, self._head(name, target))
-        version = log.create(self._base.location, target, newest)
-        # If another round is needed, the table is there.
-        change = self._changes[name]
-        self._changes[name] = replace(change, after=replace(target, version=version))
-        return version
-
-    def _at(self, newest: Commit) -> Snapshot:
-        """The tables at the newest commit; looked up once for one commit."""
-        if newest.version != self._now.version:
-            self._now = self._base.at(newest)
-        return self._now
-
-    def _head(self, name: str, target: Table) -> log.Followed:
-        if name not in self._heads:
-            known = self._base.has(name) and self._base.table(name).folder == target.folder
-            self._heads[name] = (
-                self._base.followed(name) if known else log.Followed(self._base.location, name, target.folder)
-            )
-        return self._heads[name]
+            tried = [pool.submit(reach, name, plan) for name, plan in plans.items() if plan is not None]
+        for one in tried:
+            one.result()
 
     def _noted(self, newest: Commit) -> dict[str, str]:
         found: dict[str, str | None] = {**newest.notes, **self._notes}
         return {key: value for key, value in found.items() if value is not None}
+
+
+def _named(plan: Plan, after: Table | None, commit: int) -> Named:
+    assert after is not None
+    files = after.files.values()
+    version = 0 if plan.base is None else plan.base + 1
+    return Named(after.folder, version, commit, len(files), after.rows, digest_of(files))
 
 
 def _state_in(snapshot: Snapshot, name: str) -> Table | None:

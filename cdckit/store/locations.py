@@ -80,6 +80,11 @@ class Location:
         except FileNotFoundError:
             return []
 
+    def size(self, path: str) -> int | None:
+        """How many bytes a file has; None if it is not there."""
+        found: int | None = self.file_system().get_file_info(self.path(path)).size
+        return found
+
     def make_folder(self, folder: str) -> None:
         """Make a local folder; others have none."""
         if self.local:

@@ -1,31 +1,37 @@
-"""One Delta table as the store uses it: its state at a version, and a commit that brings it to another."""
+"""One Delta table as the store uses it: its state at a commit, and the commit that brings it to the next."""
 
 from __future__ import annotations
 
 import json
 import random
-import secrets
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 from pyspark.sql import types as T
 
-from cdckit.store.errors import ConflictingCommit, DamagedTable, StoreIsBusy
-from cdckit.store.files import File, files_of
+from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
+from cdckit.store.files import File, digest_of, files_of
 from cdckit.store.locations import Location
 
 APPLICATION = "cdckit"
 """
-Every commit carries it as an application's transaction: so of two that begin from one version deltalake
-lets one land and refuses the other, where it would otherwise put two appends one after the other.
+Every commit to a Delta table carries it as an application's transaction, whose version is the number of the
+store's commit that it belongs to: who has it is ours.  It also makes deltalake refuse the second of two
+commits that begin from one version, where it would otherwise put two appends one after the other.
 """
+
+COLUMNS = f"{APPLICATION}.columns"
+"""What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
+
+NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""A checkpoint is written after a commit, which does not fail for its sake."""
 
 TRIES = 30
 _LOG = {
@@ -33,6 +39,7 @@ _LOG = {
     "delta.enableExpiredLogCleanup": "false",
     "delta.checkpointInterval": "20",
 }
+_CHECKPOINT = 20
 
 
 @dataclass(frozen=True)
@@ -43,22 +50,106 @@ class Table:
     Args:
         name: The name that users know.
         folder: Where it lies, below the location.
-        version: Of its Delta table; None for one that is not yet written.
         stored: Its columns under their stored names.
         partition_by: The stored names of the columns that tell files apart.
         files: By path.
+        version: Of the Delta table; None where no version of it is in this state, not yet.
     """
 
     name: str
     folder: str
-    version: int | None
     stored: T.StructType
     partition_by: tuple[str, ...] = ()
     files: Mapping[str, File] = field(default_factory=dict)
+    version: int | None = None
 
     def with_files(self, files: Mapping[str, File]) -> Table:
         """The same with other files."""
         return replace(self, files=dict(files))
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(one.rows for one in self.files.values())
+
+    def is_like(self, other: Table | None) -> bool:
+        """Whether the other one is the same table with the same columns and files."""
+        return other is not None and (self.folder, self.stored, self.files.keys()) == (
+            other.folder,
+            other.stored,
+            other.files.keys(),
+        )
+
+
+@dataclass(frozen=True)
+class Named:
+    """
+    A table as a commit of the store names it.
+
+    Args:
+        folder: Where it lies, below the location.
+        version: The first version of the Delta table that can be in this state.
+        commit: The last commit that wrote to it.
+        files: How many files it has.
+        rows: How many rows.
+        digest: Of its files (`digest_of`), by which a damaged log is told.
+    """
+
+    folder: str
+    version: int
+    commit: int
+    files: int
+    rows: int
+    digest: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    What a commit of the store does to one Delta table: kept beside it, so that anybody can carry it out.
+
+    Args:
+        base: The version of the Delta table from which it begins; None if it makes the table.
+        after: The state that it leads to, of the files only those that it adds.
+        remove: The files that it removes.
+        same_rows: The paths of the files that it adds and removes without a change of rows.
+    """
+
+    base: int | None
+    after: Table
+    remove: Mapping[str, File]
+    same_rows: frozenset[str] = frozenset()
+
+    def onto(self, base: Table | None) -> Table:
+        """The state that it makes of the one from which it begins."""
+        before = {} if base is None else base.files
+        kept = {path: one for path, one in before.items() if path not in self.remove}
+        return replace(self.after, files={**kept, **self.after.files}, version=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON; see `of_json`."""
+        return {
+            "base": self.base,
+            "folder": self.after.folder,
+            "columns": self.after.stored.jsonValue(),
+            "partition_by": self.after.partition_by,
+            "add": [one.to_json() for one in self.after.files.values()],
+            "remove": [one.to_json() for one in self.remove.values()],
+            "same_rows": sorted(self.same_rows),
+        }
+
+    @staticmethod
+    def of_json(name: str, found: Mapping[str, Any]) -> Plan:
+        """The plan of which `to_json` says this."""
+        stored = T.StructType.fromJson(found["columns"])
+
+        def files(key: str) -> dict[str, File]:
+            # What is removed may have columns of other types: of it, only the partition counts.
+            no_bounds: dict[str, Any] = {} if key == "add" else {"minValues": {}, "maxValues": {}}
+            return {one["path"]: File.of_json({**one, **no_bounds}, stored) for one in found[key]}
+
+        after = Table(name, found["folder"], stored, tuple(found["partition_by"]), files("add"))
+        return Plan(found["base"], after, files("remove"), frozenset(found["same_rows"]))
 
 
 class Followed:
@@ -76,16 +167,23 @@ class Followed:
     """
 
     def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
-        self._name, self._folder = name, folder
+        self.name, self.folder, self._location = name, folder, location
         with undamaged(name, folder, version):
             self.delta = DeltaTable(
                 location.delta(folder), version=version, storage_options=location.options or None
             )
             self.state = self._state()
 
+    @property
+    def mark(self) -> int:
+        """The number of the store's last commit that is in it; -1 if none is."""
+        with undamaged(self.name, self.folder, None):
+            found: int | None = self.delta.transaction_version(APPLICATION)
+        return -1 if found is None else found
+
     def newest(self) -> Table:
         """The state at the newest version."""
-        with undamaged(self._name, self._folder, None):
+        with undamaged(self.name, self.folder, None):
             self.delta.update_incremental()
             if self.delta.version() != self.state.version:
                 self.state = self._state()
@@ -93,13 +191,87 @@ class Followed:
 
     def _state(self) -> Table:
         return Table(
-            name=self._name,
-            folder=self._folder,
-            version=self.delta.version(),
+            name=self.name,
+            folder=self.folder,
             stored=T.StructType.fromJson(json.loads(self.delta.schema().to_json())),
             partition_by=tuple(self.delta.metadata().partition_columns),
             files=files_of(pa.table(self.delta.get_add_actions(flatten=False))),
+            version=self.delta.version(),
         )
+
+
+def state_of(
+    location: Location, name: str, named: Named, plan: Callable[[], Plan | None]
+) -> tuple[Table, Followed | None]:
+    """
+    A table in the state that a commit names, and its log; None for that where it is not in that state.
+
+    What others did to its files since then without a change of rows is in it: they may have deleted the
+    files before.  A Delta table that lags, since its writer died, or that others have changed at the very
+    moment, is read as the *plan* of the commit says.
+
+    Raises:
+        DamagedTable: The log cannot be read, or says something else than what was committed.
+    """
+    try:
+        followed: Followed | None = Followed(location, name, named.folder, named.version)
+    except DamagedTable:
+        followed = None  # It lags, or is damaged: that is told below.
+    if followed is None or followed.mark != named.commit:
+        version = _version_of(location, named)
+        followed = None if version is None else Followed(location, name, named.folder, version)
+    if followed is None or not _is_same(followed.state, named):
+        found = plan()
+        if followed is not None and (found is None or foreign_change(location, found) is None):
+            raise _other_state(name, named)
+        if found is None:
+            raise damaged_log(name, named.folder, named.version, KeyError("there is no such version"))
+        return _planned(location, name, named, found), None
+    state = _kept_up(location, followed.state)
+    if state is not followed.state and state.rows != named.rows:
+        raise _other_state(name, named)
+    return state, followed
+
+
+def _version_of(location: Location, named: Named) -> int | None:
+    """The version of the Delta table that carries the mark of a commit; None if there is none."""
+    version = named.version
+    while actions := actions_of(location, named.folder, version):
+        if _mark(actions) == named.commit:
+            return version
+        version += 1
+    return None
+
+
+def _kept_up(location: Location, state: Table) -> Table:
+    """The state with what others did to its files without a change of rows."""
+    assert state.version is not None
+    version, _ = upkeep_of_others(location, state.folder, state.version)
+    if version == state.version:
+        return state
+    return Followed(location, state.name, state.folder, version).state
+
+
+def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table:
+    """The state that a plan leads to, which nobody has carried out."""
+    if plan.base is None:
+        return plan.onto(None)
+    base = Followed(location, name, named.folder, plan.base).state
+    state = _kept_up(location, base)
+    found = plan.onto(state if plan.remove.keys() <= state.files.keys() else base)
+    if found.rows != named.rows or (state is base and not _is_same(found, named)):
+        raise _other_state(name, named)
+    return found
+
+
+def _is_same(found: Table, named: Named) -> bool:
+    files = found.files.values()
+    return (len(files), found.rows, digest_of(files)) == (named.files, named.rows, named.digest)
+
+
+def _other_state(name: str, named: Named) -> DamagedTable:
+    error = ValueError(f"it does not say what commit {named.commit} has written")
+    return damaged_log(name, named.folder, named.version, error)
 
 
 @contextmanager
@@ -126,103 +298,203 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def create(location: Location, table: Table, base: int) -> int:
-    """Make the Delta table of a table that is not there yet; its version."""
+# What others did -------------------------------------------------------------------------------------------
+
+
+def upkeep_of_others(location: Location, folder: str, version: int) -> tuple[int, ForeignChange | None]:
+    """
+    The last version after *version* to which others came without a change of rows; and who did change some.
+
+    Behind the next commit of ours nothing is looked for.
+    """
+    kept = version
+    while actions := actions_of(location, folder, version + 1):
+        version += 1
+        if _mark(actions) is not None:
+            break
+        if not _is_ours(actions):
+            if not _keeps_rows(actions):
+                return kept, _foreign(folder, version, actions)
+            kept = version
+    return kept, None
+
+
+def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
+    """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
+    version = -1 if plan.base is None else plan.base
+    while actions := actions_of(location, plan.after.folder, version + 1):
+        version += 1
+        if not (_is_ours(actions) or _keeps_rows(actions)):
+            return _foreign(plan.after.folder, version, actions)
+    return None
+
+
+def _keeps_rows(actions: list[dict[str, Any]]) -> bool:
+    """Whether a commit only wrote files anew, or did nothing to a table."""
+    known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
+    return all(
+        set(action) <= known
+        and not any(one.get("dataChange", True) for kind, one in action.items() if kind in ("add", "remove"))
+        and not (action.get("add") or {}).get("deletionVector")
+        for action in actions
+    )
+
+
+def _foreign(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+    told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+    author = ", ".join(str(told[key]) for key in ("userName", "engineInfo") if told.get(key))
+    return ForeignChange(folder, version, str(told.get("operation", "a commit")), author or "somebody")
+
+
+def _is_ours(actions: list[dict[str, Any]]) -> bool:
+    return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
+
+
+def _mark(actions: list[dict[str, Any]]) -> int | None:
+    found = [one["txn"] for one in actions if "txn" in one]
+    return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
+
+
+# Committing ------------------------------------------------------------------------------------------------
+
+
+def carry_out(location: Location, plan: Plan, commit: int, head: Followed | None = None) -> bool:
+    """
+    Bring a Delta table to where *plan*, of the store's *commit*, leads; nothing is done if it is there.
+
+    Whoever finds a plan may carry it out, several at once too.  False if others have changed rows since its
+    base: then their change stays, and the plan is read in its place until somebody decides.
+    """
+    after = plan.after
+    for wait in waits():
+        if head is None and location.has_log(after.folder):
+            head = Followed(location, after.name, after.folder)
+        if head is None:
+            if _create(location, plan, commit):
+                return True
+            continue
+        now = head.newest()
+        if head.mark >= commit:
+            return True
+        assert now.version is not None
+        if foreign_change(location, plan) is not None:
+            return False
+        if _make_ready(head, now, after) and _commit(head, _actions(location, plan, now), after, commit):
+            head.newest()
+            keep_short(head.delta)
+            return True
+        time.sleep(wait)
+    raise StoreIsBusy(location.delta(after.folder), TRIES)
+
+
+def _create(location: Location, plan: Plan, commit: int) -> bool:
+    table = plan.after
+    location.make_folder(table.folder)
     try:
         create_table_with_add_actions(
             location.delta(table.folder),
             _schema(table),
-            [one.add() for one in table.files.values()],
+            [one.add(data_change=path not in plan.same_rows) for path, one in table.files.items()],
             mode="error",
             partition_by=list(table.partition_by),
             name=table.name,
-            configuration=_LOG,
+            configuration=log_options(),
             storage_options=location.options or None,
-            commit_properties=properties(secrets.randbits(62)),
+            commit_properties=properties(commit),
+            post_commithook_properties=NO_HOOK,
         )
-    except DeltaError as error:
+    except DeltaError:
         if not location.has_log(table.folder):
             raise
-        because = "another writer has made a table of the same name at the same time"
-        raise ConflictingCommit([table.name], base, base, because) from error
-    return 0
+        return False  # Another writer was faster.
+    return True
 
 
-def reach(location: Location, target: Table, head: Followed) -> int:
-    """
-    Commit to a Delta table that is there until its newest version is in the state *target*; that version.
-
-    Whatever a writer that died, or that is on its way, has left at its *head* is undone with it: it is not
-    named by any commit.
-    """
-    for wait in waits():
-        now = head.newest()
-        assert now.version is not None
-        if _needs_naive(target) and not _has_naive(head):
-            with suppress(CommitFailedError):
-                head.delta.alter.add_feature(
-                    TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
-                )
-            continue
-        if now.stored != target.stored:
-            # Only overwriting changes the columns; what stays is added again by the next round.
-            done = _commit(location, head, target, [], "overwrite")
-        else:
-            actions: list[AddAction | RemoveAction] = []
-            actions += [one.add() for path, one in target.files.items() if path not in now.files]
-            actions += [_remove(one) for path, one in now.files.items() if path not in target.files]
-            if not actions:
-                return now.version
-            if _commit(location, head, target, actions, "append"):
-                return now.version + 1
-            done = False
-        if not done:
-            time.sleep(wait)
-    raise StoreIsBusy(location.delta(target.folder), TRIES)
+def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | RemoveAction]:
+    """What brings a table from where it is *now* to where the plan leads."""
+    adds, removes = dict(plan.after.files), dict(plan.remove)
+    if not plan.remove.keys() <= now.files.keys():
+        # Others have put files together that the plan removes: theirs go, with the rows that are in them.
+        assert plan.base is not None
+        target = plan.onto(Followed(location, now.name, now.folder, plan.base).state)
+        adds, removes = (
+            dict(target.files),
+            {path: one for path, one in now.files.items() if path not in target.files},
+        )
+    actions: list[AddAction | RemoveAction] = []
+    for path, one in adds.items():
+        if path not in now.files:
+            is_new = path in plan.after.files and path not in plan.same_rows
+            actions.append(one.add(data_change=is_new))
+    for path, one in removes.items():
+        actions.append(one.remove(data_change=path in plan.remove and path not in plan.same_rows))
+    return actions
 
 
-def _needs_naive(table: Table) -> bool:
-    """Whether it has timestamps without a zone, the one type that not every reader of Delta knows."""
-    return "timestamp_ntz" in table.stored.json()
+def _make_ready(head: Followed, now: Table, after: Table) -> bool:
+    """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
+    try:
+        if "timestamp_ntz" in after.stored.json() and "timestampNtz" not in (
+            head.delta.protocol().reader_features or []
+        ):
+            # The one type that not every reader of Delta knows.
+            head.delta.alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone,
+                allow_protocol_versions_increase=True,
+                commit_properties=_properties(COLUMNS, 0),
+                post_commithook_properties=NO_HOOK,
+            )
+            return False
+        if now.stored != after.stored and _is_wider(now.stored, after.stored):
+            before = {one.name: one for one in now.stored}
+            more = [one for one in after.stored if before.get(one.name) != one]
+            fields = Schema.from_json(T.StructType(more).json()).fields
+            head.delta.alter.add_columns(
+                fields, commit_properties=_properties(COLUMNS, 0), post_commithook_properties=NO_HOOK
+            )
+            return False
+    except (CommitFailedError, DeltaError):
+        return False
+    return True
 
 
-def _has_naive(head: Followed) -> bool:
-    return "timestampNtz" in (head.delta.protocol().reader_features or [])
+def _is_wider(before: T.DataType, after: T.DataType) -> bool:
+    """Whether there are only more columns, or more fields in structs of no list or map."""
+    if isinstance(before, T.StructType) and isinstance(after, T.StructType):
+        later = {one.name: one for one in after}
+        return all(
+            one.name in later
+            and one.metadata == later[one.name].metadata
+            and _is_wider(one.dataType, later[one.name].dataType)
+            for one in before
+        )
+    return before == after
 
 
-def _commit(
-    location: Location, head: Followed, target: Table, actions: list[AddAction | RemoveAction], mode: str
-) -> bool:
-    """Whether exactly these actions are the version after *head*."""
-    now, mark = head.state, secrets.randbits(62)
-    assert now.version is not None
-    with landing(location, now.folder, now.version + 1, mark):
+def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
+    """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
+    # Columns of other types come with other files for all rows: one commit takes out all that there is.
+    mode = "append" if head.state.stored == after.stored else "overwrite"
+    if mode == "overwrite":
+        actions = [one for one in actions if isinstance(one, AddAction)]
+    try:
         head.delta.create_write_transaction(
             actions,
             mode,
-            _schema(target),
-            partition_by=list(now.partition_by),
-            commit_properties=properties(mark),
+            _schema(after),
+            partition_by=list(after.partition_by),
+            commit_properties=properties(commit),
+            post_commithook_properties=NO_HOOK,
         )
-    return marked(location, now.folder, now.version + 1, mark)
-
-
-@contextmanager
-def landing(location: Location, folder: str, version: int, mark: int) -> Iterator[None]:
-    """Within it, an error of a commit that has landed all the same is none: its answer was lost."""
-    try:
-        yield
     except CommitFailedError:
-        pass  # Another writer was faster, or the commit is there: the mark tells.
-    except OSError:
-        if not marked(location, folder, version, mark):
-            raise
+        return False
+    return True
 
 
-def marked(location: Location, folder: str, version: int, mark: int) -> bool:
-    """Whether a version of a Delta table is the commit that carries the mark."""
-    transactions = [one["txn"] for one in actions_of(location, folder, version) if "txn" in one]
-    return any(one["appId"] == APPLICATION and one["version"] == mark for one in transactions)
+def keep_short(table: DeltaTable) -> None:
+    """Write a checkpoint from time to time, so that whoever opens the table reads few files of its log."""
+    if table.version() % _CHECKPOINT == 0:
+        table.create_checkpoint()
 
 
 def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
@@ -233,6 +505,8 @@ def actions_of(location: Location, folder: str, version: int) -> list[dict[str, 
             return [json.loads(line) for line in file.read().splitlines()]
     except FileNotFoundError:
         return []
+    except ValueError as error:
+        raise damaged_log(folder, folder, version, error) from error
 
 
 def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
@@ -242,7 +516,11 @@ def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitPropert
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
     """
-    transactions = [Transaction(APPLICATION, mark)]
+    return _properties(APPLICATION, mark, batch)
+
+
+def _properties(application: str, mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
+    transactions = [Transaction(application, mark)]
     if batch is not None:
         transactions.append(Transaction(f"{APPLICATION}:{batch[0]}", batch[1], int(time.time() * 1000)))
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
@@ -260,8 +538,3 @@ def log_options() -> dict[str, str]:
 
 def _schema(table: Table) -> Schema:
     return Schema.from_json(table.stored.json())
-
-
-def _remove(one: File) -> RemoveAction:
-    values: Any = one.partition_texts()
-    return RemoveAction(one.path, True, int(time.time() * 1000), one.size, values)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.commits import FOLDER, Commit, load
+from cdckit.store.commits import FOLDER, Commit, Commits, load
 from cdckit.store.errors import DamagedTable
-from cdckit.store.files import File
+from cdckit.store.files import OUR_FILES, File
+from cdckit.store.landing import VACUUMED_UNTIL
 from cdckit.store.locations import Location
-from cdckit.store.log import Followed, Table, actions_of, damaged_log
+from cdckit.store.log import Followed, actions_of
+from cdckit.store.reading import read_arrow
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import SCRATCH, Transaction
-from cdckit.store.writing import OUR_FILES
 
 VACUUMED = "cdckit.vacuumed"
 """The note that says before which commit files have been deleted."""
@@ -30,10 +31,31 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
     commits = load(location)
     if commits is None:
         return []
-    kept = commits.since(horizon)
-    named = _named(location, kept)
-    named[FOLDER] = commits.files()
-    old = [
+    newest = Snapshot(spark, location, commits, commits.commit())
+    for name in newest.names():
+        newest.bring_up(name)
+    old = _unnamed(location, commits, horizon)
+    if not old:
+        return []
+    with Transaction(spark, location, commits) as transaction:
+        # Readers of older commits are told before the files go; and writers that may still commit some of
+        # these files see, from the same commit on, that they have to begin again.
+        first = max(commits.since(horizon)[0].version, int(transaction.note_of(VACUUMED) or 0))
+        until = max(horizon.isoformat(), transaction.note_of(VACUUMED_UNTIL) or "")
+        transaction.note(VACUUMED, str(first))
+        transaction.note(VACUUMED_UNTIL, until)
+        transaction.commit(reads=())
+    # What others have committed until then stays.
+    old = sorted(set(old) & set(_unnamed(location, commits.newest(), horizon)))
+    for path in old:
+        location.delete(path)
+    return old
+
+
+def _unnamed(location: Location, commits: Commits, horizon: datetime) -> list[str]:
+    """The files older than *horizon* that no commit since then names."""
+    named = _named(location, commits, commits.since(horizon))
+    return [
         f"{folder}/{info.base_name}"
         for folder in [*_folders(location), SCRATCH]
         for info in location.listed(folder)
@@ -41,59 +63,57 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
         and info.base_name not in named.get(folder, ())
         and info.mtime <= horizon
     ]
-    if not old:
-        return []
-    with Transaction(spark, location, commits) as transaction:
-        # Readers of older commits are told before the files go.
-        if int(transaction.note_of(VACUUMED) or 0) < kept[0].version:
-            transaction.note(VACUUMED, str(kept[0].version))
-            transaction.commit(reads=())
-    for path in old:
-        location.delete(path)
-    return sorted(old)
 
 
 def _folders(location: Location) -> list[str]:
     return [info.base_name for info in location.listed() if location.has_log(info.base_name)]
 
 
-def _named(location: Location, commits: list[Commit]) -> dict[str, set[str]]:
+def _named(location: Location, commits: Commits, kept: list[Commit]) -> dict[str, set[str]]:
     """The files that these commits name, by folder."""
     versions: dict[str, set[int]] = {}
-    for commit in commits:
-        for folder, version in commit.tables.values():
-            versions.setdefault(folder, set()).add(version)
-    return {folder: _ever_live(location, folder, min(some), max(some)) for folder, some in versions.items()}
+    for commit in kept:
+        for one in commit.tables.values():
+            versions.setdefault(one.folder, set()).add(one.version)
+    found = {folder: _ever_live(location, folder, min(some)) for folder, some in versions.items()}
+    newest = Snapshot(None, location, commits, kept[-1])
+    for name in newest.names():
+        table = newest.table(name)
+        found[table.folder] |= set(table.files)
+    found[FOLDER] = commits.files()
+    return found
 
 
-def _ever_live(location: Location, folder: str, first: int, last: int) -> set[str]:
-    """The files of a Delta table at any of its versions from *first* to *last*."""
+def _ever_live(location: Location, folder: str, first: int) -> set[str]:
+    """The files of a Delta table at any of its versions from *first* on."""
+    if not actions_of(location, folder, first):
+        return set()  # It lags: its files are those of the newest commit.
     found = set(Followed(location, folder, folder, first).state.files)
-    for version in range(first + 1, last + 1):
-        actions = actions_of(location, folder, version)
-        if not actions:
-            raise damaged_log(folder, folder, version, FileNotFoundError("there is no such version"))
+    while actions := actions_of(location, folder, first + 1):
+        first += 1
         found |= {one["add"]["path"] for one in actions if "add" in one}
     return found
 
 
-def check(location: Location, snapshot: Snapshot) -> None:
-    """Raise `DamagedTable` for a file that is not there or not of its size."""
+def check(location: Location, snapshot: Snapshot, *, deep: bool) -> None:
+    """Raise for what is wrong, as `Store.check` says."""
     for name in snapshot.names():
         table = snapshot.table(name)
-        _check(
-            table, {info.base_name: info.size for info in location.listed(table.folder)}, table.files.values()
-        )
+        sizes = {info.base_name: info.size for info in location.listed(table.folder)}
+        for one in table.files.values():
+            size = sizes.get(one.path)
+            if size is None and "/" in one.path:
+                size = location.size(f"{table.folder}/{unquote(one.path)}")  # a file of another program
+            if (found := _fault(one, size)) is None and deep:
+                read_arrow(location, table, [one], None)
+            if found is not None:
+                remedy = "Bring the file back from a copy of the store."
+                raise DamagedTable(table.name, f"{table.folder}/{one.path}", found, remedy)
+        if (foreign := snapshot.change_by_others(name)) is not None:
+            raise foreign.of(name)
 
 
-def _check(table: Table, sizes: dict[str, int], files: Iterable[File]) -> None:
-    for one in files:
-        size = sizes.get(one.path)
-        if size != one.size:
-            found = "the file is not there" if size is None else f"it has {size} bytes, not {one.size}"
-            raise DamagedTable(
-                table.name,
-                f"{table.folder}/{one.path}",
-                found,
-                "Bring the file back from a copy of the store.",
-            )
+def _fault(one: File, size: int | None) -> str | None:
+    if size == one.size:
+        return None
+    return "the file is not there" if size is None else f"it has {size} bytes, not {one.size}"

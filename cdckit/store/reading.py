@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.schemas import quoted
 from cdckit.store.errors import DamagedTable
 from cdckit.store.files import File, Where
@@ -22,13 +24,15 @@ from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import plain_names, true_name, true_names
 from cdckit.store.shaping import Shape, to_true
-from cdckit.store.writing import Target
+from cdckit.store.writing import Target, target_of
 
 _FEW_ROWS, _FEW_BYTES, _BYTES_IN_MEMORY = 1_000, 1 << 20, 1 << 23
 """
 What this program reads by itself, since for Spark to plan and to start tasks takes longer: so many rows in so
 many bytes of files, which are compressed, and which may be so many bytes in memory.
 """
+
+_READING = {"datetimeRebaseMode": "CORRECTED", "parquet.page.verify-checksum.enabled": "true"}
 
 _REMEDY = (
     "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
@@ -49,14 +53,15 @@ def read_spark(
             return spark.createDataFrame(found, true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.
-    reader = spark.read.option("datetimeRebaseMode", "CORRECTED").schema(plain_names(table.stored))
+    reader = spark.read.options(**_READING).schema(plain_names(table.stored))
     try:
-        rows = reader.parquet(*(location.spark(f"{table.folder}/{one.path}") for one in files))
+        rows = reader.parquet(*(location.spark(f"{table.folder}/{unquote(one.path)}") for one in files))
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         path = (error.getMessageParameters() or {}).get("path", table.folder)
         raise DamagedTable(table.name, path, "the file is not there", _REMEDY) from error
+    rows = _with_partitions(rows, location, table, files)
     conditions = [
         _is_sought(F.col(quoted(stored.name)), (where or {})[true_name(stored)])
         for stored in table.stored
@@ -105,14 +110,14 @@ def batches_of(
     some = [one for one in target.stored if names is None or true_name(one) in names]
     stored = T.StructType(some)
     shape = target.shape if names is None else to_true(stored)
-    at = f"{target.folder}/{path}"
+    at = f"{target.folder}/{unquote(path)}"
     try:
         with target.location.file_system().open_input_file(target.location.path(at)) as file:
-            found = pq.ParquetFile(file)
+            found = _opened(file)
             there = set(found.schema_arrow.names)
             columns = [one.name for one in stored if one.name in there]
             for batch in found.iter_batches(rows, columns=columns):
-                yield shape.of(batch)
+                yield shape.of(_partitioned(batch, target.partitions.get(path, {}), stored))
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
 
@@ -129,13 +134,49 @@ def read_arrow(location: Location, table: Table, files: Sequence[File], where: W
 
 
 def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[pa.RecordBatch]:
-    path = f"{table.folder}/{one.path}"
+    path = f"{table.folder}/{unquote(one.path)}"
     try:
         with location.file_system().open_input_file(location.path(path)) as file:
-            found = pq.ParquetFile(file).read()
+            found = _opened(file).read()
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(table.name, path, location.fault_of(path, error), _REMEDY) from error
-    return [shape.of(batch) for batch in found.to_batches()]
+    if found.num_rows != one.rows:
+        raise DamagedTable(table.name, path, f"it has {found.num_rows} rows, not {one.rows}", _REMEDY)
+    return [shape.of(_partitioned(batch, one.partition, table.stored)) for batch in found.to_batches()]
+
+
+def _opened(file: Any) -> pq.ParquetFile:
+    # Other programs write instants in a form of old, which has room for few years as nanoseconds.
+    found = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    # The footer, where this stands, has no checksum.
+    groups = (found.metadata.row_group(number).num_rows for number in range(found.num_row_groups))
+    if sum(groups) != found.metadata.num_rows:
+        raise pa.ArrowInvalid("its parts have another number of rows than the file")
+    return found
+
+
+def _partitioned(batch: pa.RecordBatch, partition: Mapping[str, Any], stored: T.StructType) -> pa.RecordBatch:
+    """The rows with the columns that a file of another program leaves to the log."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    lacking = {name: value for name, value in partition.items() if name not in columns}
+    if not lacking:
+        return batch
+    kinds = {one.name: arrow_type(one.dataType) for one in stored if one.name in lacking}
+    more = {name: pa.repeat(pa.scalar(lacking[name], kind), len(batch)) for name, kind in kinds.items()}
+    return pa.RecordBatch.from_pydict({**columns, **more})
+
+
+def _with_partitions(rows: DataFrame, location: Location, table: Table, files: Iterable[File]) -> DataFrame:
+    """The rows with the columns that files of other programs leave to the log."""
+    others = target_of(location, table).partitions
+    some = {
+        unquote(one.path).rsplit("/", 1)[-1]: one.partition_texts() for one in files if one.path in others
+    }
+    for name in table.partition_by if some else ():
+        values = [F.lit(each) for path, texts in some.items() for each in (path, texts[name])]
+        said = F.create_map(*values)[F.col("_metadata.file_name")].cast(table.stored[name].dataType)
+        rows = rows.withColumn(name, F.coalesce(F.col(quoted(name)), said))
+    return rows
 
 
 def _mask(column: pa.ChunkedArray, sought: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -12,11 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.commits import Commit
-from cdckit.store.errors import NoSuchTable
+from cdckit.store.commits import Commit, Commits
+from cdckit.store.errors import ForeignChange, NoSuchTable
 from cdckit.store.files import File, Where, require_where
 from cdckit.store.locations import Location
-from cdckit.store.log import Followed, Table
+from cdckit.store.log import (
+    Followed,
+    Named,
+    Plan,
+    Table,
+    carry_out,
+    foreign_change,
+    state_of,
+    upkeep_of_others,
+)
 from cdckit.store.names import true_name, true_names
 from cdckit.store.reading import read_arrow, read_spark
 
@@ -45,10 +55,12 @@ class Snapshot:
     ([], ['products'])
     """
 
-    def __init__(self, spark: SparkSession | None, location: Location, commit: Commit | None) -> None:
-        self._spark, self._location, self._commit = spark, location, commit
+    def __init__(
+        self, spark: SparkSession | None, location: Location, commits: Commits | None, commit: Commit | None
+    ) -> None:
+        self._spark, self._location, self._commits, self._commit = spark, location, commits, commit
         self._states: dict[str, Table] = {}
-        self._followed: dict[str, Followed] = {}
+        self._logs: dict[str, Followed | None] = {}
 
     @property
     def version(self) -> int | None:
@@ -93,11 +105,11 @@ class Snapshot:
 
     def path(self, name: str) -> str:
         """Where the Delta table lies, for other readers; its version is `delta_version`."""
-        return self._location.delta(self._named_table(name)[0])
+        return self._location.delta(self._named_table(name).folder)
 
-    def delta_version(self, name: str) -> int:
-        """The version of the Delta table that this commit names."""
-        return self._named_table(name)[1]
+    def delta_version(self, name: str) -> int | None:
+        """The version of the Delta table that is in this state; None if there is none, not yet."""
+        return self.table(name).version
 
     def files(self, name: str, where: Where | None = None) -> list[File]:
         """The files of a table, or those that can hold rows for which *where* is true (see `read`)."""
@@ -142,19 +154,61 @@ class Snapshot:
     def table(self, name: str) -> Table:
         """A table's state; loaded once."""
         if name not in self._states:
-            folder, version = self._named_table(name)
-            followed = Followed(self._location, name, folder, version)
-            self._followed[name], self._states[name] = followed, followed.state
+            named = self._named_table(name)
+            found = state_of(self._location, name, named, lambda: self._plan(name))
+            self._states[name], self._logs[name] = found
         return self._states[name]
 
-    def followed(self, name: str) -> Followed:
-        """A table's log, for the one transaction that began here."""
-        self.table(name)
-        return self._followed[name]
+    def bring_up(self, name: str) -> ForeignChange | None:
+        """
+        Let a Delta table be where this commit, the newest one, has it; what others have changed in it.
 
-    def at(self, commit: Commit) -> Snapshot:
-        """The tables of the same store at another commit."""
-        return Snapshot(self._spark, self._location, commit)
+        Raises:
+            StoreIsBusy: Other writers were faster, again and again.
+        """
+        if self.table(name).version is None:
+            plan = self._plan(name)
+            assert plan is not None
+            if not carry_out(self._location, plan, self._named_table(name).commit):
+                return foreign_change(self._location, plan)
+            del self._states[name]
+        found = self.table(name)
+        assert found.version is not None
+        kept, foreign = upkeep_of_others(self._location, found.folder, found.version)
+        if kept != found.version:
+            del self._states[name]
+        return foreign
+
+    def change_by_others(self, name: str) -> ForeignChange | None:
+        """What others have changed in a Delta table since this commit, the newest one."""
+        version = self.table(name).version
+        if version is None:
+            plan = self._plan(name)
+            return None if plan is None else foreign_change(self._location, plan)
+        return upkeep_of_others(self._location, self.table(name).folder, version)[1]
+
+    def head(self, name: str) -> Table:
+        """The newest state of a Delta table, whoever has made it."""
+        return Followed(self._location, name, self._named_table(name).folder).state
+
+    def with_theirs(self, name: str) -> Table:
+        """A table as another program has left it, with what is committed and not in its Delta table yet."""
+        found = self.head(name)
+        plan = self._plan(name) if self.table(name).version is None else None
+        return found if plan is None else replace(plan.onto(found), stored=found.stored)
+
+    def log_of(self, name: str, plan: Plan) -> Followed | None:
+        """The log of the Delta table of a plan, if it was loaded."""
+        found = self._logs.get(name)
+        return found if found is not None and found.folder == plan.after.folder else None
+
+    def at(self, commit: Commit, commits: Commits) -> Snapshot:
+        """The tables of the same store at another commit, or at the same one, to be looked at again."""
+        found = Snapshot(self._spark, self._location, commits, commit)
+        if commit.version == self.version:
+            found._states.update(self._states)
+            found._logs.update(self._logs)
+        return found
 
     @property
     def location(self) -> Location:
@@ -167,10 +221,13 @@ class Snapshot:
         return self._commit
 
     @property
-    def _named(self) -> Mapping[str, tuple[str, int]]:
+    def _named(self) -> Mapping[str, Named]:
         return self._commit.tables if self._commit else {}
 
-    def _named_table(self, name: str) -> tuple[str, int]:
+    def _plan(self, name: str) -> Plan | None:
+        return self._commits.plan(name, self._named_table(name)) if self._commits else None
+
+    def _named_table(self, name: str) -> Named:
         if name not in self._named:
             raise NoSuchTable(name, self.version, self.names())
         return self._named[name]

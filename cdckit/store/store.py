@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -80,7 +81,7 @@ class Store:
         if commits is None:
             if version is not None:
                 raise InvalidArgument("snapshot", "version", "that of a commit; there is none yet", version)
-            return Snapshot(self._spark, self._location, None)
+            return Snapshot(self._spark, self._location, None, None)
         newest = commits.commit()
         found = newest
         if at is not None:
@@ -89,7 +90,7 @@ class Store:
             microseconds(at, "at", function="snapshot")
             found = next((one for one in commits.since(at) if one.timestamp <= at), None)
             if found is None:
-                return Snapshot(self._spark, self._location, None)
+                return Snapshot(self._spark, self._location, None, None)
         elif version is not None:
             found = commits.commit(version)
             if found is None:
@@ -101,7 +102,7 @@ class Store:
             raise InvalidArgument(
                 "snapshot", "version", f"{horizon} or later, because of vacuum", found.version
             )
-        return Snapshot(self._spark, self._location, found)
+        return Snapshot(self._spark, self._location, commits, found)
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
@@ -137,17 +138,42 @@ class Store:
         """
         One row per commit: `version`, `timestamp`, `batch`, `digest`, `tables`, `notes`.
 
-        Tables are the folder and the version of each, by its name.  Batch and digest are
+        Tables are by name where each lies (`folder`), from which version of its Delta table on it is in this
+        state, which commit wrote to it last, its files, its rows and a digest of both.  Batch and digest are
         null where a commit took up no batch.
         """
         commits = self._commits()
         if self._spark is None:
             raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
         rows = [
-            (one.version, one.timestamp, one.batch, one.digest, dict(one.tables), dict(one.notes))
+            (
+                one.version,
+                one.timestamp,
+                one.batch,
+                one.digest,
+                {name: astuple(named) for name, named in one.tables.items()},
+                dict(one.notes),
+                dict(one.plans),
+            )
             for one in (commits.all() if commits else [])
         ]
-        return self._spark.createDataFrame(rows, COMMITS_SCHEMA)
+        return self._spark.createDataFrame(rows, COMMITS_SCHEMA).drop("plans")
+
+    def adopt(self, name: str) -> int:
+        """
+        Keep what another program has changed in a Delta table: its newest state is what a commit names now.
+
+        What derives from the table, such as the history of a ledger's changes, is to be made anew then.
+
+        Returns:
+            The commit; the newest one if nobody has changed anything.
+
+        Raises:
+            NoSuchTable: There is none of that name.
+        """
+        with self.begin() as transaction:
+            transaction.accept(name)
+            return transaction.commit(reads=()).version
 
     def compact(self, name: str | None = None, *, below: int = SMALL) -> Committed:
         """
@@ -184,13 +210,20 @@ class Store:
         """
         return maintenance.vacuum(self._spark, self._location, older_than)
 
-    def check(self) -> None:
+    def check(self, *, deep: bool = False) -> None:
         """
-        Raise `DamagedTable` for the first file of the newest commit that is not there or is not of its size.
+        Raise for the first thing that is wrong with the tables of the newest commit.
 
-        Cost: one listing per table; no file is opened.
+        Args:
+            deep: Whether every file is read, too: each page has a checksum, each file a number of rows.
+
+        Raises:
+            DamagedTable: A file is not there, or is not of its size; with *deep*, or cannot be read whole.
+            ForeignChange: Another program has changed rows of a table.
+
+        Cost: one listing per table, and no file is opened; with *deep* all are read, by this program.
         """
-        maintenance.check(self._location, self.snapshot())
+        maintenance.check(self._location, self.snapshot(), deep=deep)
 
     def _commits(self) -> Commits | None:
         return load(self._location)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ from cdckit.store.log import Table
 from cdckit.store.names import folder_name, stored_names, true_names
 from cdckit.store.reading import read_spark
 from cdckit.store.snapshot import Snapshot, select
-from cdckit.store.writing import Rows, Target, Written, columns_of, write
+from cdckit.store.writing import Rows, Target, Written, columns_of, target_of, write
 
 SCRATCH = "scratch"
 
@@ -48,8 +49,8 @@ class Transaction:
     """
 
     def __init__(self, spark: SparkSession | None, location: Location, commits: Commits | None) -> None:
-        base = Snapshot(spark, location, commits.commit() if commits else None)
-        self.base = base
+        self.base = Snapshot(spark, location, commits, commits.commit() if commits else None)
+        self._begun_at = datetime.now(UTC)
         self._spark, self._location = spark, location
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
@@ -167,7 +168,9 @@ class Transaction:
             self._changes[name] = Change(change.before, after, rewritten=True)
         return self.append(name, *rows, partition_by=by, digest=digest)
 
-    def swap(self, name: str, remove: Iterable[File], *rows: Rows, digest: bool = False) -> Written:
+    def swap(
+        self, name: str, remove: Iterable[File], *rows: Rows, digest: bool = False, same_rows: bool = False
+    ) -> Written:
         """
         Write rows in the place of some files of a table.
 
@@ -176,6 +179,8 @@ class Transaction:
             remove: Files of `files(name)`.
             rows: As for `append`; none if the files' rows are to go.
             digest: Whether to tell the digest of the rows.
+            same_rows: Whether these are the rows that the files had: streams that read the table pass over
+                such files then.
 
         Raises:
             InvalidArgument: One of the files is not the table's.
@@ -184,8 +189,12 @@ class Transaction:
             table = self._table(name)
             gone = self._gone(table, (one.path for one in remove), "swap")
             kept = {path: one for path, one in table.files.items() if path not in gone}
-            self._put(name, table.with_files(kept))
-        return self.append(name, *rows, digest=digest) if rows else Written(())
+            self._put(name, table.with_files(kept), gone if same_rows else ())
+        done = self.append(name, *rows, digest=digest) if rows else Written(())
+        if same_rows:
+            with self._lock:
+                self._put(name, self._table(name), (one.path for one in done.files))
+        return done
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
         """
@@ -201,9 +210,11 @@ class Transaction:
             raise
         table = self._table(name)
         self._location.make_folder(table.folder)
-        return Target(self._location, table.folder, table.stored, table.partition_by)
+        return target_of(self._location, table)
 
-    def adopt(self, name: str, add: Iterable[File], remove: Iterable[str] = ()) -> None:
+    def adopt(
+        self, name: str, add: Iterable[File], remove: Iterable[str] = (), same_rows: Iterable[str] = ()
+    ) -> None:
         """
         Let a table have files that workers wrote to its `target`, in the place of others.
 
@@ -211,6 +222,8 @@ class Transaction:
             name: The table.
             add: The files.
             remove: The paths of files of `files(name)`.
+            same_rows: Paths of both which together hold the rows that they held before: streams that read
+                the table pass over them.
 
         Raises:
             InvalidArgument: One of the paths is not that of a file of the table.
@@ -219,7 +232,7 @@ class Transaction:
             table = self._table(name)
             gone = self._gone(table, remove, "adopt")
             kept = {path: one for path, one in table.files.items() if path not in gone}
-            self._put(name, table.with_files({**kept, **{one.path: one for one in add}}))
+            self._put(name, table.with_files({**kept, **{one.path: one for one in add}}), same_rows)
 
     @staticmethod
     def _gone(table: Table, remove: Iterable[str], function: str) -> set[str]:
@@ -242,15 +255,26 @@ class Transaction:
 
     def _compact(self, name: str, below: int, files: int, only: Collection[Any] | None = None) -> Written:
         table = self._table(name)
+        # What this transaction has written is news to who reads the table as a stream: it stays apart.
+        before = self._change(name).before
+        known = {} if before is None else before.files
+        committed = {path: one for path, one in table.files.items() if path in known}
         groups = [
             group
-            for group in small_files(table, below, files)
+            for group in small_files(table.with_files(committed), below, files)
             if only is None or tuple(group[0].partition_texts().items()) in only
         ]
         if not groups:
             return Written(())
         gone = [one for group in groups for one in group]
-        return self.swap(name, gone, rows_of(self.spark, self._location, table, groups))
+        return self.swap(name, gone, rows_of(self.spark, self._location, table, groups), same_rows=True)
+
+    def accept(self, name: str) -> None:
+        """Let a table be as another program has left its Delta table."""
+        before = self._table(name)
+        if self.base.bring_up(name) is not None:
+            with self._lock:
+                self._changes[name] = Change(before, self.base.with_theirs(name), rewritten=True)
 
     def drop(self, name: str) -> None:
         """Let there be no table of that name; nothing is done if there is none."""
@@ -285,13 +309,13 @@ class Transaction:
             self._scratch += [f"{SCRATCH}/{one.path}" for one in written.files]
         files = {one.path: one for one in written.files}
         return read_spark(
-            self.spark, self._location, Table(SCRATCH, SCRATCH, None, stored, (), files), written.files, None
+            self.spark, self._location, Table(SCRATCH, SCRATCH, stored, files=files), written.files, None
         )
 
     def _write(self, name: str, rows: Sequence[Rows], digest: bool) -> Written:
         done = Written((), 0 if digest else None)
         table = self._table(name)
-        target = Target(self._location, table.folder, table.stored, table.partition_by, digest)
+        target = replace(target_of(self._location, table), digest=digest)
         for one in rows:
             done += write(self._fitting(one, table), target)
         with self._lock:
@@ -322,7 +346,7 @@ class Transaction:
                     return
                 names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
                 folder = self._free_folder(name)
-                self._put(name, Table(name, folder, None, stored, tuple(names[one] for one in by)))
+                self._put(name, Table(name, folder, stored, tuple(names[one] for one in by)))
                 return
             table = change.after
             if by and by != _partitioned_by(table):
@@ -340,9 +364,9 @@ class Transaction:
             self._changes[name] = Change(change.before, widened.with_files({}), rewritten=True)
             self._write(name, [as_columns(old, after)], digest=False)
 
-    def _put(self, name: str, table: Table) -> None:
+    def _put(self, name: str, table: Table, same_rows: Iterable[str] = ()) -> None:
         change = self._change(name)
-        self._changes[name] = Change(change.before, table, change.rewritten)
+        self._changes[name] = replace(change, after=table, same_rows=change.same_rows.union(same_rows))
 
     def _change(self, name: str) -> Change:
         with self._lock:
@@ -360,7 +384,7 @@ class Transaction:
     def _free_folder(self, name: str) -> str:
         """A folder in which there is no Delta table, and that no table of ours has, whatever its case."""
         commit = self.base.commit
-        taken = {folder.lower() for folder, _ in commit.tables.values()} if commit else set()
+        taken = {one.folder.lower() for one in commit.tables.values()} if commit else set()
         taken |= {one.after.folder.lower() for one in self._changes.values() if one.after}
         plain, number = folder_name(name), 1
         found = plain
@@ -413,7 +437,9 @@ class Transaction:
         changes = {name: one for name, one in self._changes.items() if not one.is_none()}
         scopes = reads_of(self._read if reads is None else reads)
         try:
-            return Landing(self.base, self._commits, changes, scopes, self._notes).commit(batch, digest or 0)
+            begin = self.base, self._begun_at, self._commits
+            landing = Landing(*begin, self._read, changes, scopes, self._notes)
+            return landing.commit(batch, digest or 0)
         finally:
             self.close()
 

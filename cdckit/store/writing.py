@@ -8,11 +8,10 @@ something that is in nobody's way: of each task one attempt reports to the drive
 from __future__ import annotations
 
 import json
-import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
@@ -27,11 +26,10 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import Made
 from cdckit.store.digests import row_digests, signed
-from cdckit.store.files import File, typed
+from cdckit.store.files import OUR_FILES, File
 from cdckit.store.locations import Location
+from cdckit.store.log import Table
 from cdckit.store.shaping import Shape, to_stored, to_true
-
-OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
 
 Rows: TypeAlias = DataFrame | Made | Any
 """What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""
@@ -85,18 +83,33 @@ class Written:
 
 @dataclass(frozen=True)
 class Target:
-    """Where rows go: a folder of a location, the table's columns as stored, and those of its partitions."""
+    """
+    A table for workers: its folder of a location, its columns as stored, and those of its partitions.
+
+    *partitions* are those of files that other programs have written, by path: these do not say it themselves.
+    """
 
     location: Location
     folder: str
     stored: T.StructType
     partition_by: tuple[str, ...] = ()
     digest: bool = False
+    partitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def shape(self) -> Shape:
         """From rows as they are stored to those under their true names; made once for many files."""
         return to_true(self.stored)
+
+
+def target_of(location: Location, table: Table) -> Target:
+    """The table for workers."""
+    others = {
+        one.path: one.partition
+        for one in table.files.values()
+        if table.partition_by and not OUR_FILES.fullmatch(one.path)
+    }
+    return Target(location, table.folder, table.stored, table.partition_by, partitions=others)
 
 
 def columns_of(rows: Rows) -> T.StructType:
@@ -138,25 +151,19 @@ def _written_by(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> I
 
 def reported(found: list[dict[str, Any]], target: Target) -> Written:
     """What was written, of what `OpenFiles.close` says."""
-    kinds = {one.name: one.dataType for one in target.stored}
-
-    def values(named: dict[str, Any]) -> dict[str, Any]:
-        return {name: typed(value, kinds[name]) for name, value in named.items()}
-
-    files = []
-    for row in found:
-        stats = json.loads(row["stats"])
-        files.append(
-            File(
-                path=row["path"],
-                size=row["size"],
-                rows=row["rows"],
-                partition=values(json.loads(row["partition"])),
-                low=values(stats["low"]),
-                high=values(stats["high"]),
-                nulls=stats["nulls"],
-            )
+    files = [
+        File.of_json(
+            {
+                "path": row["path"],
+                "size": row["size"],
+                "partition": json.loads(row["partition"]),
+                "numRecords": row["rows"],
+                **json.loads(row["stats"]),
+            },
+            target.stored,
         )
+        for row in found
+    ]
     digest = signed(sum(row["digest"] for row in found)) if target.digest else None
     return Written(tuple(files), digest)
 
@@ -236,11 +243,13 @@ class OpenFiles:
                 one.flush()
         self._held = 0 if full else self._held
 
-    def begin_files(self) -> None:
-        """Let what comes from here on be in other files than what came before."""
+    def begin_files(self) -> list[str]:
+        """Let what comes from here on be in other files than what came before; the paths of those."""
         self._sort()
-        self._reports += [one.close() for one in self._files.values()]
+        closed = [one.close() for one in self._files.values()]
+        self._reports += closed
         self._files.clear()
+        return [one["path"] for one in closed]
 
     def close(self) -> list[dict[str, Any]]:
         """Write what waits, and say what was written."""
@@ -297,6 +306,8 @@ class _OpenFile:
             coerce_timestamps="us",
             # Without Arrow's own schema in the file, every reader goes by the columns of Parquet.
             store_schema=False,
+            # Whoever reads the file can tell a page in which a bit has changed.
+            write_page_checksum=True,
             metadata_collector=self._footers,
             # What repeats, zstd finds too; without dictionaries writing takes half the time.
             use_dictionary=False,
@@ -345,19 +356,20 @@ class _OpenFile:
 def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
     """What the file's footer tells about its columns, in JSON."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
-    found: dict[str, dict[str, Any]] = {"low": {}, "high": {}, "nulls": {}}
+    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column in list(schema)[:_WITH_BOUNDS]:
         place = places.get(column.name)
         if place is None or pa.types.is_nested(column.type):
             continue
         chunks = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
         if all(chunk is not None and chunk.has_null_count for chunk in chunks):
-            found["nulls"][column.name] = sum(chunk.null_count for chunk in chunks)
+            found["nullCount"][column.name] = sum(chunk.null_count for chunk in chunks)
         if _has_order(column.type):
             with suppress(Exception):  # a bound that Python cannot hold is one that is not known
                 low, high = _extremes(chunks)
                 if low is not None and high is not None:
-                    found["low"][column.name], found["high"][column.name] = _below(low), _above(high)
+                    bounds = _below(low), _above(high)
+                    found["minValues"][column.name], found["maxValues"][column.name] = bounds
     return found
 
 

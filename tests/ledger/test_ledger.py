@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
 from ledger_programs import FIELDS, KEYS, all_of, batches
 from pyspark.errors import PythonException
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
-from cdckit.store import BatchIdReused, NoSuchTable, OtherKind, Store
+from cdckit.store import BatchIdReused, ForeignChange, NoSuchTable, OtherKind, Store
 
 WIDE = {"h": "int", "k": "string", "a": "string"}
 """Fields of which a later batch brings one more, and one of another type."""
@@ -358,3 +359,33 @@ def test_a_ledger_tells_what_was_believed_at_a_moment(spark: SparkSession, tmp_p
     facts = spark.createDataFrame(asked, "id int, at timestamp, known timestamp").selectExpr("*", "1 AS h")
     joined = as_of_join(facts, Lookup(ledger.beliefs(), on="h", into="found"), time="at", known="known")
     assert joined.orderBy("id").select("found.a").collect() == [("a",), ("b",)]
+
+
+def test_other_programs_write_to_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that they put together are taken over; a change of rows is refused until somebody decides."""
+    ledger = opened(spark, tmp_path)
+    days = [prices(spark, price(1, day, value)) for day, value in ((1, "a"), (2, "b"), (3, "c"))]
+    for day in days[:2]:
+        ledger.apply(day)
+    for name in ("changes", "history", "unborn"):
+        DeltaTable(str(tmp_path / name)).optimize.compact()
+        DeltaTable(str(tmp_path / name)).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    ledger.apply(days[2])
+    whole = [(1, "a", 1, 2, False), (1, "b", 2, 3, False), (1, "c", 3, None, False)]
+    assert shown(ledger.history()) == whole
+    # The history derives from the log, and is made anew from it.
+    DeltaTable(str(tmp_path / "history")).delete("a = 'b'")
+    with pytest.raises(ForeignChange, match=r"'history': DELETE by delta-rs.*rebuild"):
+        ledger.apply(prices(spark, price(1, 4, "d")))
+    ledger.rebuild()
+    ledger.store.check(deep=True)
+    assert shown(ledger.history()) == whole
+    # The log is the truth: nothing goes on before somebody has said that what was done there is right.
+    DeltaTable(str(tmp_path / "changes")).delete("message_id = 'day 2'")
+    for call in (lambda: ledger.apply(days[1]), ledger.rebuild):
+        with pytest.raises(ForeignChange, match=r"'changes': DELETE by delta-rs.*adopt"):
+            call()
+    ledger.adopt()
+    assert shown(ledger.history()) == [(1, "a", 1, 3, False), (1, "c", 3, None, False)]
+    assert ledger.apply(days[1]).news == 1
+    assert shown(ledger.history()) == whole

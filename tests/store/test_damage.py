@@ -31,10 +31,12 @@ def cut_a_file(place: Path) -> None:
 
 
 def lose_a_log(place: Path) -> None:
+    add(Store(None, place), "log", 2)
     shutil.rmtree(place / "log" / "_delta_log")
 
 
 def lose_a_table(place: Path) -> None:
+    add(Store(None, place), "log", 2)
     shutil.rmtree(place / "log")
 
 
@@ -59,7 +61,7 @@ def cut_the_log_of_commits(place: Path) -> None:
 
 def be_of_the_future(place: Path) -> None:
     path = place / "commits" / "_delta_log" / f"{0:020}.json"
-    path.write_text(path.read_text().replace(json.dumps('{"format": 1}'), json.dumps('{"format": 2}')))
+    path.write_text(path.read_text().replace(json.dumps('{"format": 2}'), json.dumps('{"format": 3}')))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def be_of_the_future(place: Path) -> None:
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
         (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),
         (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
-        (be_of_the_future, "commits", "commits/_delta_log", "its format is 2"),
+        (be_of_the_future, "commits", "commits/_delta_log", "its format is 3"),
     ],
 )
 def test_damage_is_an_error(

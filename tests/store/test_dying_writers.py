@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from store_numbers import add, held, numbers
 
@@ -22,28 +23,31 @@ class Died(BaseException):
 
 
 STEPS = [
-    (False, writing._OpenFile, "close", 0),  # a file that is begun
-    (False, landing, "begun", 0),  # all files, no log
-    (False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
-    (False, log, "create", 0),  # the table of commits, before a first table
-    (False, log, "create", 1),  # one table of two
-    (False, commits.Commits, "add", 0),  # all tables, no commit
-    (False, commits, "_write", 1),
-    (True, writing._OpenFile, "close", 1),
-    (True, commits.Commits, "newest", 0),
-    (True, log, "reach", 0),
-    (True, log, "_commit", 1),  # one table of two
-    (True, commits.Commits, "add", 0),
-    (True, commits, "_write", 0),  # all tables, and the file of a commit, before that is made
+    (False, False, writing._OpenFile, "close", 0),  # a file that is begun
+    (False, False, landing, "begun", 0),  # all files, no log
+    (False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
+    (False, False, commits.Commits, "add", 0),  # the table of commits, without this one
+    (False, False, commits, "_write", 1),
+    (False, True, log, "carry_out", 0),  # the commit, no table
+    (False, True, log, "_create", 1),  # one table of two
+    (True, False, writing._OpenFile, "close", 1),
+    (True, False, commits.Commits, "newest", 0),
+    (True, False, commits.Commits, "add", 0),
+    (True, False, commits, "_write", 0),  # the file of a commit, before that is made
+    (True, True, commits, "keep_short", 0),
+    (True, True, log, "carry_out", 0),
+    (True, True, log, "_commit", 0),
+    (True, True, log, "_commit", 1),  # one table of two
 ]
 
 
-@pytest.mark.parametrize(("exists", "where", "what", "after"), STEPS)
+@pytest.mark.parametrize(("exists", "is_seen", "where", "what", "after"), STEPS)
 def test_a_writer_dies(
     store: Store,
     place: Path,
     monkeypatch: pytest.MonkeyPatch,
     exists: bool,
+    is_seen: bool,
     where: Any,
     what: str,
     after: int,
@@ -56,16 +60,30 @@ def test_a_writer_dies(
     with pytest.raises(Died):
         write_both(store, 5)
     monkeypatch.undo()
-    other = Store(None, place)
-    assert other.snapshot().version in ((2,) if exists else (None, 0))
-    if exists:
-        assert (held(other, "log"), held(other, "history")) == ([1], [1])
-    # The next one is not hindered, and nothing of the dead one comes back.
-    write_both(other, 6)
-    expected = [1, 6] if exists else [6]
-    assert (held(store, "log"), held(store, "history")) == (expected, [6])
-    write_both(other, 7)
-    assert (held(store, "log"), held(store, "history")) == ([*expected, 7], [7])
+    log_then = [1] * exists + [5] * is_seen
+    history_then = [5] if is_seen else [1] * exists
+    others = Store(None, place)
+    if exists or is_seen:
+        assert (held(others, "log"), held(others, "history")) == (log_then, history_then)
+    else:
+        assert others.snapshot().version in (None, 0)
+    # Who reads the Delta tables alone finds what is committed, or what was committed before that.
+    assert heads(place, "log") in ([1] * exists, log_then)
+    assert heads(place, "history") in ([1] * exists, history_then)
+    # The next one is not hindered, and what is committed stays.
+    for number in (6, 7):
+        write_both(others, number)
+        log_then.append(number)
+        assert (held(store, "log"), held(store, "history")) == (log_then, [number])
+        assert (heads(place, "log"), heads(place, "history")) == (log_then, [number])
+
+
+def heads(place: Path, name: str) -> list[int]:
+    """The numbers that any reader of Delta tables finds, sorted; none where there is no table."""
+    folder = str(place / name)
+    if not DeltaTable.is_deltatable(folder):
+        return []
+    return sorted(DeltaTable(folder).to_pyarrow_table().column("n").to_pylist())
 
 
 def write_both(store: Store, number: int) -> None:
@@ -94,7 +112,7 @@ def test_a_writer_is_overtaken_at_every_step(store: Store, monkeypatch: pytest.M
     """While one writer is between two steps, another one goes through all of them."""
     add(store, "log", 0)
     for number, (where, what) in enumerate(
-        [(commits.Commits, "newest"), (log, "reach"), (log, "_commit"), (commits.Commits, "add")], start=1
+        [(commits.Commits, "newest"), (commits.Commits, "add"), (log, "carry_out"), (log, "_commit")], start=1
     ):
         real = getattr(where, what)
         calls: list[int] = []
@@ -127,6 +145,23 @@ def test_a_commit_whose_answer_was_lost_is_found(
     monkeypatch.undo()
     assert held(store, "log") == [1, 2]
     assert store.snapshot().version == 2
+
+
+@pytest.mark.parametrize("what", ["carry_out", "keep_short"])
+def test_what_fails_after_a_commit_does_not_fail_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    add(store, "log", 1)
+
+    def full(*given: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(log, what, full)
+    assert add(store, "log", 2) == 2
+    monkeypatch.undo()
+    assert held(store, "log") == [1, 2]
+    assert add(store, "log", 3) == 3
+    assert held(store, "log") == [1, 2, 3]
 
 
 LOOP = """

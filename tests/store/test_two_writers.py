@@ -8,7 +8,6 @@ from threading import Barrier, Thread
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from store_numbers import add, held, numbers
 
 from cdckit.store import BatchIdReused, ConflictingCommit, Store, Transaction
@@ -211,17 +210,3 @@ def test_a_folder_without_a_log_is_no_damage(place: Path) -> None:
     (place / "commits" / "_delta_log").mkdir(parents=True)
     assert Store(None, place).snapshot().names() == []
     assert add(Store(None, place), "log", 1) == 1
-
-
-def test_somebody_else_who_writes_to_a_table_is_undone(store: Store) -> None:
-    """What another program does to a Delta table does not count: no commit names it."""
-    add(store, "log", 1)
-    path = store.snapshot().path("log")
-    file = DeltaTable(path).file_uris()[0]
-    other = DeltaTable(path)
-    other.delete()
-    assert DeltaTable(path).file_uris() == []
-    assert held(store, "log") == [1]
-    add(store, "log", 2)
-    assert held(store, "log") == [1, 2]
-    assert file in DeltaTable(path).file_uris()

@@ -1,0 +1,240 @@
+"""Other programs write to the Delta tables of a store: nothing of it is reversed, and no table is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
+from pyspark.sql import SparkSession
+from store_numbers import add, held, numbers
+
+from cdckit.store import DamagedTable, ForeignChange, Store, log
+
+
+@pytest.fixture
+def table(store: Store, place: Path) -> str:
+    """A Delta table of three small files, and where it lies."""
+    for number in (1, 2, 3):
+        add(store, "log", number)
+    return str(place / "log")
+
+
+def everything(folder: str) -> list[int]:
+    return sorted(DeltaTable(folder).to_pyarrow_table().column("n").to_pylist())
+
+
+def delete(folder: str) -> None:
+    DeltaTable(folder).delete("n = 2")
+
+
+def update(folder: str) -> None:
+    DeltaTable(folder).update(updates={"n": "20"}, predicate="n = 2")
+
+
+def append(folder: str) -> None:
+    write_deltalake(folder, numbers(9), mode="append")
+
+
+def restore(folder: str) -> None:
+    DeltaTable(folder).restore(1)
+
+
+def new_column(folder: str) -> None:
+    DeltaTable(folder).alter.add_columns([Field("more", PrimitiveType("string"))])
+
+
+CHANGES = [
+    (delete, "DELETE", [1, 3]),
+    (update, "UPDATE", [1, 3, 20]),
+    (append, "WRITE", [1, 2, 3, 9]),
+    (restore, "RESTORE", [1, 2]),
+    (new_column, "ADD COLUMN", [1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("change", "operation", "after"), CHANGES)
+def test_a_change_of_rows_is_refused_until_it_is_adopted(
+    store: Store, table: str, change: Callable[[str], None], operation: str, after: list[int]
+) -> None:
+    change(table)
+    said = rf"'log': {operation} by delta-rs:py-[\d.]+ is its version 3\..*`adopt\(\)`.*`rebuild\(\)`"
+    with pytest.raises(ForeignChange, match=said):
+        add(store, "log", 4)
+    with pytest.raises(ForeignChange, match=said):
+        store.check()
+    assert everything(table) == after
+    assert held(store, "log") == [1, 2, 3]
+    assert store.adopt("log") == 4
+    store.check()
+    assert (held(store, "log"), held(store.snapshot(version=3), "log")) == (after, [1, 2, 3])
+    assert add(store, "log", 4) == 5
+    assert held(store, "log") == everything(table) == sorted([*after, 4])
+    assert store.adopt("log") == 5
+
+
+@pytest.mark.parametrize("change", [delete, append, restore])
+def test_a_table_that_is_made_anew_needs_nobody_to_adopt_it(
+    store: Store, table: str, change: Callable[[str], None]
+) -> None:
+    change(table)
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(5))
+        transaction.commit()
+    store.check()
+    assert held(store, "log") == everything(table) == [5]
+
+
+def test_files_that_others_have_put_together_are_taken_over(store: Store, table: str) -> None:
+    DeltaTable(table).optimize.compact()
+    DeltaTable(table).vacuum(0, enforce_retention_duration=False, dry_run=False)
+    store.check()
+    # Of an older commit, too, the rows are those of then where its files are gone.
+    assert held(store, "log") == held(store.snapshot(version=3), "log") == [1, 2, 3]
+    assert add(store, "log", 4) == 4
+    assert held(store, "log") == everything(table) == [1, 2, 3, 4]
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(5))
+        transaction.commit()
+    assert everything(table) == [5]
+
+
+def test_partitions_of_files_that_others_have_written_are_those_of_the_log(
+    spark: SparkSession, place: Path
+) -> None:
+    """They leave out the columns that tell partitions apart; ours have them."""
+    store, said = Store(spark, place), []
+    for number in range(4):
+        with store.begin() as transaction:
+            rows = pa.table(
+                {"n": [number, number + 10], "is_odd": [number % 2 == 1] * 2, "part": ["a b", None]}
+            )
+            transaction.append("log", rows, partition_by=["is_odd", "part"])
+            transaction.commit()
+        said += rows.to_pylist()
+    DeltaTable(str(place / "log")).optimize.compact()
+    key = lambda row: row["n"]  # noqa: E731
+    snapshot = store.snapshot()
+    assert all(one.path.endswith(".parquet") and "=" in one.path for one in snapshot.files("log"))
+    assert sorted(snapshot.arrow("log").to_pylist(), key=key) == sorted(said, key=key)
+    read = [row.asDict() for row in snapshot.read("log").collect()]
+    assert sorted(read, key=key) == sorted(said, key=key)
+    odd = snapshot.read("log", {"is_odd": [True], "part": ["a b"]})
+    assert sorted(row["n"] for row in odd.collect()) == [1, 3]
+    with store.begin() as transaction:
+        transaction.append("log", pa.table({"n": [5], "is_odd": [True], "part": ["a b"]}))
+        transaction.compact("log")
+        transaction.commit()
+    assert sorted(row["n"] for row in store.snapshot().read("log", {"is_odd": [True]}).collect()) == [
+        1, 3, 5, 11, 13,
+    ]  # fmt: skip
+
+
+def test_others_come_between_a_commit_and_its_tables(
+    store: Store, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit has landed and stays; so does what the others did, until somebody decides."""
+    real = log.carry_out
+
+    def late(*given: object) -> bool:
+        append(table)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log, "carry_out", late)
+    assert add(store, "log", 4) == 4
+    monkeypatch.undo()
+    assert (held(store, "log"), everything(table)) == ([1, 2, 3, 4], [1, 2, 3, 9])
+    for call in (store.check, lambda: add(store, "log", 5)):
+        with pytest.raises(ForeignChange, match="WRITE by delta-rs"):
+            call()
+    store.adopt("log")
+    assert held(store, "log") == everything(table) == [1, 2, 3, 4, 9]
+
+
+def test_a_dead_writers_table_is_put_together_by_others(
+    store: Store, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit has not reached the Delta table yet: it replaces two files that are one now."""
+    monkeypatch.setattr(log, "carry_out", lambda *_: True)
+    with store.begin() as transaction:
+        one, two, _ = transaction.files("log")
+        transaction.swap("log", [one, two], numbers(30))
+        transaction.commit()
+    monkeypatch.undo()
+    left = held(store, "log")
+    DeltaTable(table).optimize.compact()
+    assert held(store, "log") == left
+    add(store, "log", 5)
+    assert held(store, "log") == everything(table) == sorted([*left, 5])
+
+
+def test_streams_see_new_rows_alone(spark: SparkSession, table: str, place: Path) -> None:
+    """A file that is written together with others is no change of rows to who follows the table."""
+    store = Store(spark, place)
+    with store.begin() as transaction:
+        transaction.append("log", numbers(4))
+        transaction.compact("log")
+        transaction.commit()
+    actions = log.actions_of(store.snapshot().location, "log", 3)
+    told = [
+        (kind, one["dataChange"])
+        for each in actions
+        for kind, one in each.items()
+        if kind in ("add", "remove")
+    ]
+    assert sorted(told) == [("add", False), ("add", True), *[("remove", False)] * 3]
+
+
+def test_a_program_of_many_writers(store: Store, place: Path) -> None:
+    """Random commits of ours between random upkeep and changes of others: all that was accepted is there."""
+    chance = random.Random(5)
+    expected = [0]
+    add(store, "log", 0)
+    folder = str(place / "log")
+    for number in range(1, 40):
+        what = chance.choice(["ours", "ours", "optimize", "vacuum", "delete"])
+        if what == "ours":
+            add(store, "log", number)
+            expected.append(number)
+        elif what == "optimize":
+            DeltaTable(folder).optimize.compact()
+        elif what == "vacuum":
+            store.vacuum(timedelta(0))
+            DeltaTable(folder).vacuum(0, enforce_retention_duration=False, dry_run=False)
+        elif what == "delete":
+            gone = chance.choice(expected) if expected else 0
+            DeltaTable(folder).delete(f"n = {gone}")
+            expected = [one for one in expected if one != gone]
+            store.adopt("log")
+        assert held(store, "log") == everything(folder) == expected
+        store.check(deep=True)
+
+
+def flipped(path: Path, chance: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    place = chance.randrange(len(content))
+    content[place] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_never_served_as_truth(store: Store, place: Path) -> None:
+    """Of the log of a table and of its pages: the rows are those that were written, or an error."""
+    chance = random.Random(7)
+    for number in range(22):
+        add(store, "log", number)
+    expected = held(store, "log")
+    logs = sorted((place / "log" / "_delta_log").iterdir())
+    for path in chance.choices([*logs, *(place / "log").glob("*.parquet")], k=120):
+        content = path.read_bytes()
+        flipped(path, chance)
+        try:
+            found = held(Store(None, place), "log")
+        except (DamagedTable, ForeignChange):
+            found = expected
+        assert found == expected, path.name
+        path.write_bytes(content)
