@@ -137,12 +137,13 @@ def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[
     path = f"{table.folder}/{unquote(one.path)}"
     try:
         with location.file_system().open_input_file(location.path(path)) as file:
-            found = _opened(file).read()
+            found = _opened(file).read().to_batches()
+            rows = [shape.of(_partitioned(batch, one.partition, table.stored)) for batch in found]
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(table.name, path, location.fault_of(path, error), _REMEDY) from error
-    if found.num_rows != one.rows:
-        raise DamagedTable(table.name, path, f"it has {found.num_rows} rows, not {one.rows}", _REMEDY)
-    return [shape.of(_partitioned(batch, one.partition, table.stored)) for batch in found.to_batches()]
+    if (count := sum(batch.num_rows for batch in rows)) != one.rows:
+        raise DamagedTable(table.name, path, f"it has {count} rows, not {one.rows}", _REMEDY)
+    return rows
 
 
 def _opened(file: Any) -> pq.ParquetFile:

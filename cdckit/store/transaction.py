@@ -254,20 +254,22 @@ class Transaction:
         return self._compact(name, below, files)
 
     def _compact(self, name: str, below: int, files: int, only: Collection[Any] | None = None) -> Written:
-        table = self._table(name)
+        table, before = self._table(name), self._change(name).before
+        done = Written(())
         # What this transaction has written is news to who reads the table as a stream: it stays apart.
-        before = self._change(name).before
-        known = {} if before is None else before.files
-        committed = {path: one for path, one in table.files.items() if path in known}
-        groups = [
-            group
-            for group in small_files(table.with_files(committed), below, files)
-            if only is None or tuple(group[0].partition_texts().items()) in only
-        ]
-        if not groups:
-            return Written(())
-        gone = [one for group in groups for one in group]
-        return self.swap(name, gone, rows_of(self.spark, self._location, table, groups), same_rows=True)
+        known = set() if before is None else before.files.keys()
+        for is_known in (True, False):
+            some = {path: one for path, one in table.files.items() if (path in known) == is_known}
+            groups = [
+                group
+                for group in small_files(table.with_files(some), below, files)
+                if only is None or tuple(group[0].partition_texts().items()) in only
+            ]
+            if groups:
+                gone = [one for group in groups for one in group]
+                rows = rows_of(self.spark, self._location, table, groups)
+                done += self.swap(name, gone, rows, same_rows=is_known)
+        return done
 
     def accept(self, name: str) -> None:
         """Let a table be as another program has left its Delta table."""
