@@ -24,6 +24,9 @@ class Encoding(NamedTuple):
     read: Callable[[Column], Column]
 
 
+_Test = Callable[[Column], Column]
+
+
 def encoding(said: str, *, function: str) -> Encoding:
     """
     The encoding that a type's name stands for.
@@ -75,7 +78,29 @@ def _cast(kind: T.DataType) -> Encoding:
         return Encoding(kind, _from_base64)
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
         return Encoding(kind, lambda text: F.from_json(text, kind.json()))
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
+        return _or_infinity(Encoding(kind, lambda text: text.try_cast(kind)), *_ISO)
     return Encoding(kind, lambda text: text.try_cast(kind))
+
+
+def _or_infinity(of: Encoding, later: _Test, earlier: _Test) -> Encoding:
+    """An encoding that reads PostgreSQL's infinities, too: as 9999-12-31 and 0001-01-01."""
+
+    def read(text: Column) -> Column:
+        last, first = (F.lit(f"{day}T00:00:00Z").cast(of.type) for day in ("9999-12-31", "0001-01-01"))
+        # Not as branches of one case: Spark would move into it the question whether it is null, and work out
+        # the value once more for the answer.
+        return F.coalesce(F.when(later(text), last), F.when(earlier(text), first), of.read(text))
+
+    return Encoding(of.type, read)
+
+
+def _is(*texts: str) -> _Test:
+    return lambda text: text.isin(*texts)
+
+
+def _begins(*patterns: str) -> _Test:
+    return lambda text: text.rlike("^(?:" + "|".join(patterns) + ")")
 
 
 def _whole(text: Column) -> Column:
@@ -171,11 +196,32 @@ def _variable(text: Column) -> Column:
     )
 
 
+# What Debezium writes for PostgreSQL's infinities, the later one first: its driver's milliseconds of them, as
+# they are or as microseconds; nanoseconds, cut to what a long holds; days, for which an int is too small, so
+# that the later one is the smaller but in newer releases; or a text.
+_MICROS = _is("9223372036825200000"), _is("-9223372036832400000")
+_MILLIS = (
+    _is("9223372036825200000", "9223372036825200"),
+    _is("-9223372036832400000", "-9223372036832400"),
+)
+_NANOS = _is("9223372036854775807"), _is("-9223372036854775808")
+_DAYS = _is("-2147472692", "2146033979"), _is("-2147472691")
+_ISO = (
+    _begins("infinity$", r"\+294247-01-10T04:00:25\.2", r"\+292278994-", "[-+]5877611-06-21"),
+    _begins("-infinity$", r"-290308-12-21T19:59:27\.6", "-292275055-", "-5877611-06-22"),
+)
+
 _TEXT = Encoding(T.StringType(), lambda text: text)
 _LONG = Encoding(T.LongType(), _whole)
-_DATE = Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int")))
-_OF_MILLIS = Encoding(
-    T.TimestampType(), lambda text: _micros((text.try_cast("decimal(20,0)") * 1000).try_cast("long"))
+_DATE = _or_infinity(
+    Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int"))),
+    *_DAYS,
+)
+_OF_MILLIS = _or_infinity(
+    Encoding(
+        T.TimestampType(), lambda text: _micros((text.try_cast("decimal(20,0)") * 1000).try_cast("long"))
+    ),
+    *_MILLIS,
 )
 _BASE64 = Encoding(T.BinaryType(), _from_base64)
 _MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_whole(text), F.lit(1000)))
@@ -200,13 +246,18 @@ _SIMPLE: dict[str, Encoding] = {
     # Debezium: dates are days, times of day become microseconds, as in the Avro of other doors.
     "io.debezium.time.date": _DATE,
     "io.debezium.time.timestamp": _OF_MILLIS,
-    "io.debezium.time.microtimestamp": Encoding(T.TimestampType(), lambda text: _micros(_whole(text))),
-    "io.debezium.time.nanotimestamp": Encoding(T.TimestampType(), lambda text: _micros(_cut(_whole(text)))),
+    "io.debezium.time.microtimestamp": _or_infinity(
+        Encoding(T.TimestampType(), lambda text: _micros(_whole(text))), *_MICROS
+    ),
+    "io.debezium.time.nanotimestamp": _or_infinity(
+        Encoding(T.TimestampType(), lambda text: _micros(_cut(_whole(text)))), *_NANOS
+    ),
     "io.debezium.time.zonedtimestamp": _INSTANT,
     "io.debezium.time.isotimestamp": _INSTANT,
     # With an offset behind the day, which is always that of UTC.
-    "io.debezium.time.isodate": Encoding(
-        T.DateType(), lambda text: F.rtrim(text, F.lit("Z")).try_cast("date")
+    "io.debezium.time.isodate": _or_infinity(
+        Encoding(T.DateType(), lambda text: F.rtrim(text, F.lit("Z")).try_cast("date")),
+        *_ISO,
     ),
     "io.debezium.time.time": _MILLIS_OF_DAY,
     "io.debezium.time.microtime": _LONG,

@@ -80,7 +80,9 @@ def changes(
         whether a snapshot read the row.  Beside them stand `moved_to` and `moved_from`: the other key, as
         JSON, where the key of a row changed.
 
-        A timestamp without a zone is taken for one in UTC.  Times of day are microseconds since midnight.
+        PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-01, of a timestamp midnight in UTC,
+        however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
+        are microseconds since midnight.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
         Base64, unless *columns* says a type for it: `org.apache.kafka.connect.data.Decimal(38,30)`.
 
