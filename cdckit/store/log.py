@@ -38,6 +38,8 @@ _LOG = {
     # Old versions can be read for as long as their files are there; `Store.vacuum` says how long.
     "delta.enableExpiredLogCleanup": "false",
     "delta.checkpointInterval": "20",
+    # All that a log says of files is read; by default nothing beyond 32 columns and parts of columns is.
+    "delta.dataSkippingNumIndexedCols": "-1",
 }
 _CHECKPOINT = 20
 

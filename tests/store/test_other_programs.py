@@ -173,6 +173,16 @@ def test_a_dead_writers_table_is_put_together_by_others(
     assert held(store, "log") == everything(table) == sorted([*left, 5])
 
 
+def test_tables_of_many_columns_are_read_as_they_were_written(store: Store) -> None:
+    """Beyond 32 columns, those within structs among them, readers of Delta pass over what a log says."""
+    parts = pa.array([{f"part {n}": n for n in range(40)}] * 2)
+    with store.begin() as transaction:
+        transaction.append("log", pa.table({"s": parts, **{f"n{n}": [n, n + 1] for n in range(50)}}))
+        transaction.commit()
+    [file] = store.snapshot().files("log")
+    assert (file.rows, file.low["n20"], file.high["n20"]) == (2, 20, 21)
+
+
 def test_streams_see_new_rows_alone(spark: SparkSession, table: str, place: Path) -> None:
     """A file that is written together with others is no change of rows to who follows the table."""
     store = Store(spark, place)
