@@ -27,6 +27,7 @@ def changes(
     snapshot_at: datetime | Column | None = None,
     source: str | None = None,
     placeholder: str = PLACEHOLDER,
+    unreadable: str = "reject",
 ) -> DataFrame:
     """
     What the events say of the rows of one table.
@@ -66,6 +67,9 @@ def changes(
             the stream had said nothing is then not there before it was read.
         source: The name of the source; without it, what the events say.
         placeholder: What the connector writes for a value that is not available, if it was told otherwise.
+        unreadable: What a value that its column's type cannot hold, such as more digits than a decimal has,
+            costs: `reject`, its row (`VALUE_INVALID`); or `null`, itself alone: it is null, and `faults`
+            says it.  A row whose key cannot be read, or could not be before, is always rejected.
 
     Returns:
         One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
@@ -78,7 +82,8 @@ def changes(
         redelivered change of a transaction of MongoDB is another message,
         which says the same behind the first: those events have no number of their own.  `snapshot` says
         whether a snapshot read the row.  Beside them stand `moved_to` and `moved_from`: the other key, as
-        JSON, where the key of a row changed.
+        JSON, where the key of a row changed; and `faults`: the values that could not be read and are null
+        therefore, each behind the name of its column.
 
         PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-01, of a timestamp midnight in UTC,
         however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
@@ -106,7 +111,7 @@ def changes(
     +---------+-------------------+------------------+--------------------+
     <BLANKLINE>
     """
-    rows = typed_rows(decoded, table, keys, columns, placeholder, (*OF_ROWS, TRUNCATE))
+    rows = typed_rows(decoded, table, keys, columns, placeholder, unreadable, (*OF_ROWS, TRUNCATE))
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     # A filter that asks for errors would have Spark work out all values anew for it.
     good = F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts))
@@ -147,6 +152,7 @@ def changes(
         F.coalesce(without_schema(F.col("old_key")), F.when(is_arriving, F.to_json("old"))).alias(
             "moved_from"
         ),
+        "faults",
     )
 
 

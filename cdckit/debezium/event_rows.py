@@ -38,6 +38,9 @@ from cdckit.rejected import ERROR_CODE
 PLACEHOLDER = "__debezium_unavailable_value"
 """What Debezium writes, unless told otherwise, for a large value that did not change."""
 
+UNREADABLE = ("reject", "null")
+"""What a value that its column's type cannot hold costs: its row, or itself alone."""
+
 KEPT = (
     "source", "operation", "snapshot", "event_timestamp", "time_taken_from", "position", "transaction_id",
     "new_key", "old_key",
@@ -51,6 +54,7 @@ def table_rows(
     keys: Sequence[str] | None = None,
     columns: Columns | None = None,
     placeholder: str = PLACEHOLDER,
+    unreadable: str = "reject",
 ) -> DataFrame:
     """
     The rows of one table, typed; what cannot be a change of it is in error.
@@ -58,14 +62,16 @@ def table_rows(
     `changes` is made of these; ask for them yourself to see the rejects: `rejects(table_rows(…))`.
 
     Args:
-        decoded, table, keys, columns, placeholder: As for `changes`.
+        decoded, table, keys, columns, placeholder, unreadable: As for `changes`.
 
     Returns:
         One row per record that is about a row of the table, in no order: the columns of the record; of the
         event (`cdckit.debezium.EVENT_SCHEMA`) `source`, `operation`, `snapshot`, `event_timestamp`,
         `time_taken_from`, `position`, `transaction_id`, `new_key` and `old_key`; `data`, the row, of a
         delete the row that was; `carried`, whether each column was sent; `old`, the key columns as they
-        were; `moved`, whether this event gave the row another key; `error_code` and `error_description`.
+        were; `moved`, whether this event gave the row another key; `faults`, with `unreadable="null"` the
+        values that their columns' types cannot hold, each behind the name of its column, null without one;
+        `error_code` and `error_description`.
 
     Raises:
         As `changes`.
@@ -85,7 +91,7 @@ def table_rows(
     +---------+------------------+-----+----------+
     <BLANKLINE>
     """
-    return typed_rows(decoded, table, keys, columns, placeholder, OF_ROWS).drop("content")
+    return typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS).drop("content")
 
 
 def typed_rows(
@@ -94,10 +100,13 @@ def typed_rows(
     keys: Sequence[str] | None,
     columns: Columns | None,
     placeholder: str,
+    unreadable: str,
     operations: Sequence[str],
 ) -> DataFrame:
     """The rows of `table_rows`, and a hash of their `content`; of truncates all of the row is null."""
     require_events(decoded, function="changes")
+    if unreadable not in UNREADABLE:
+        raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     said = _columns(decoded, table, columns)
     named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
     varied = [name for name, types in said.items() if len(types) > 1]
@@ -118,7 +127,7 @@ def typed_rows(
     texts = sent.withColumns(
         _texts(list(said), named, varied, absent) | {"operation": apart(F.col("operation"))}
     )
-    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, named))
+    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, named, unreadable))
 
 
 def _content() -> Column:
@@ -139,16 +148,17 @@ def _texts(
     }
 
 
-def _made(said: Mapping[str, Sequence[str]], keys: Sequence[str]) -> list[Column]:
+def _made(said: Mapping[str, Sequence[str]], keys: Sequence[str], unreadable: str) -> list[Column]:
     """The row of the table, and what is wrong with it."""
     values = {name: _typed("text of", name, types) for name, types in said.items()}
+    old = {name: _typed("old text of", name, said[name]) for name in keys}
     changed = (~_of("old text of", name).eqNullSafe(_of("text of", name)) for name in keys)
     return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
         F.struct(*(_of("carried", name).alias(name) for name in said)).alias("carried"),
-        F.struct(*(_typed("old text of", name, said[name]).alias(name) for name in keys)).alias("old"),
+        F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
         ((apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
-        *_errors(values, keys),
+        *_errors(values, old, unreadable),
     ]
 
 
@@ -276,10 +286,19 @@ def _common(name: str, encodings: Sequence[Encoding]) -> T.DataType:
     return common
 
 
-def _errors(values: Mapping[str, Column], keys: Sequence[str]) -> list[Column]:
-    missing = {key: values[key].isNull() for key in keys}
-    invalid = {name: _of("text of", name).isNotNull() & value.isNull() for name, value in values.items()}
-    says = {name: F.concat(F.lit(f"{name}: "), _of("text of", name)) for name in values}
+def _errors(values: Mapping[str, Column], old: Mapping[str, Column], unreadable: str) -> list[Column]:
+    """What is wrong with a row; a key that cannot be read, now or before, always costs it."""
+    missing = {key: values[key].isNull() for key in old}
+    unread = {name: _unread("text of", name, value) for name, value in values.items()}
+    says = {name: _saying(name, _of("text of", name)) for name in values}
+    invalid = {name: each for name, each in unread.items() if unreadable == "reject" or name in old}
+    for key, value in old.items():
+        says[key] = F.when(unread[key], says[key]).otherwise(_saying(key, _of("old text of", key)))
+        invalid[key] |= _unread("old text of", key, value)
+    faults = F.lit(None).cast("array<string>")
+    if unreadable == "null":
+        named = F.array_compact(F.array(*(F.when(each, says[name]) for name, each in unread.items())))
+        faults = F.when(reduce(or_, unread.values()), named)
     found = error_columns(
         [
             # Joined by *or*, whose parts Spark takes to be needed all: it works a value out once, for the
@@ -288,11 +307,20 @@ def _errors(values: Mapping[str, Column], keys: Sequence[str]) -> list[Column]:
             (
                 EventFault.KEY_MISSING,
                 (F.col("operation") != TRUNCATE) & reduce(or_, missing.values()),
-                _first(missing, {key: F.lit(key) for key in keys}),
+                _first(missing, {key: F.lit(key) for key in old}),
             ),
         ]
     )
+    found = {"faults": faults, **found}
     return [column.alias(name) for name, column in found.items()]
+
+
+def _unread(texts: str, name: str, value: Column) -> Column:
+    return _of(texts, name).isNotNull() & value.isNull()
+
+
+def _saying(name: str, text: Column) -> Column:
+    return F.concat(F.lit(f"{name}: "), F.substring(text, 1, 200))
 
 
 def _first(conditions: Mapping[str, Column], says: Mapping[str, Column]) -> Column:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,45 @@ def test_how_a_value_is_read(spark: SparkSession) -> None:
         for n, ((said, value, _), row) in enumerate(zip(CASES["encodings"], found, strict=True))
     ]
     assert read == [tuple(case) for case in CASES["encodings"]]
+
+
+def test_a_value_that_cannot_be_read_costs_its_row_or_itself(spark: SparkSession) -> None:
+    """As the caller says; but a key that cannot be read, now or before, always costs the row."""
+    source = {"connector": "postgresql", "table": "t", "ts_ms": 1}
+    good, far = {"a": "1.50", "b": 1_000_000}, "9" * 300
+    events: list[dict[str, Any]] = [
+        {"op": "c", "after": {"id": 1} | good},
+        {"op": "u", "after": {"id": 1, "a": "1234.50", "b": 1_000_000}},
+        {"op": "u", "after": {"id": 1, "a": far, "b": "soon"}},
+        {"op": "c", "after": {"id": "five"} | good},
+        {"op": "u", "before": {"id": "five"}, "after": {"id": 5} | good},
+        {"op": "u", "before": {"id": 5}, "after": {"id": "six"} | good},
+        {"op": "d", "before": {"id": 1, "a": "?", "b": "?"}},
+    ]
+    values = [json.dumps(event | {"source": source}).encode() for event in events]
+    decoded = debezium.decode(records(spark, values, [{}] * len(values)))
+    call: dict[str, Any] = {
+        "keys": ["id"],
+        "columns": {"id": "int32", "a": "decimal(5,2)", "b": "io.debezium.time.MicroTimestamp"},
+    }
+    fare, at = Decimal("1.50"), datetime(1970, 1, 1, 0, 0, 1)
+    sound, gone = ("upsert", 1, fare, at, True, None), ("delete", 1, None, None, False, None)
+    alone = ("upsert", 1, None, at, True, ["a: 1234.50"])
+    both = ("upsert", 1, None, None, True, ["a: " + "9" * 200, "b: soon"])
+    of_keys = {3: "id: five", 4: "id: five", 5: "id: six"}
+    for unreadable, changes, refused in [
+        ("reject", [sound, gone], {1: "a: 1234.50", 2: "a: " + "9" * 197} | of_keys),
+        ("null", [sound, alone, both, gone], of_keys),
+    ]:
+        told = debezium.changes(decoded, "t", **call, unreadable=unreadable).orderBy("arrival.offset")
+        assert [
+            tuple(row) for row in told.select("operation", "data.*", "carried.a", "faults").collect()
+        ] == changes
+        rows = rejects(debezium.table_rows(decoded, "t", **call, unreadable=unreadable)).collect()
+        assert {row["offset"]: row["error_description"].partition("It says: ")[2] for row in rows} == refused
+        assert {row["error_code"] for row in rows} == {"VALUE_INVALID"}
+    with pytest.raises(InvalidArgument, match="needs unreadable to be one of reject, null"):
+        debezium.changes(decoded, "t", **call, unreadable="drop")
 
 
 def _text(rows: DataFrame, name: str) -> Any:
