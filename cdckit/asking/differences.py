@@ -229,9 +229,10 @@ def require_reader_keys(
 
 
 def _versions_of(history: DataFrame, *, function: str) -> DataFrame:
-    if FIELD_PROVENANCE in history.columns:
-        require_struct(history, FIELD_PROVENANCE, function=function)
-    return require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    if FIELD_PROVENANCE in found.columns:
+        require_struct(found, FIELD_PROVENANCE, function=function)
+    return found
 
 
 def _require_same_fields(a: DataFrame, b: DataFrame) -> None:

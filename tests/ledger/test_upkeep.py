@@ -131,8 +131,8 @@ def held(reports: Iterable[dict[str, Any]]) -> Paths:
             one["path"],
             one["size"],
             one["rows"],
-            stats["low"].get(GUID, "").encode(),
-            stats["high"][GUID].encode() if GUID in stats["high"] else None,
+            stats["minValues"].get(GUID, "").encode(),
+            stats["maxValues"][GUID].encode() if GUID in stats["maxValues"] else None,
         )
         for one, stats in bounds
     ]
