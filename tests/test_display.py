@@ -464,7 +464,7 @@ def test_a_table_of_pandas_is_refused_with_what_makes_one_of_spark(history: Data
     assert "x1x" not in str(caught.value)
     with pytest.raises(InvalidArgument, match=r"merge\(\) needs .* `changes_from\(frame, keys="):
         merge(frame, entity="cup", keys=["id"])  # type: ignore[arg-type]
-    with pytest.raises(MissingColumns, match=r"the DataFrame has guid, .* `changes_from\(frame, keys="):
+    with pytest.raises(MissingColumns, match=r"the DataFrame has guid, .*This is a history, .*changes"):
         merge(history, entity="cup", keys=["number"])
 
 
