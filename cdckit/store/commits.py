@@ -250,7 +250,7 @@ def load(location: Location) -> Commits | None:
             FOLDER,
             f"{FOLDER}/_delta_log",
             f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
-            "Open it with the version of cdckit that made it, or a later one.",
+            "Open it with the version of cdckit that made it, or make it anew from its records.",
         )
     return Commits(location, table)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from store_numbers import add, held, numbers
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import Store
+from cdckit.store import ConflictingCommit, Store
 from cdckit.store.locations import Location
 
 DAY = timedelta(days=1)
@@ -87,6 +87,19 @@ def test_young_files_of_a_writer_on_its_way_stay(store: Store) -> None:
     running.commit()
     store.check()
     assert held(store, "log") == [1, 2]
+
+
+def test_a_writer_whose_files_may_be_gone_begins_again(store: Store) -> None:
+    """It began before the instant until which files were deleted, and says so instead of naming them."""
+    add(store, "log", 1)
+    running = store.begin()
+    running.append("log", numbers(2))
+    assert len([path for path in store.vacuum(timedelta(0)) if path.startswith("log/")]) == 1
+    with pytest.raises(ConflictingCommit, match="may have been deleted by `vacuum`"):
+        running.commit()
+    store.check(deep=True)
+    assert add(store, "log", 3) == 3
+    assert held(store, "log") == [1, 3]
 
 
 def test_files_of_dropped_tables_go(store: Store, place: Path) -> None:
