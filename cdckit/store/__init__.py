@@ -2,7 +2,7 @@
 Tables that live: Delta tables in a folder or below a URI, which appear together, commit by commit.
 
 `Store` opens one, `Snapshot` is what a reader keeps, `Transaction` is how it is written.  How writers
-share it, and what is left of one that died, is said in `cdckit.store.transaction`.
+share it, and what is left of one that died, is said in `cdckit.store.landing`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -496,7 +496,8 @@ def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Tabl
 def keep_short(table: DeltaTable) -> None:
     """Write a checkpoint from time to time, so that whoever opens the table reads few files of its log."""
     if table.version() % _CHECKPOINT == 0:
-        table.create_checkpoint()
+        with suppress(Exception):  # Without it the table is opened more slowly, and is as right.
+            table.create_checkpoint()
 
 
 def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:

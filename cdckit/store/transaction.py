@@ -284,21 +284,6 @@ class Transaction:
             change = self._change(name)
             self._changes[name] = Change(change.before, None, rewritten=True)
 
-    def move(self, name: str, to: str) -> None:
-        """
-        Let a table have another name; if there is one of that name, append its rows to that.
-
-        Cost: nothing, or a copy of the rows.
-        """
-        table = self._table(name)
-        if self.has(to):
-            self.append(to, self.read(name))
-        else:
-            with self._lock:
-                before = self._change(to).before
-                self._changes[to] = Change(before, replace(table, name=to), rewritten=True)
-        self.drop(name)
-
     def note(self, key: str, value: str | None) -> None:
         """Note a short text beside the tables; None to forget it."""
         self._notes[key] = value

@@ -117,16 +117,6 @@ def test_a_replaced_table_may_have_other_columns_and_partitions(store: Store) ->
     assert sorted(one.rows for one in store.snapshot().files("log")) == [1, 2]
 
 
-def test_a_table_is_given_another_name(store: Store) -> None:
-    add(store, "waiting", 1)
-    with store.begin() as transaction:
-        transaction.move("waiting", "landed")
-        transaction.append("landed", numbers(2))
-        transaction.commit()
-    assert store.snapshot().names() == ["landed"]
-    assert held(store, "landed") == [1, 2]
-
-
 def test_notes_stay_until_they_are_forgotten(store: Store) -> None:
     for notes in ({"a": "1", "b": "2"}, {"b": None, "c": "3"}):
         with store.begin() as transaction:
