@@ -14,6 +14,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import Applied, bring_up, tables
 from cdckit.ledger.columns import log_columns, logged
+from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
 from cdckit.ledger.pending import Gate, asked, require_gate
@@ -23,7 +24,7 @@ from cdckit.parts.arguments import microseconds, require_batch_id, require_name
 from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
 from cdckit.parts.tables import AnyTable
-from cdckit.store import Committed, Store, Transaction
+from cdckit.store import Committed, Snapshot, Store, Transaction
 
 
 class Ledger:
@@ -128,6 +129,66 @@ class Ledger:
     def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """`View.as_of` of the newest commit."""
         return self.at().as_of(at, key, deletes=deletes)
+
+    def history_changes(self, since: int, until: int | None = None) -> DataFrame:
+        """
+        The versions that are not the same at two commits: all that a copy of the history needs to go on.
+
+        Args:
+            since: The commit at which the copy stands, as `apply` returns it; 0 for one in which nothing is.
+            until: A later commit; the newest without it.
+
+        Returns:
+            One row per version, in the columns of `history`, in the types and fields of *until*, behind
+            `change`, which says what became of it:
+
+            - "appeared": no version of the entity began at this instant before;
+            - "ended": it was open, and has an end now; nothing else about it is new;
+            - "changed": it began at this instant before as well, and something else is new: its values, who
+              said them, or its end, which is another one or none;
+            - "went": no version begins there any more.  The row is the version as it was.
+
+            The first three are rows to write by `guid` and `valid_from_timestamp`, the last ones rows to
+            delete, and the order does not matter.  In the words of Delta's change data feed: insert,
+            update_postimage (twice) and delete.  No row where nothing changed: also after `compact` and
+            `rebuild`, or where another program wrote files anew.
+
+        Raises:
+            InvalidArgument: There is no such commit, or `vacuum` has deleted its files: then take all of
+                `history`, and go on from the commit that it is of; or *until* is earlier than *since*.
+            NoSuchTable: Nothing was ever applied.
+
+        Cost: the files of the history that came and went between the two commits are read, no other ones; one
+            shuffle of their versions by guid and beginning.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+        ...     monday = ledger.apply(changes.where("message_id = 'm1'")).version
+        ...     _ = ledger.apply(changes.where("message_id = 'm2'"))
+        ...     found = ledger.history_changes(monday).orderBy("valid_from_timestamp")
+        ...     found.select("change", "number", "name", "valid_from_timestamp").show()
+        +--------+------+------+--------------------+
+        |  change|number|  name|valid_from_timestamp|
+        +--------+------+------+--------------------+
+        |   ended|     1|kettle| 2024-01-01 09:00:00|
+        |appeared|     1|teapot| 2024-01-01 10:00:00|
+        +--------+------+------+--------------------+
+        <BLANKLINE>
+        """
+        now = self._commit(until, "until")
+        newest = now.version or 0
+        if not isinstance(since, int) or isinstance(since, bool) or since > newest:
+            raise InvalidArgument("history_changes", "since", f"a commit up to {newest}", since)
+        kind = self._kind.noted(now, self.location, self._buckets)
+        return history_changes(self._commit(since, "since"), now, kind)
+
+    def _commit(self, version: int | None, argument: str) -> Snapshot:
+        try:
+            return self.store.snapshot(version)
+        except InvalidArgument as error:
+            remedy = "Take all of `history()` instead, and go on from the commit that it is of."
+            raise InvalidArgument("history_changes", argument, error.needed, version, remedy=remedy) from None
 
     def lists(self) -> DataFrame:
         """`View.lists` of the newest commit."""

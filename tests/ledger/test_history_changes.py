@@ -1,0 +1,173 @@
+"""What became of a history between two commits, held against the two histories themselves."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from histories import Row, by_guid, plain, to_dataframe, to_rows
+from ledger_programs import FIELDS, KEYS, batches
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import cdckit.ledger.ranges
+import cdckit.ledger.upkeep
+from cdckit import Ledger, changes_from
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.within import withdraw_within
+from tools.tiers import seeds
+
+
+def opened(spark: SparkSession, place: Path, **options: Any) -> Ledger:
+    return Ledger(spark, place, entity="e", keys=KEYS, **{"buckets": 2, **options})
+
+
+def difference(before: list[Row], after: list[Row]) -> list[Row]:
+    """What became of each version, by looking at all of both histories."""
+    was, is_ = ({(row["guid"], row["valid_from_timestamp"]): row for row in rows} for rows in (before, after))
+    found = []
+    for key in was.keys() | is_.keys():
+        old, new = was.get(key), is_.get(key)
+        if old is None or new is None:
+            found.append({"change": "appeared" if old is None else "went", **(new or old or {})})
+        elif plain(old) != plain(new):
+            ends = "valid_to_timestamp"
+            ended = old[ends] is None and plain({**old, ends: 0}) == plain({**new, ends: 0})
+            found.append({"change": "ended" if ended else "changed", **new})
+    return sorted(found, key=lambda row: (row["guid"], row["valid_from_timestamp"]))
+
+
+def assert_tells_all(ledger: Ledger, since: int, until: int) -> list[str]:
+    """The words that were said."""
+    before = to_rows(ledger.at(since).history()) if since else []
+    expected = difference(before, to_rows(ledger.at(until).history()))
+    assert by_guid(to_rows(ledger.history_changes(since, until))) == by_guid(expected)
+    return [row["change"] for row in expected]
+
+
+@seeds(0, 1, soak=20)
+def test_it_is_the_difference_of_the_two_histories(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Batches in order and late, withdrawn messages, upkeep of ours and of others between any two commits."""
+    for module, name in (
+        (cdckit.ledger.ranges, "OPEN_ROWS"), (cdckit.ledger.ranges, "CLOSED_ROWS"),
+        (cdckit.ledger.upkeep, "OPEN_ROWS"), (cdckit.ledger.upkeep, "CLOSED_ROWS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 4)
+    chance = random.Random(seed)
+    ledger, commits = opened(spark, tmp_path), [0]
+    for batch in batches(seed, 12):
+        commits.append(ledger.apply(to_dataframe(spark, batch, FIELDS)).version)
+        step = chance.choice(["withdraw", "rebuild", "compact", "optimize", "delete"])
+        if step == "withdraw":
+            commits.append(withdrawn(ledger))
+        elif step == "rebuild":
+            commits.append(ledger.rebuild())
+        elif step == "compact":
+            commits.append(ledger.compact().version)
+        elif step == "optimize":
+            DeltaTable(str(tmp_path / "history")).optimize.compact()
+        elif step == "delete":
+            DeltaTable(str(tmp_path / "changes")).delete(f"data.h = {chance.randrange(12)}")
+            commits.append(ledger.adopt())
+    said = set()
+    for _ in range(6):
+        since, until = sorted(chance.sample(commits, 2))
+        said.update(assert_tells_all(ledger, since, until))
+    said.update(assert_tells_all(ledger, 0, commits[-1]))
+    assert said >= {"appeared", "changed"}
+
+
+def withdrawn(ledger: Ledger) -> int:
+    """The commit that takes a quarter of all messages back."""
+    gone = ledger.changes().where("pmod(xxhash64(message_id), 4) = 0")
+    messages = gone.select("data.h", "data.k", "message_id").localCheckpoint()
+    with ledger.store.begin() as transaction:
+        withdraw_within(transaction, ledger.at().kind, messages)
+        return transaction.commit().version
+
+
+def told(rows: list[tuple[Any, ...]], spark: SparkSession, kind: str = "int") -> DataFrame:
+    table = spark.createDataFrame(rows, f"h int, k string, v {kind}, day int")
+    at = F.make_timestamp(F.lit(2024), F.lit(1), "day", F.lit(0), F.lit(0), F.lit(0))
+    return changes_from(
+        table.withColumn("at", at), keys=KEYS, sequence_by="at", except_column_list=["at", "day"]
+    )
+
+
+def words(found: DataFrame) -> list[tuple[Any, ...]]:
+    columns = ("change", "h", "v", F.day("valid_from_timestamp"), F.day("valid_to_timestamp"))
+    return sorted(tuple(row) for row in found.select(*columns).collect())
+
+
+def test_each_word(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    first = ledger.apply(told([(1, "x", 10, 1), (2, "x", 20, 1), (2, "x", 21, 9)], spark)).version
+    second = ledger.apply(told([(1, "x", 11, 5), (2, "x", 22, 3), (3, "x", 30, 2)], spark)).version
+    assert words(ledger.history_changes(first)) == [
+        ("appeared", 1, 11, 5, None),
+        ("appeared", 2, 22, 3, 9),
+        ("appeared", 3, 30, 2, None),
+        ("changed", 2, 20, 1, 3),
+        ("ended", 1, 10, 1, 5),
+    ]
+    DeltaTable(str(tmp_path / "changes")).delete("data.h = 3 OR data.v = 11")
+    third = ledger.adopt()
+    assert words(ledger.history_changes(second, third)) == [
+        ("changed", 1, 10, 1, None),
+        ("went", 1, 11, 5, None),
+        ("went", 3, 30, 2, None),
+    ]
+    assert words(ledger.history_changes(first, first)) == []
+
+
+def test_a_field_that_came_and_one_of_a_wider_type_change_nothing_by_themselves(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = opened(spark, tmp_path)
+    first = ledger.apply(told([(1, "x", 10, 1), (2, "x", 20, 1)], spark)).version
+    wide = told([(3, "x", 2**40, 2)], spark, "long")
+    more = wide.withColumn("data", F.col("data").withField("w", F.lit("new")))
+    more = more.withColumn("carried", F.col("carried").withField("w", F.lit(True)))
+    ledger.apply(more)
+    found = ledger.history_changes(first)
+    assert words(found) == [("appeared", 3, 2**40, 2, None)]
+    assert found.drop("change").schema == ledger.history().schema
+
+
+def test_only_files_that_changed_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The others might as well not be there."""
+    ledger = opened(spark, tmp_path, buckets=8)
+    first = ledger.apply(told([(n, "x", n, 1) for n in range(40)], spark)).version
+    last = ledger.apply(told([(7, "x", 70, 5)], spark)).version
+    both = [{one.path for one in ledger.store.snapshot(n).files("history")} for n in (first, last)]
+    assert len(both[0] & both[1]) > 5
+    for path in both[0] & both[1]:
+        (tmp_path / "history" / path).unlink()
+    assert words(ledger.history_changes(first)) == [("appeared", 7, 70, 5, None), ("ended", 7, 7, 1, 5)]
+
+
+def test_a_commit_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    for since in (0, 1):
+        with pytest.raises(InvalidArgument, match=r"history_changes\(\) needs since"):
+            ledger.history_changes(since)
+    for day in (1, 2, 3):
+        ledger.apply(told([(1, "x", day, day)], spark))
+    for since, until, why in [
+        (4, None, r"history_changes\(\) needs since to be a commit up to 3; it is 4"),
+        (2, 1, r"since to be a commit up to 1; it is 2"),
+        (-1, None, r"since to be from 0 to 3; it is -1"),
+        (0, 9, r"until to be from 0 to 3; it is 9"),
+        ("1", None, r"since to be a commit"),
+    ]:
+        with pytest.raises(InvalidArgument, match=why):
+            ledger.history_changes(since, until)  # type: ignore[arg-type]
+    ledger.vacuum(timedelta(0))
+    with pytest.raises(InvalidArgument, match=r"3 or later, because of vacuum; it is 1\. Take all of"):
+        ledger.history_changes(1)
