@@ -155,7 +155,7 @@ class Relay(Answers):
 
         return self.store.atomically(work)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], Received]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(relay.sink("databus")).start()`.
 

@@ -149,7 +149,7 @@ class Hub(Answers):
             number = committed(self.store, HUB, append, reads=[MESSAGES], batch=id_, digest=digest)
         return State(self.schema, self._tables()).receipts(number, id_)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], DataFrame]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], DataFrame]:
         """
         `receive` for a stream, each record exactly once, also after a restart::
 

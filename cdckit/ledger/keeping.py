@@ -20,7 +20,7 @@ from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, requ
 from cdckit.ledger.pending import Gate, asked, require_gate
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
-from cdckit.parts.arguments import microseconds, require_batch_id, require_name
+from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
 from cdckit.parts.tables import AnyTable
@@ -285,7 +285,7 @@ class Ledger:
 
         return self.store.atomically(work)
 
-    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int | str], Applied]:
+    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], Applied]:
         """
         `apply` for one stream: `stream.writeStream.foreachBatch(ledger.sink("orders")).start()`.
 
@@ -389,7 +389,7 @@ class Ledger:
         priority: int | Priority = 0,
         max_deleted: float | None = None,
         gate: Gate | None = None,
-    ) -> Callable[[DataFrame, int | str], Applied]:
+    ) -> Callable[[DataFrame, int], Applied]:
         """
         `apply_list` for a stream of lists: `stream.writeStream.foreachBatch(ledger.list_sink(taken="day"))`.
 
@@ -514,4 +514,8 @@ class Ledger:
 
     def _batch_id(self, batch: str | int | None) -> str | None:
         found = require_batch_id(batch, function="apply")
-        return f"{self._kind.name}/{found}" if self._kind.name and found is not None else found
+        if not self._kind.name or found is None:
+            return found
+        if isinstance(found, StreamBatch):
+            return StreamBatch(f"{self._kind.name}/{found.stream}", found.number)
+        return f"{self._kind.name}/{found}"

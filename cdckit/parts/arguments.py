@@ -102,10 +102,23 @@ def require_name(name: str, argument: str, *, function: str) -> str:
     return name
 
 
+class StreamBatch(str):
+    """The id of a batch of a stream, which Spark counts: only the last one can come a second time."""
+
+    stream: str
+    number: int
+
+    def __new__(cls, stream: str, number: int) -> StreamBatch:
+        """The id of one batch, of the stream's name and the number."""
+        made = super().__new__(cls, f"{stream}:{number}")
+        made.stream, made.number = stream, number
+        return made
+
+
 def require_batch_id(batch: str | int | None, *, function: str) -> str | None:
     """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text."""
     if batch is None or (isinstance(batch, str | int) and not isinstance(batch, bool) and batch != ""):
-        return None if batch is None else str(batch)
+        return str(batch) if isinstance(batch, int) else batch
     raise InvalidArgument(function, "batch", "a text or a number", batch)
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_name
+from cdckit.parts.arguments import StreamBatch, require_name
 from cdckit.parts.documents import Document, records_of
 from cdckit.parts.schemas import require_batch
 from cdckit.records import require_records
@@ -40,9 +40,7 @@ def as_records(
     return given
 
 
-def sink_of(
-    take: Callable[[DataFrame, str], _Answer], name: str
-) -> Callable[[DataFrame, int | str], _Answer]:
+def sink_of(take: Callable[[DataFrame, str], _Answer], name: str) -> Callable[[DataFrame, int], _Answer]:
     """*take* for the batches of a stream, which Spark counts, under ids that no other stream's have."""
     require_name(name, "name", function="sink")
-    return lambda rows, batch: take(rows, f"{name}:{batch}")
+    return lambda rows, batch: take(rows, StreamBatch(name, batch))

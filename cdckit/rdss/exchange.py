@@ -163,7 +163,7 @@ class Exchange(Answers):
 
         return self.store.atomically(work)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], Received]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(exchange.sink("rdss")).start()`.
 

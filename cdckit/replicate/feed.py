@@ -301,7 +301,7 @@ class Feed:
 
         return self._atomically(work)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], Received]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(feed.sink("orders")).start()`.
 

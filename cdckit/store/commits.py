@@ -27,13 +27,16 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import types as T
 
+from cdckit.parts.arguments import StreamBatch
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.errors import DamagedTable
+from cdckit.store.errors import BatchIdReused, DamagedTable
 from cdckit.store.files import File, files_of
 from cdckit.store.locations import Location
 from cdckit.store.log import (
     APPLICATION,
     NO_HOOK,
+    STREAM,
+    STREAM_DIGEST,
     Named,
     Plan,
     actions_of,
@@ -153,9 +156,20 @@ class Commits:
         return before[-1:] + [one for one in found if one.timestamp > instant]
 
     def digest(self, batch: str) -> int | None:
-        """The digest of a batch that was committed; None if there is no such batch."""
-        found: int | None = self._table.transaction_version(f"{APPLICATION}:{batch}")
-        return found
+        """
+        The digest of a batch that was committed; None if there is no such batch.
+
+        Raises:
+            BatchIdReused: A later batch of its stream was committed: of older ones nothing is known.
+        """
+        if isinstance(batch, StreamBatch):
+            last = self._table.transaction_version(f"{STREAM}:{batch.stream}")
+            if last is None or last < batch.number:
+                return None
+            if last > batch.number:
+                raise BatchIdReused(batch, 0, 0, last)
+            return self._table.transaction_version(f"{STREAM_DIGEST}:{batch.stream}")
+        return self._table.transaction_version(f"{APPLICATION}:{batch}")
 
     def files(self) -> set[str]:
         """The names of its files."""

@@ -67,13 +67,18 @@ class StoreIsBusy(CdcError, TimeoutError):
 
 
 class BatchIdReused(CdcError, ValueError):
-    """A batch id that was committed with other content."""
+    """A batch id that was committed with other content, or is that of an older batch of a stream."""
 
-    def __init__(self, batch: str, committed: int, found: int) -> None:
-        self.batch, self.committed, self.found = batch, committed, found
-        super().__init__(batch, committed, found)
+    def __init__(self, batch: str, committed: int, found: int, last: int | None = None) -> None:
+        self.batch, self.committed, self.found, self.last = batch, committed, found, last
+        super().__init__(batch, committed, found, last)
 
     def __str__(self) -> str:
+        if self.last is not None:
+            return (
+                f"The batch {self.batch!r} comes after batch {self.last} of its stream. Nothing was "
+                f"committed: a stream that begins anew, with another checkpoint, needs another name."
+            )
         return (
             f"The batch {self.batch!r} was committed with content of digest {self.committed}; now its digest "
             f"is {self.found}. Nothing was committed: other content needs another id."

@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 from pyspark.sql import types as T
 
+from cdckit.parts.arguments import StreamBatch
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
 from cdckit.store.files import File, digest_of, files_of
 from cdckit.store.locations import Location
@@ -26,6 +27,9 @@ Every commit to a Delta table carries it as an application's transaction, whose 
 store's commit that it belongs to: who has it is ours.  It also makes deltalake refuse the second of two
 commits that begin from one version, where it would otherwise put two appends one after the other.
 """
+
+STREAM, STREAM_DIGEST = f"{APPLICATION}.stream", f"{APPLICATION}.digest"
+"""Before the name of a stream: the number of its last batch, and the digest of that."""
 
 COLUMNS = f"{APPLICATION}.columns"
 """What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
@@ -523,9 +527,15 @@ def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitPropert
 
 
 def _properties(application: str, mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
-    transactions = [Transaction(application, mark)]
-    if batch is not None:
-        transactions.append(Transaction(f"{APPLICATION}:{batch[0]}", batch[1], int(time.time() * 1000)))
+    told = {application: mark}
+    if batch is not None and isinstance(batch[0], StreamBatch):
+        told |= {
+            f"{STREAM}:{batch[0].stream}": batch[0].number,
+            f"{STREAM_DIGEST}:{batch[0].stream}": batch[1],
+        }
+    elif batch is not None:
+        told[f"{APPLICATION}:{batch[0]}"] = batch[1]
+    transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in told.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 

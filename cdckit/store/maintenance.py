@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
@@ -21,6 +22,9 @@ from cdckit.store.transaction import SCRATCH, Transaction
 VACUUMED = "cdckit.vacuumed"
 """The note that says before which commit files have been deleted."""
 
+_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
+"""Of a Delta table's log: what one version did, or what there is at it."""
+
 
 def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta) -> list[str]:
     """Delete what `Store.vacuum` says, and note before which commit that was."""
@@ -34,7 +38,7 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
     newest = Snapshot(spark, location, commits, commits.commit())
     for name in newest.names():
         newest.bring_up(name)
-    old = _unnamed(location, commits, horizon)
+    old = [*_unnamed(location, commits, horizon), *_old_entries(location, commits, horizon)]
     if not old:
         return []
     with Transaction(spark, location, commits) as transaction:
@@ -46,7 +50,9 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
         transaction.note(VACUUMED_UNTIL, until)
         transaction.commit(reads=())
     # What others have committed until then stays.
-    old = sorted(set(old) & set(_unnamed(location, commits.newest(), horizon)))
+    commits = commits.newest()
+    still = {*_unnamed(location, commits, horizon), *_old_entries(location, commits, horizon)}
+    old = sorted(still.intersection(old))
     for path in old:
         location.delete(path)
     return old
@@ -63,6 +69,31 @@ def _unnamed(location: Location, commits: Commits, horizon: datetime) -> list[st
         and info.base_name not in named.get(folder, ())
         and info.mtime <= horizon
     ]
+
+
+def _old_entries(location: Location, commits: Commits, horizon: datetime) -> list[str]:
+    """What is older than *horizon* in the logs, before a checkpoint from which all that is kept is read."""
+    kept = commits.since(horizon)
+    needed = {FOLDER: commits.version}
+    for commit in kept:
+        for one in commit.tables.values():
+            # The version before is the one from which the plan of the commit begins.
+            needed[one.folder] = min(one.version - 1, needed.get(one.folder, one.version))
+    return [
+        path for folder, version in needed.items() for path in _before(location, folder, version, horizon)
+    ]
+
+
+def _before(location: Location, folder: str, version: int, horizon: datetime) -> list[str]:
+    """The entries of a log, older than *horizon*, without which *version* and all later ones are read too."""
+    log = f"{folder}/_delta_log"
+    entries = [(found, one) for one in location.listed(log) if (found := _ENTRY.fullmatch(one.base_name))]
+    begins = [int(found[1]) for found, _ in entries if found[2] == "checkpoint.parquet"]
+    begin = max((each for each in begins if each <= version), default=0)
+    old = [one.base_name for found, one in entries if int(found[1]) < begin and one.mtime <= horizon]
+    if old:
+        Followed(location, folder, folder, begin)  # It is whole: what it stands for can go.
+    return [f"{log}/{name}" for name in old]
 
 
 def _folders(location: Location) -> list[str]:

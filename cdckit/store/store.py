@@ -200,7 +200,8 @@ class Store:
 
         So whatever a reader of such a commit needs stays, and whatever a writer that is on its way has
         written, if its transaction takes no longer than that.  Only files that are named as this package
-        names them are deleted; all others stay.
+        names them are deleted; all others stay.  The entries of logs go, too, before a checkpoint that is
+        older than these commits: so logs grow with what is kept, not with the number of commits.
 
         Returns:
             The paths of the deleted files, below the location.

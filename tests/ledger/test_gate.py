@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from
 from cdckit.ledger import Ledger, Pending
+from cdckit.parts.arguments import StreamBatch
 from cdckit.store import ConflictingCommit
 
 ROWS = "id int, `net.``eur` {}, day int"
@@ -122,5 +123,5 @@ def test_a_stream_ends_with_what_it_refuses_and_goes_on_from_there(
     run(least=-9)
     run(least=0)
     assert (asked, ledger.history().count()) == ([1, 0], 2)
-    assert [ledger.store.batch(f"in:{number}") is None for number in (0, 1)] == [False, True]
+    assert [ledger.store.batch(StreamBatch("in", number)) is None for number in (0, 1)] == [False, True]
     assert {path.partition("/")[0] for path in ledger.vacuum(timedelta(0))} >= {"changes", "history"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from store_numbers import add, held, numbers
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import ConflictingCommit, Store
+from cdckit.parts.arguments import StreamBatch
+from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, Store
 from cdckit.store.locations import Location
 
 DAY = timedelta(days=1)
@@ -112,6 +113,71 @@ def test_files_of_dropped_tables_go(store: Store, place: Path) -> None:
     assert [path for path in store.vacuum(timedelta(0)) if path.startswith("log/")] != []
     assert list((place / "log").glob("*.parquet")) == []
     assert held(store, "kept") == [1]
+
+
+def entries(place: Path, table: str) -> list[str]:
+    return sorted(path.name for path in (place / table / "_delta_log").iterdir())
+
+
+@pytest.mark.parametrize("commits", [120, pytest.param(2_000, marks=pytest.mark.soak)])
+def test_logs_are_as_long_as_what_is_kept(store: Store, place: Path, commits: int) -> None:
+    """However many commits there were; of a stream the last batch is known, of other batches each one."""
+    last = commits - 1
+    for number in range(commits):
+        with store.begin() as transaction:
+            transaction.replace("log", numbers(number))
+            transaction.commit(batch=StreamBatch("orders", number), digest=number + 5)
+        if number % 100 == 99:
+            assert len(store.vacuum(timedelta(0))) > 300
+            assert len(entries(place, "log")) <= 22
+            assert len([name for name in entries(place, "commits") if "_" not in name]) <= 22
+    with store.begin() as transaction:
+        transaction.append("log", numbers(last + 1))
+        transaction.commit(batch="by hand", digest=3)
+    age(place, 2)
+    store.vacuum(timedelta(0))
+    store.check(deep=True)
+    assert held(store, "log") == [last, last + 1]
+    assert (store.batch(StreamBatch("orders", last)), store.batch("by hand")) == (last + 5, 3)
+    assert store.batch(StreamBatch("orders", last + 1)) is None
+    with (
+        store.begin() as transaction,
+        pytest.raises(BatchIdReused, match=f"after batch {last} of its stream"),
+    ):
+        transaction.commit(batch=StreamBatch("orders", 0), digest=5)
+    # What a checkpoint says grows with the logarithm of the number of commits.
+    checkpoint = entries(place, "commits")[0]
+    assert checkpoint.endswith("checkpoint.parquet")
+    assert (place / "commits" / "_delta_log" / checkpoint).stat().st_size < 60_000
+
+
+def test_commits_that_are_kept_are_read_from_a_shortened_log(store: Store, place: Path) -> None:
+    for number in range(50):
+        replaced(store, number)
+    age(place, 2)
+    old = store.snapshot().version
+    time.sleep(0.01)
+    horizon = datetime.now(UTC)
+    for number in range(50, 60):
+        replaced(store, number)
+    gone = store.vacuum(datetime.now(UTC) - horizon)
+    assert sum("_delta_log" in path for path in gone) > 60
+    # The first that is kept is the one that held at the horizon.
+    assert [held(store.snapshot(version), "log") for version in range(old, old + 11)] == [
+        [number] for number in range(49, 60)
+    ]
+
+
+def test_a_log_whose_checkpoint_is_broken_keeps_its_entries(store: Store, place: Path) -> None:
+    for number in range(25):
+        replaced(store, number)
+    [checkpoint] = (place / "log" / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    age(place, 2)
+    before = entries(place, "log")
+    with pytest.raises(DamagedTable):
+        store.vacuum(timedelta(0))
+    assert entries(place, "log") == before
 
 
 def test_an_empty_store_and_a_negative_time(store: Store, place: Path) -> None:

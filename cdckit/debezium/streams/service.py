@@ -168,7 +168,7 @@ class Service(Answers):
         done = committed(self.store, SERVICE, once, reads=[RECORDS], batch=key, digest=digest)
         return done or Received(self.taken(), 0, repeated=True)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int | str], Received]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(service.sink("requests")).start()`.
 
