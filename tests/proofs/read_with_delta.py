@@ -12,23 +12,11 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from delta_session import delta_session
 
 
 def main(tables: Path, jars: str) -> None:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", jars)
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "localhost")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
+    spark = delta_session(jars)
     for table in json.loads(tables.read_text()):
         seen = spark.read.format("delta").option("versionAsOf", table["version"]).load(table["path"])
         seen.coalesce(1).write.parquet(table["out"])
