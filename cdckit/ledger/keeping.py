@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,13 +19,17 @@ from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
 from cdckit.ledger.pending import Gate, asked, require_gate
+from cdckit.ledger.publishing import Form, columns_of, form_number, put_all, put_changes
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
+from cdckit.outputs.versions import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.receiving import sink_of
 from cdckit.parts.steps import doing
 from cdckit.parts.tables import AnyTable
-from cdckit.store import Committed, Snapshot, Store, Transaction
+from cdckit.store import Committed, Snapshot, Store, StoreIsBusy, Transaction
+from cdckit.store.log import waits
+from cdckit.store.published import Published
 
 
 class Ledger:
@@ -486,6 +491,82 @@ class Ledger:
             found = tables(transaction, kind, transaction.schema(kind.changes), anew=True)
             bring_up(transaction, kind, found.book, [], anew=True)
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
+
+    @doing("ledger: publish the history")
+    def publish(
+        self,
+        target: str | Path,
+        form: Form = scd_type_2,
+        *,
+        anew: bool = False,
+        storage_options: dict[str, str] | None = None,
+    ) -> int:
+        """
+        Bring a table of its own, which others read, to where the history is: a plain Delta table.
+
+        The first call writes all of it, each later one the entities of which versions have changed since.  So
+        call it after each batch, or when it is wanted: the table is what *form* makes of the history, once,
+        whatever was killed or called twice.  What others have done there to its files alone (OPTIMIZE,
+        VACUUM) stays.
+
+        Args:
+            target: A folder or a URI, outside of every store; new, or published by this ledger.
+            form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
+                `partial(periodic_snapshots, start=…, end=…)`, or a function of your own that takes each
+                entity by itself and keeps its `guid`.  Another function, or other arguments of
+                `functools.partial`, make the table anew; a change within a function of yours needs *anew*.
+            anew: Write the whole table, also over what others have changed in it.
+            storage_options: What deltalake calls so, for a URI.
+
+        Returns:
+            The commit of the ledger that the table shows.
+
+        Raises:
+            ForeignChange: Another program has changed rows of the table: nothing is written.
+            InvalidArgument: The target holds something else, or lies within a store; or *form* makes no
+                table with a column `guid`.
+            NoSuchTable: Nothing was ever applied.
+            StoreIsBusy: Other writers were faster, again and again.
+
+        Cost: at first, and where the form or its columns are others than before, the history is read and
+            written.  Later the files of the history that changed are read and compared, then those files of
+            history and table that can hold the touched entities, by their bounds; the latter are written
+            again.  All by workers.  Files that were replaced stay until you `VACUUM` the table.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from deltalake import DeltaTable
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), f"{folder}/ledger", entity="product", keys=["number"], buckets=1)
+        ...     for message in ("m1", "m2", "m3"):
+        ...         _ = ledger.apply(changes.where(F.col("message_id") == message))
+        ...         _ = ledger.publish(f"{folder}/products")
+        ...     table = DeltaTable(f"{folder}/products").to_pandas().sort_values(["number", "name"])
+        >>> table[["number", "name", "is_current"]].values.tolist()
+        [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
+        """
+        number = form_number(form)
+        for wait in waits():
+            now = self.store.snapshot()
+            kind = self._kind.noted(now, self.location, self._buckets)
+            columns = columns_of(now, kind, form)
+            table = Published(self._spark, target, f"{now.store}/{kind.name}", storage_options)
+            if not anew:
+                table.require_untouched()
+            assert now.version is not None
+            as_before = not anew and table.form == number and table.has_columns(columns)
+            if as_before and table.commit is not None and table.commit >= now.version:
+                return table.commit
+            then = self._published(table.commit) if as_before else None
+            if put_all(table, now, kind, form) if then is None else put_changes(table, then, now, kind, form):
+                return now.version
+            time.sleep(wait)
+        raise StoreIsBusy(str(target), len(waits()))
+
+    def _published(self, version: int | None) -> Snapshot | None:
+        try:
+            return self.store.snapshot(version)
+        except InvalidArgument:
+            return None  # `vacuum` has deleted its files.
 
     @doing("ledger: write small files together")
     def compact(self) -> Committed:

@@ -171,6 +171,11 @@ class Commits:
             return self._table.transaction_version(f"{STREAM_DIGEST}:{batch.stream}")
         return self._table.transaction_version(f"{APPLICATION}:{batch}")
 
+    @property
+    def id(self) -> str:
+        """What tells the store from all others."""
+        return str(self._table.metadata().id)
+
     def files(self) -> set[str]:
         """The names of its files."""
         return set(self._files)

@@ -6,6 +6,11 @@ from collections.abc import Iterable
 
 from cdckit.errors import CdcError
 
+_KEEP_OR_REBUILD = (
+    "To keep that change, call `adopt()`; to make the table anew from what is kept beside it, call "
+    "`rebuild()`, where there is one."
+)
+
 
 class DamagedTable(CdcError, RuntimeError):
     """A table that a commit names, or the table of commits, cannot be read as it was written."""
@@ -34,11 +39,14 @@ class ConflictingCommit(CdcError, RuntimeError):
 
 
 class ForeignChange(CdcError, RuntimeError):
-    """Another program has changed rows or columns of a Delta table of a store."""
+    """Another program has changed rows or columns of a Delta table; *remedy* says what to do."""
 
-    def __init__(self, table: str, version: int, operation: str, author: str) -> None:
+    def __init__(
+        self, table: str, version: int, operation: str, author: str, remedy: str = _KEEP_OR_REBUILD
+    ) -> None:
         self.table, self.version, self.operation, self.author = table, version, operation, author
-        super().__init__(table, version, operation, author)
+        self.remedy = remedy
+        super().__init__(table, version, operation, author, remedy)
 
     def of(self, table: str) -> ForeignChange:
         """The same, of the table by the name that users know."""
@@ -47,8 +55,7 @@ class ForeignChange(CdcError, RuntimeError):
     def __str__(self) -> str:
         return (
             f"Another program has changed the Delta table {self.table!r}: {self.operation} by {self.author} "
-            f"is its version {self.version}. Nothing was written. To keep that change, call `adopt()`; to "
-            "make the table anew from what is kept beside it, call `rebuild()`, where there is one."
+            f"is its version {self.version}. Nothing was written. {self.remedy}"
         )
 
 

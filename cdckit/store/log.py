@@ -335,6 +335,19 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     return None
 
 
+def change_since_ours(location: Location, folder: str, version: int) -> ForeignChange | None:
+    """The first change of rows or columns that others have made to a Delta table since our last commit."""
+    found = None
+    while actions := actions_of(location, folder, version):
+        if _mark(actions) is not None:
+            return found
+        if not (_is_ours(actions) or _keeps_rows(actions)):
+            found = _foreign(folder, version, actions)
+        version -= 1
+    # Whoever shortened the log has left nothing that tells what came after ours.
+    return found or ForeignChange(folder, version, "a commit", "somebody")
+
+
 def _keeps_rows(actions: list[dict[str, Any]]) -> bool:
     """Whether a commit only wrote files anew, or did nothing to a table."""
     known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
@@ -399,7 +412,7 @@ def _create(location: Location, plan: Plan, commit: int) -> bool:
     try:
         create_table_with_add_actions(
             location.delta(table.folder),
-            _schema(table),
+            schema_of(table),
             [one.add(data_change=path not in plan.same_rows) for path, one in table.files.items()],
             mode="error",
             partition_by=list(table.partition_by),
@@ -487,7 +500,7 @@ def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Tabl
         head.delta.create_write_transaction(
             actions,
             mode,
-            _schema(after),
+            schema_of(after),
             partition_by=list(after.partition_by),
             commit_properties=properties(commit),
             post_commithook_properties=NO_HOOK,
@@ -549,5 +562,6 @@ def log_options() -> dict[str, str]:
     return dict(_LOG)
 
 
-def _schema(table: Table) -> Schema:
+def schema_of(table: Table) -> Schema:
+    """The columns of a table as deltalake has them."""
     return Schema.from_json(table.stored.json())

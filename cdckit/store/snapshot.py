@@ -73,6 +73,11 @@ class Snapshot:
         return self._commit.timestamp if self._commit else None
 
     @property
+    def store(self) -> str:
+        """What tells the store from all others, wherever it lies; empty as long as nothing was committed."""
+        return self._commits.id if self._commits else ""
+
+    @property
     def root(self) -> str:
         """Where the store lies."""
         return self._location.root
