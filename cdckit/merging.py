@@ -41,7 +41,7 @@ from cdckit.parts.schemas import quoted, require_batch, require_struct, require_
 from cdckit.parts.values import is_collated
 from cdckit.parts.workers import Made
 
-_KEY_TYPES = (
+KEY_TYPES = (
     T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
     T.LongType, T.DecimalType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType,
 )  # fmt: skip
@@ -280,7 +280,7 @@ def checked_fields(
     for key in keys:
         found = data[key].dataType
         # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
-        if not isinstance(found, _KEY_TYPES) or is_collated(found):
+        if not isinstance(found, KEY_TYPES) or is_collated(found):
             raise WrongColumnType(
                 function, f"data.{key}", "a type with an exact text, being a key", found.simpleString()
             )

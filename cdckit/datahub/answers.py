@@ -19,6 +19,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import HUB, RUN, SCHEMA, State
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.kernel.layout import GUID, KEYS
 from cdckit.parts.under_way import UnderWay
 from cdckit.parts.waiting import Retry
 from cdckit.store import OtherKind, Snapshot, Store
@@ -150,7 +151,7 @@ class Answers:
         state = self._state()
         targets = {
             entity: {
-                "changes": (state.changes(entity), "changes"),
+                "changes": (_log(state, entity), "changes"),
                 "history": (state.history(entity), "history"),
                 "ledger": (state.history(entity), "ledger"),
             }
@@ -168,7 +169,7 @@ class Answers:
 
     def changes(self, entity: str) -> DataFrame:
         """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
-        return self._state().changes(self._target(entity, export=False, function="changes"))
+        return _log(self._state(), self._target(entity, export=False, function="changes"))
 
     def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
         """
@@ -230,3 +231,9 @@ class Answers:
         if entity not in known:
             raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(known))}", entity)
         return entity
+
+
+def _log(state: State, entity: str) -> DataFrame:
+    """The changes of a target, which say in their metadata what its keys are."""
+    keys = {KEYS: [*state.schema.targets[entity].keys]}
+    return state.changes(entity).withColumn(GUID, F.col(GUID).alias(GUID, metadata=keys))

@@ -16,6 +16,8 @@ SNAPSHOT = "snapshot"
 GUID = "guid"
 MADE_OF = "cdckit.made_of"
 """In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
+KEYS = "cdckit.keys"
+"""In the metadata of a column `guid` that is an identity itself: the key fields all the same."""
 
 ARRIVED = "arrived"
 

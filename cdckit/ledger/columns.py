@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
-from cdckit.kernel.layout import GUID, MADE_OF, SNAPSHOT
+from cdckit.kernel.layout import GUID, KEYS, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
 from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
@@ -166,9 +166,8 @@ def require_keys_keep_their_texts(before: T.StructType, after: T.StructType, kin
 def shown_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
     names = [name for name in log.columns if name not in HIDDEN]
-    filled = {"carried": _filled(log)}
-    if not kind.by_guid:
-        filled[GUID] = F.col(GUID).alias(GUID, metadata={MADE_OF: list(kind.keys)})
+    keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
+    filled = {"carried": _filled(log), GUID: F.col(GUID).alias(GUID, metadata=keys)}
     # Of a truncate every bucket has one.
     return log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy)).withColumns(filled).select(*names)
 

@@ -11,7 +11,6 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.changes import require_changes, with_priorities
 from cdckit.display import show
 from cdckit.errors import InvalidArgument
 from cdckit.parts.options import require_rows
@@ -28,6 +27,7 @@ from cdckit.quality.counting import (
     counted,
     with_breaks,
 )
+from cdckit.quality.merged import beside_merged
 from cdckit.quality.others import counted_by_great_expectations
 from cdckit.quality.suites import Suite, suite_of
 from cdckit.quality.unrolled import unrolled
@@ -35,7 +35,7 @@ from cdckit.quality.unrolled import unrolled
 _FUNCTION = "check"
 VIEW = "cdckit_"
 """How the names of other tables begin that a suite reads: `cdckit_changes` is the table `changes`."""
-_LOG = f"{VIEW}changes"
+_MERGED = f"{VIEW}merged"
 
 
 def check(
@@ -54,7 +54,9 @@ def check(
         suite: The name of a suite that comes with cdckit (`history`, `changes`, `rejects` …), or any suite
             in the JSON of Great Expectations, as a mapping: its `name` and its `expectations`.
         tables: Other tables that the suite reads, by their names: the suite `ledger`, of a history, reads
-            `changes`, which a ledger's `changes()` are.
+            `changes`, the whole log of its entities with their `guid`, as a ledger's `changes()` are.  It is
+            merged, and what that gives compared with *frame*.  Which fields are keys, the log of a ledger or
+            a hub says; of another one it is taken from what the history does with them.
         rows: How many of the rows that break a sentence are shown, from 1 on.
         cache: Hold *frame* in memory while it is checked.  That costs more than it saves, unless the table is
             dear to compute and read more than once: by several sentences that are broken, or by a suite
@@ -72,12 +74,11 @@ def check(
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
-        one sort; and for each sentence that is broken one more, for its rows.  The suite `ledger` sorts the
-        versions, and then versions and log together; `bitemporal` reads its table three times: one that is
-        computed anew for each reading, such as `ledger.beliefs()`, which is a merge, should be cached
-        (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history` took three tenths of the time
-        of their merge, `changes` a twentieth, and `ledger`, which brings the log and the versions into one
-        order, about as much as the merge.
+        one sort; and for each sentence that is broken one more, for its rows.  `bitemporal` reads its table
+        three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which is a merge,
+        should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history` took three
+        tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a merge of the
+        log and a join with the table: a tenth more than the merge.
 
     >>> check(history, "history").ok
     True
@@ -98,7 +99,7 @@ def check(
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
     _require_free(frame)
     require_rows(rows, "rows", function=_FUNCTION)
-    views = {"batch": frame} | _views(told, tables or {})
+    views = _views(frame, told, tables or {})
     with step(frame.sparkSession, f"check: {told.name}"), _held(frame, cache):
         return Checked(told.name, *_answered(told, views, rows))
 
@@ -128,21 +129,16 @@ def _answered(told: Suite, views: Mapping[str, DataFrame], rows: int) -> tuple[i
     return seen, tuple(found)
 
 
-def _views(suite: Suite, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def _views(frame: DataFrame, suite: Suite, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     lacking = [name for name in suite.tables if name not in tables]
     if lacking:
         needed = f"a mapping with {', '.join(suite.tables)}, which the suite {suite.name} reads"
         example = f"check(frame, {suite.name!r}, tables={{{lacking[0]!r}: …}})"
         raise InvalidArgument(_FUNCTION, "tables", needed, sorted(tables), example)
-    return {VIEW + name: _whole(tables[name], name) for name in suite.tables}
-
-
-def _whole(table: DataFrame, name: str) -> DataFrame:
-    """A log of changes with the priorities of all its fields, in their order; any other table as it is."""
-    if VIEW + name != _LOG:
-        return table
-    require_changes(table, function=_FUNCTION)
-    return with_priorities(table, {})
+    views = {"batch": frame} | {VIEW + name: tables[name] for name in suite.tables}
+    if any(_MERGED in str(each.kwargs) for each in suite.sentences):
+        views["batch"], views[_MERGED] = beside_merged(frame, tables["changes"], function=_FUNCTION)
+    return views
 
 
 @contextmanager
@@ -204,7 +200,7 @@ def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     """The answer to a query in which tables stand under their names: `{batch}`, and those of views."""
     beside = [name for name in views if name.startswith(VIEW)]
     named = re.sub(rf"\b({'|'.join(beside)})\b", r"{\1}", query) if beside else query
-    named = unrolled(named, views, _LOG)
+    named = unrolled(named, views["batch"].schema)
     used = {name: view for name, view in views.items() if "{" + name + "}" in named}
     return _answer(views["batch"].sparkSession, named, used)
 

@@ -4,7 +4,7 @@ Suites: what a table promises, one sentence each, in the JSON that Great Expecta
 A file may be put into the folder `gx/expectations` of a project of Great Expectations, and runs there: it has
 the ids that are wanted of a suite that was saved, and each `description` is the sentence, which the pages
 show beside a failure.  An expectation whose `meta` names the `engine` Spark is a query in Spark's SQL; the
-tables beside the one that is checked are there views such as `cdckit_changes`.
+tables beside the one that is checked are there views such as `cdckit_merged`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import Ledger, debezium, merge, why
+from cdckit import Ledger, check_all, debezium, merge, why
 from cdckit.records import RECORD_SCHEMA
 from tools.tiers import seeds
 
@@ -164,6 +164,7 @@ def test_rows_are_what_their_log_says_in_one_merge_and_in_any_batches(
     require_expected(lives, kept.collect())
     assert kept.exceptAll(whole.select(*kept.columns)).isEmpty()
     assert merge(ledger.changes(), entity="row", keys=KEYS).select(*kept.columns).exceptAll(kept).isEmpty()
+    assert {name: each.ok for name, each in check_all(ledger).items() if not each.ok} == {}
 
 
 _VERSION = ("valid_from_timestamp", "valid_to_timestamp", "deleted_indicator", "source_message")

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from_snapshots, diff, union_changes
+from cdckit import changes_from_snapshots, check_all, diff, union_changes
 from cdckit.changes import Priority
 from cdckit.errors import InvalidArgument, MissingColumns, UnfitList, WrongColumnType
 from cdckit.ledger import Ledger
@@ -310,6 +310,7 @@ def test_any_program_gives_what_the_lists_that_are_left_say(
     assert told == {(row["message_id"], row["data"]["id"], row["operation"]) for row in lists_said}
     assert len(log) == len(lists_said)
     assert_folds_to(ledger.history(), [*lists_said, *others], entity="product", keys=["id"])
+    assert check_all(ledger)["ledger"].ok
 
 
 # Streams, priorities, types --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cdckit.debezium.streams.codes import StreamFault
 from cdckit.parts.faults import Fault
 from cdckit.quality.checking import VIEW, sql
 from cdckit.quality.counting import Counted, are_the_tables, by_rows, counted
+from cdckit.quality.merged import beside_merged
 from cdckit.quality.suites import Suite, suite_names, suite_of
 from cdckit.rdss.codes import RdssFault
 
@@ -49,7 +50,7 @@ def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
             whole = json.dumps({**default, **given, "case": number})
             found[table].append(whole.replace("{case}", f"{number:012d}"))
     schemas = {"batch": stated["schema"], **{each: beside[each]["schema"] for each in beside}}
-    return {
+    tables = {
         table if table == "batch" else VIEW + table: spark.createDataFrame(
             [(row,) for row in rows], "row string"
         )
@@ -58,6 +59,11 @@ def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
         .drop(*(["case"] if name in KNOWN_BY_NUMBER else []))
         for table, rows in found.items()
     }
+    if name == "ledger":
+        tables["batch"], tables[VIEW + "merged"] = beside_merged(
+            tables["batch"], tables[VIEW + "changes"], function="check"
+        )
+    return tables
 
 
 def sentences(suite: Suite) -> list[Counted]:

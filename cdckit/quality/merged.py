@@ -1,0 +1,109 @@
+"""The history that a log gives, beside the one that is checked: the suite `ledger` compares the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import require_changes
+from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, provenance_type
+from cdckit.kernel.layout import GUID, KEYS, MADE_OF
+from cdckit.merging import KEY_TYPES, merged
+from cdckit.parts.schemas import quoted, require_columns, require_struct
+from cdckit.parts.values import comparable, is_collated
+from cdckit.parts.widening import as_type
+
+_NEEDED = [GUID, "operation", "effective_timestamp", "message_id", "priority", "data", "carried"]
+
+
+def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple[DataFrame, DataFrame]:
+    """
+    The history, and the one that its log gives, in the same columns and in forms that Spark can compare.
+
+    A field that only one of them has is null in the other.  Changes that say too little to be merged are left
+    out: the suite `changes` tells of them.
+    """
+    require_changes(log, function=function)
+    require_columns(log, [GUID], function=function)
+    found = require_struct(history, FIELD_PROVENANCE, function=function)
+    keys = _stated_keys(log) or _kept_fields(history, log, found.names)
+    due = merged(log.dropna(subset=_NEEDED), entity=GUID, keys=keys, function=function)
+    names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
+    columns = [_alike(name, history, due) for name in names]
+    return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))
+
+
+def _alike(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:
+    """A column of two tables in one type: text, unless they have it in the same."""
+    kinds = [each.schema[name].dataType if name in each.columns else None for each in (one, other)]
+    if name == FIELD_PROVENANCE:
+        fields = {field: None for kind in kinds if isinstance(kind, T.StructType) for field in kind.names}
+        made = [_provenance(kind, [*fields]) for kind in kinds]
+    elif kinds[0] and kinds[1] and kinds[0].simpleString() == kinds[1].simpleString():
+        made = [comparable(F.col(quoted(name)), kind) for kind in kinds if kind]
+    else:
+        made = [_text(name, kind) for kind in kinds]
+    return made[0].alias(name), made[1].alias(name)
+
+
+def _text(name: str, kind: T.DataType | None) -> Column:
+    return F.lit(None).cast("string") if kind is None else as_type(F.col(quoted(name)), kind, T.StringType())
+
+
+def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:
+    assert isinstance(kind, T.StructType)
+    entry, column = provenance_type(), F.col(FIELD_PROVENANCE)
+    if kind.names == fields and all(each.dataType == entry for each in kind):
+        return column
+    entries = (column[each].cast(entry) if each in kind.names else F.lit(None).cast(entry) for each in fields)
+    return F.struct(*(made.alias(each) for made, each in zip(entries, fields, strict=True)))
+
+
+def _stated_keys(log: DataFrame) -> Sequence[str]:
+    """The key fields, where the log says them: that of a ledger, or of a target of a hub."""
+    said = log.schema[GUID].metadata
+    return said.get(MADE_OF) or said.get(KEYS) or []
+
+
+def _kept_fields(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Sequence[str]:
+    """
+    The fields that the history treats as keys, for a log that does not say which they are.
+
+    A delete leaves a key its value, and a message that says the value again, with more weight, does not
+    become the one that it is from.  Each version that shows it has a vote, as one of them may be wrong.  A
+    history of which none does is the same whatever its keys are.
+    """
+    data = require_struct(log, "data", function="check")
+    may_be = [
+        field.name
+        for field in data
+        if field.name in names and field.name in history.columns and _may_be_key(field.dataType)
+    ]
+    version = F.struct("*")
+    before = F.lag(version).over(Window.partitionBy(GUID).orderBy(VALID_FROM))
+    pairs = history.select(version.alias("now"), before.alias("was"))
+    votes = pairs.agg(*(F.sum(_vote(name)).alias(str(place)) for place, name in enumerate(may_be))).collect()
+    kept = [name for place, name in enumerate(may_be) if (votes[0][place] or 0) > 0]
+    return kept or may_be[:1]
+
+
+def _vote(name: str) -> Column:
+    """Of one version: 1 if it treats a field as a key, -1 if it does not, 0 if it does not show it."""
+    now, was = F.col("now"), F.col("was")
+    entry, entry_before = (each[FIELD_PROVENANCE][name] for each in (now, was))
+    emptied = now[name].isNull() & entry["m"].eqNullSafe(now[FIELD_PROVENANCE][GUID]["m"])
+    said_again = now[name].eqNullSafe(was[name]) & (entry["p"] > entry_before["p"]) & ~was[DELETED]
+    stays = entry["m"].eqNullSafe(entry_before["m"])
+    return (
+        F.when(entry.isNull(), 0)
+        .when(now[DELETED], F.when(emptied, -1).otherwise(1))
+        .when(said_again, F.when(stays, 1).otherwise(-1))
+        .otherwise(0)
+    )
+
+
+def _may_be_key(kind: T.DataType) -> bool:
+    return isinstance(kind, KEY_TYPES) and not is_collated(kind)

@@ -1,0 +1,40 @@
+"""Histories that are wrong in one place, of every kind that `mutants` knows: the suites see them."""
+
+from __future__ import annotations
+
+from histories import change_schema, history_schema, rows_to_dataframe
+from ledger_programs import FIELDS, KEYS
+from mutants import KINDS_OF_MUTANTS, mutants
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit.quality.checking import VIEW, sql
+from cdckit.quality.counting import by_rows, counted
+from cdckit.quality.merged import beside_merged
+from cdckit.quality.suites import suite_of
+from tools.tiers import seeds
+
+
+@seeds(6, soak=4)
+def test_every_mutant_is_seen_and_nothing_sound_is_called_wrong(spark: SparkSession, seed: int) -> None:
+    """Each entity by itself: a mutant breaks some sentence, and no sound entity beside it breaks one."""
+    log, history, kinds, sound = mutants(seed, 2 * len(KINDS_OF_MUTANTS), FIELDS, KEYS, entity="e")
+    changes = rows_to_dataframe(spark, log, change_schema(FIELDS, guid=True))
+    found = broken(rows_to_dataframe(spark, history, history_schema(FIELDS)), changes)
+    assert {guid: found[guid] for guid in sound & found.keys()} == {}
+    assert {kind for guid, kind in kinds.items() if guid not in found} == set()
+    assert (len(kinds), len(sound) > 200) == (130, True)
+
+
+def broken(history: DataFrame, log: DataFrame) -> dict[str, list[str]]:
+    """By guid, the suites that it breaks."""
+    asked = []
+    for name in ("history", "ledger"):
+        made = [each for each in map(counted, suite_of(name, function="check").sentences) if each is not None]
+        for rows, places in by_rows(made):
+            some = " OR ".join(f"count_if({made[place].breaks}) > 0" for place in places)
+            asked.append(f"SELECT guid, '{name}' AS suite FROM {rows} GROUP BY guid HAVING {some}")
+    alike, merged = beside_merged(history, log, function="check")
+    found: dict[str, list[str]] = {}
+    for row in sql(" UNION ALL ".join(asked), {"batch": alike, f"{VIEW}merged": merged}).collect():
+        found.setdefault(row["guid"], []).append(row["suite"])
+    return found
