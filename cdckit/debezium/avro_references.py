@@ -35,6 +35,17 @@ def whole_schema(texts: Sequence[str]) -> str:
         return own
 
 
+def spelled_out(schema: Any) -> Any:
+    """
+    A schema that contains itself nowhere, with the definition wherever a type is named.
+
+    >>> point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
+    >>> spelled_out([point, {"type": "array", "items": "Point"}])[1]["items"]["fields"]
+    [{'name': 'x', 'type': 'int'}]
+    """
+    return _Whole({}, again=True).read(schema, "")
+
+
 def _note(schema: Any, given: dict[str, Mapping[str, Any]]) -> None:
     """Note the types of a schema by their full names: itself, or the branches of a union of some."""
     for kind in schema if isinstance(schema, list) else [schema]:
@@ -43,11 +54,12 @@ def _note(schema: Any, given: dict[str, Mapping[str, Any]]) -> None:
 
 
 class _Whole:
-    """Copies a schema; remembers which types it has met a definition of."""
+    """Copies a schema; what it has met a definition of, it names, or spells out *again*."""
 
-    def __init__(self, given: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, given: Mapping[str, Mapping[str, Any]], *, again: bool = False) -> None:
         self.given = given
-        self.defined: set[str] = set()
+        self.again = again
+        self.defined: dict[str, Mapping[str, Any]] = {}
 
     def read(self, kind: Any, namespace: str) -> Any:
         if isinstance(kind, str):
@@ -67,16 +79,15 @@ class _Whole:
     def _by_name(self, name: str, namespace: str) -> Any:
         for full in (name,) if "." in name else (f"{namespace}.{name}".lstrip("."), name):
             if full in self.defined:
-                return full
+                return self.defined[full] if self.again else full
             if full in self.given:
                 return self._named(self.given[full], "")
         return name
 
     def _named(self, kind: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         full = _full_name(kind, namespace)
-        self.defined.add(full)
         space, _, name = full.rpartition(".")
-        made = {**kind, "name": name, "namespace": space}
+        made = self.defined[full] = {**kind, "name": name, "namespace": space}
         fields = kind.get("fields")
         if isinstance(fields, list):
             made["fields"] = [self._field(each, space) for each in fields]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from cdckit.debezium.avro_references import spelled_out
+from cdckit.debezium.column_types import VARIABLE
 from cdckit.parts import avro
 
 _PRIMITIVES = {"int": "int32", "long": "int64", "float": "float32", "double": "float64", "record": "struct"}
@@ -48,11 +50,31 @@ def column_types(text: str) -> dict[str, str]:
     >>> column_types(json.dumps({"type": "record", "fields": [{"name": "after", "type": ["null", row]}]}))
     {'day': 'io.debezium.time.Date'}
     """
-    for name, kind in _fields(json.loads(text)):
+    for name, kind in _fields(spelled_out(json.loads(text))):
         row = _held(kind)
         if name in ("before", "after") and isinstance(row, Mapping) and row.get("type") == "record":
-            return {column: _type(_held(each)) for column, each in _fields(row)}
+            return {column: _said(_schema(_held(each))) for column, each in _fields(row)}
     return {}
+
+
+def _said(schema: dict[str, Any]) -> str:
+    has_parts = len(schema) > 1
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False) if has_parts else schema["type"]
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    """The type as Kafka Connect's JSON has it: that of parts by them, any other by its name alone."""
+    said = kind if isinstance(kind, Mapping) else {}
+    if said.get("connect.name") == VARIABLE or said.get("connect.internal.type") == "MapEntry":
+        return {"type": _type(kind)}
+    if said.get("type") == "array":
+        return {"type": "array", "items": _schema(_held(said["items"]))}
+    if said.get("type") == "map":
+        return {"type": "map", "keys": {"type": "string"}, "values": _schema(_held(said["values"]))}
+    if said.get("type") == "record":
+        fields = [_schema(_held(each)) | {"field": name} for name, each in _fields(said)]
+        return {"type": "struct", "fields": fields}
+    return {"type": _type(kind)}
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, Any]]:

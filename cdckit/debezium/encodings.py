@@ -1,9 +1,10 @@
-"""How the values of a column are written in events, and what they are read as."""
+"""How plain values are written in events, and what they are read as; those made of parts are beside it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import IntEnum
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -17,19 +18,34 @@ _NAMED = re.compile(
 )
 
 
+class Digits(IntEnum):
+    """
+    How much of a number that is a fraction an encoding needs.
+
+    What a double has of it; all digits; all digits, and whether it was a number at all, since a text is
+    Base64; or how it was written.
+    """
+
+    DOUBLE = 0
+    ALL = 1
+    CODED = 2
+    WRITTEN = 3
+
+
 class Encoding(NamedTuple):
     """What the values of a column become, and how: from the text of a JSON value, null for null."""
 
     type: T.DataType
     read: Callable[[Column], Column]
+    digits: Digits = Digits.DOUBLE
 
 
 _Test = Callable[[Column], Column]
 
 
-def encoding(said: str, *, function: str) -> Encoding:
+def plain_encoding(said: str, *, function: str) -> Encoding:
     """
-    The encoding that a type's name stands for.
+    The encoding that the name of a type without parts stands for.
 
     Names are those of Debezium and Kafka Connect (`io.debezium.time.MicroTimestamp`, `int32`,
     `org.apache.kafka.connect.data.Decimal(10,2)`), of PostgreSQL (`timestamp without time zone`) and of
@@ -38,8 +54,10 @@ def encoding(said: str, *, function: str) -> Encoding:
     Raises:
         InvalidArgument: It is none of them.
 
-    >>> encoding("io.debezium.time.Date", function="f").type, encoding("numeric(8,2)", function="f").type
-    (DateType(), DecimalType(8,2))
+    >>> plain_encoding("io.debezium.time.Date", function="f").type
+    DateType()
+    >>> plain_encoding("numeric(8,2)", function="f").type
+    DecimalType(8,2)
     """
     parts = _NAMED.fullmatch(said)
     if parts is not None:
@@ -56,28 +74,31 @@ def encoding(said: str, *, function: str) -> Encoding:
         if base.startswith("interval"):
             # PostgreSQL writes `1 day 02:03:04` for every kind; Spark's types of that name do not read it.
             return _TEXT
+    return cast_encoding(spark_type(said, function=function))
+
+
+def spark_type(said: str, *, function: str) -> T.DataType:
+    """
+    The type that Spark knows by this name.
+
+    Raises:
+        InvalidArgument: It knows none.
+    """
     try:
-        kind = T.DataType.fromDDL(said)
+        return T.DataType.fromDDL(said)
     except Exception:
         needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
         raise InvalidArgument(function, "columns", needed, said) from None
-    return _cast(kind)
 
 
-def known_encoding(said: str) -> str:
-    """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
-    try:
-        encoding(said, function="columns")
-    except InvalidArgument:
-        return "string"
-    return said
-
-
-def _cast(kind: T.DataType) -> Encoding:
+def cast_encoding(kind: T.DataType) -> Encoding:
+    """The encoding of a type without parts whose values Spark's casts read."""
     if isinstance(kind, T.BinaryType):
         return Encoding(kind, _from_base64)
-    if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
-        return Encoding(kind, lambda text: F.from_json(text, kind.json()))
+    if isinstance(kind, T.DecimalType):
+        return Encoding(kind, lambda text: text.try_cast(kind), Digits.ALL)
+    if isinstance(kind, T.StringType):
+        return Encoding(kind, lambda text: text.try_cast(kind), Digits.WRITTEN)
     if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
         return _or_infinity(Encoding(kind, lambda text: text.try_cast(kind)), *_ISO)
     return Encoding(kind, lambda text: text.try_cast(kind))
@@ -164,18 +185,34 @@ def _connect_decimal(digits: list[int]) -> Encoding:
     *precision, scale = digits or [0]
     most = precision[0] if precision else 38
     if not scale <= most <= 38:
-        return _TEXT
+        return AS_SENT
+    kind = T.DecimalType(most, scale)
+    # First Base64, which most are: in a branch Spark works out again whatever stands there twice.
     return Encoding(
-        T.DecimalType(most, scale), lambda text: decimal_of_bytes(_from_base64(text), most, scale)
+        kind,
+        lambda text: F.coalesce(
+            decimal_of_bytes(_from_base64(_padded_alone(text)), most, scale),
+            F.when(text.rlike(_IS_NUMBER), text.try_cast(kind)),
+        ),
+        Digits.CODED,
     )
+
+
+def _padded_alone(text: Column) -> Column:
+    """The text, made what no Base64 is if it is not filled up: Spark would read it, and so a number."""
+    return F.concat(text, F.repeat(F.lit("."), F.octet_length(text) % 4))
+
+
+# Base64 has neither a point nor a minus, and its letters are a multiple of four.
+_IS_NUMBER = r"[.\-]|^(?:\d{4})*\d{1,3}$"
 
 
 def _numeric(digits: list[int]) -> Encoding:
     """A number in plain digits: PostgreSQL's `numeric`, which without digits is text: its scale varies."""
     if not digits:
-        return _TEXT
+        return AS_SENT
     precision, scale = digits[0], digits[1] if len(digits) > 1 else 0
-    return _cast(T.DecimalType(precision, scale)) if scale <= precision <= 38 else _TEXT
+    return cast_encoding(T.DecimalType(precision, scale)) if scale <= precision <= 38 else AS_SENT
 
 
 def _variable(text: Column) -> Column:
@@ -212,6 +249,7 @@ _ISO = (
 )
 
 _TEXT = Encoding(T.StringType(), lambda text: text)
+AS_SENT = Encoding(T.StringType(), lambda text: text, Digits.WRITTEN)
 _LONG = Encoding(T.LongType(), _whole)
 _DATE = _or_infinity(
     Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int"))),
@@ -225,21 +263,21 @@ _OF_MILLIS = _or_infinity(
 )
 _BASE64 = Encoding(T.BinaryType(), _from_base64)
 _MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_whole(text), F.lit(1000)))
-_INSTANT = _cast(T.TimestampType())
-_INT, _SMALL = _cast(T.IntegerType()), _cast(T.ShortType())
+_INSTANT = cast_encoding(T.TimestampType())
+_INT, _SMALL = cast_encoding(T.IntegerType()), cast_encoding(T.ShortType())
 
 _SIMPLE: dict[str, Encoding] = {
     # Kafka Connect
-    "int8": _cast(T.ByteType()),
+    "int8": cast_encoding(T.ByteType()),
     "int16": _SMALL,
     "int32": _INT,
     "int64": _LONG,
-    "float32": _cast(T.FloatType()),
-    "float64": _cast(T.DoubleType()),
+    "float32": cast_encoding(T.FloatType()),
+    "float64": cast_encoding(T.DoubleType()),
     "bytes": _BASE64,
-    "array": _TEXT,
-    "map": _TEXT,
-    "struct": _TEXT,
+    "array": AS_SENT,
+    "map": AS_SENT,
+    "struct": AS_SENT,
     "org.apache.kafka.connect.data.date": _DATE,
     "org.apache.kafka.connect.data.time": _MILLIS_OF_DAY,
     "org.apache.kafka.connect.data.timestamp": _OF_MILLIS,
@@ -268,8 +306,8 @@ _SIMPLE: dict[str, Encoding] = {
     "io.debezium.data.variablescaledecimal": Encoding(T.StringType(), _variable),
     # PostgreSQL, as its plugins name them
     "integer": _INT,
-    "real": _cast(T.FloatType()),
-    "double precision": _cast(T.DoubleType()),
+    "real": cast_encoding(T.FloatType()),
+    "double precision": cast_encoding(T.DoubleType()),
     "text": _TEXT,
     "citext": _TEXT,
     "character varying": _TEXT,

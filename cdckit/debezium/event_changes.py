@@ -90,11 +90,17 @@ def changes(
         are microseconds since midnight.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
         Base64, unless *columns* says a type for it: `org.apache.kafka.connect.data.Decimal(38,30)`.
+        Decimals of Kafka Connect may be Base64 or numbers (`decimal.format=NUMERIC`): a JSON text is Base64,
+        a JSON number is one.  Numbers keep every digit that their type has room for.
+
+        Arrays, maps and structs, nested too, are such of Spark, a `VariableScaleDecimal` the text of its
+        digits; a part that cannot be read makes the whole value one that cannot.  A map whose keys are no
+        text, and any of them where *columns* says `string`, stays JSON text.
 
     Raises:
         InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
-            type is unknown; two types of one column have none in common; two columns have names that differ
-            in case alone; *snapshot_at* is naive.
+            type is unknown; two types of one column have none in common, as two arrays of different types
+            (`string` reads both); two columns have names that differ in case alone; *snapshot_at* is naive.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.

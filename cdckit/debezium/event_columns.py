@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.encodings import known_encoding
+from cdckit.debezium.column_types import known_encoding, type_name
 from cdckit.debezium.events import Kind, require_events
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_name
@@ -31,6 +31,8 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
         order in which the columns are first named.  A type that only that database knows, such as an
         enumeration, is `string`.  Of events that say no types, such as JSON without a schema and
         Maxwell's, every column is a `string`: give `changes` the types that you know.
+        Arrays, maps and structs are named by their parts: `array<…>`, `map<string, …>`,
+        `struct<name: …, …>`; several types of such a column are the schemas that events say, as JSON.
 
     Raises:
         InvalidArgument: No event is about such a table, or events are about several of that name; or
@@ -63,13 +65,17 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
         .collect()
     )
     _require_one(table, sorted({row["name"] for row in found}), decoded)
-    made: dict[str, tuple[str, ...]] = {}
+    made: dict[str, list[str]] = {}
     for row in found:
         # Null where wal2json was told to leave types out.
-        said = known_encoding(row["value"] or "string")
-        if said not in made.get(row["key"], ()):
-            made[row["key"]] = (*made.get(row["key"], ()), said)
-    return made
+        made.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
+    return {name: _named(said) for name, said in made.items()}
+
+
+def _named(said: Sequence[str]) -> tuple[str, ...]:
+    """Each type once: by its name, but of several that have parts by what events say, to tell them apart."""
+    names = tuple(dict.fromkeys(map(type_name, said)))
+    return names if len(names) == 1 else tuple(dict.fromkeys(said))
 
 
 def _require_one(table: str, found: Sequence[str], decoded: DataFrame) -> None:

@@ -21,8 +21,8 @@ def decode(records: DataFrame) -> DataFrame:
 
     Returns:
         One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.
-        A fraction that is written as a JSON number keeps the 15 digits that a double surely has: Spark's
-        reader makes one of it.  Debezium writes exact numbers as bytes or text.
+        Here a fraction that is written as a JSON number has the digits of a double, since Spark's reader
+        makes one of it; `changes` and `table_rows` read all digits of the event itself.
 
     Raises:
         MissingColumns, WrongColumnType: *records* are not records.

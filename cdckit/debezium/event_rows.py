@@ -14,9 +14,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.encodings import Encoding, encoding
+from cdckit.debezium.column_types import encoding, is_schema
+from cdckit.debezium.encodings import Encoding
 from cdckit.debezium.event_columns import Columns, is_of, keys_of
 from cdckit.debezium.event_columns import columns as columns_of
+from cdckit.debezium.event_digits import with_digits
 from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.events import (
     DELETE,
@@ -108,26 +110,36 @@ def typed_rows(
     if unreadable not in UNREADABLE:
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     said = _columns(decoded, table, columns)
+    encodings = {name: _encodings(name, types) for name, types in said.items()}
     named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
     varied = [name for name, types in said.items() if len(types) > 1]
     # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
     is_row = apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
-    sent = decoded.where(is_of(table, function="changes") & is_sound).select(
+    events = decoded.where(is_of(table, function="changes") & is_sound)
+    sent = with_digits(events, encodings).select(
         *RECORD_COLUMNS,
         *KEPT,
         "before",
         "after",
         _content().alias("content"),
-        # Read of deletes alone: of any other event the row itself says its key.
-        F.when(F.col("operation") == DELETE, F.col("row_key")).alias("row_key"),
+        "row_key",
         *(["types"] if varied else []),
     )
     absent = placeholders(placeholder)
     texts = sent.withColumns(
         _texts(list(said), named, varied, absent) | {"operation": apart(F.col("operation"))}
     )
-    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, named, unreadable))
+    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, encodings, named, unreadable))
+
+
+def _encodings(name: str, types: Sequence[str]) -> list[Encoding]:
+    found = [encoding(said, function="changes") for said in types]
+    has_parts = any(isinstance(each.type, T.ArrayType | T.MapType | T.StructType) for each in found)
+    if has_parts and len(types) > 1 and not all(map(is_schema, types)):
+        needed = "of several types with parts as columns names them: by the schemas, which tell them apart"
+        raise InvalidArgument("changes", f"columns[{name!r}]", needed, list(types))
+    return found
 
 
 def _content() -> Column:
@@ -148,10 +160,15 @@ def _texts(
     }
 
 
-def _made(said: Mapping[str, Sequence[str]], keys: Sequence[str], unreadable: str) -> list[Column]:
+def _made(
+    said: Mapping[str, Sequence[str]],
+    encodings: Mapping[str, Sequence[Encoding]],
+    keys: Sequence[str],
+    unreadable: str,
+) -> list[Column]:
     """The row of the table, and what is wrong with it."""
-    values = {name: _typed("text of", name, types) for name, types in said.items()}
-    old = {name: _typed("old text of", name, said[name]) for name in keys}
+    values = {name: _typed("text of", name, types, encodings[name]) for name, types in said.items()}
+    old = {name: _typed("old text of", name, said[name], encodings[name]) for name in keys}
     changed = (~_of("old text of", name).eqNullSafe(_of("text of", name)) for name in keys)
     return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
@@ -263,9 +280,8 @@ def _has(texts: str, name: str) -> Column:
     return F.coalesce(F.map_contains_key(texts, name), F.lit(False))
 
 
-def _typed(texts: str, name: str, types: Sequence[str]) -> Column:
+def _typed(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:
     """The value of a column, read as the event's own type of it where there are several."""
-    encodings = [encoding(said, function="changes") for said in types]
     common = _common(name, encodings)
     *others, value = [as_type(each.read(_of(texts, name)), each.type, common) for each in encodings]
     for said, other in zip(types, others, strict=False):

@@ -73,7 +73,8 @@ EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *EVENT_FIELDS, *ERROR_FIELDS
 - `position`: the place in the source's own order, text that sorts; null where the source has none;
 - `row_key`, `before`, `after`: column by column the text of the JSON value, null for null.  What is not
   in a map was not sent;
-- `types`: by column what the record says of its type; empty or null if it says nothing;
+- `types`: by column what the record says of its type, of an array, a map or a struct its schema as JSON;
+  empty or null if it says nothing;
 - `new_key`, `old_key`: where the row went to, or came from, when its key changed (JSON);
 - `said`: the value as text, where it is not about a row."""
 

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.debezium.column_types import VARIABLE
 from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.events import (
     DELETE,
@@ -58,7 +59,11 @@ FOUND = "found"
 _VALUE_READ = "value read"
 
 _COLUMN = T.StructType(
-    [*flat_columns("type string, field string, name string"), T.StructField("parameters", TEXTS)]
+    [
+        *flat_columns("type string, field string, name string"),
+        T.StructField("parameters", TEXTS),
+        *flat_columns("items string, keys string, values string, fields string"),
+    ]
 )
 _IMAGE = T.StructType([*flat_columns("field string"), T.StructField("fields", T.ArrayType(_COLUMN))])
 _SCHEMA = T.StructType([T.StructField("fields", T.ArrayType(_IMAGE))])
@@ -74,7 +79,7 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
-    # Debezium's fractions are doubles before it writes them; to look for other ones would cost a fifth.
+    # To look for fractions with more digits would cost a fifth: `with_digits` does, where types ask for them.
     read = one_object(records, _VALUE, exact=False)
     text, is_read = text_of_value(), F.col(_VALUE_READ).isNotNull()
     unread = [(EventFault.NOT_JSON, ~is_read & ~_is_nothing(text), text)]
@@ -255,7 +260,18 @@ def _type_of(column: Column) -> Column:
     )
     digits = F.concat(F.lit("("), F.concat_ws(",", precision, scale), F.lit(")"))
     meaning = F.concat(column["name"], F.when(scale.isNotNull(), digits).otherwise(""))
-    return F.coalesce(meaning, column["type"])
+    return F.coalesce(_schema_of_parts(column), meaning, column["type"])
+
+
+def _schema_of_parts(column: Column) -> Column:
+    """Of an array, a map or a struct its schema; null for a value that is one, whatever it is made of."""
+    parts = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
+    made = F.lit(None).cast("string")
+    for kind, names in parts.items():
+        said = [F.concat(F.lit(f',"{name}":'), column[name]) for name in names]
+        schema = F.concat(F.lit(f'{{"type":"{kind}"'), *said, F.lit("}"))
+        made = F.when(column["type"] == kind, schema).otherwise(made)
+    return F.when(column["name"].isNull() | (column["name"] != VARIABLE), made)
 
 
 def texts_of(entries: Column) -> Column:

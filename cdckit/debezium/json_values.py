@@ -11,8 +11,10 @@ from pyspark.sql import types as T
 _STRICT = {"allowSingleQuotes": "false"}
 
 _LONG = r"(?<=\d{8}\.)\d|\d{8}|000|\d+0(?!\d)|\d+[eE]"
-_MAY_BE_CUT = rf"[.eE](?:(?<=\.)(?:{_LONG})|(?<=\d[eE])[-+]?\d)"
+MAY_BE_CUT = rf"[.eE](?:(?<=\.)(?:{_LONG})|(?<=\d[eE])[-+]?\d)"
 """Of what a double does not write as it stands: many digits, zeros behind the last one, an exponent."""
+MANY_DIGITS = r"[.eE](?:(?<=\.)(?:(?<=\d{8}\.)\d|\d{8})|(?<=\d{8}[eE])[-+]?\d)"
+"""Of what may have more digits than a double."""
 
 # Possessive throughout: the JVM would keep a place on its stack for each turn of any other loop.
 _TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -20,10 +22,17 @@ _OTHER = rf'[^"\d-]*+(?:(?:{_TEXT}|-(?!\d)|-?(?:0|[1-9]\d*+)(?![\d.eE]))[^"\d-]*
 _NUMBER = r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+[,}\]])"
 _NEXT_NUMBER = rf"\G({_OTHER})({_NUMBER})"
 """All up to the next number that is no whole one, and that number; never within a text."""
+_NO_NUMBER = rf'[^"\d-]*+(?:(?:{_TEXT}|-(?!\d)|-0(?![\d.eE]))[^"\d-]*+)*+'
+_ANY_NUMBER = rf"\G({_NO_NUMBER})({_NUMBER})"
+"""The same of every number; but a zero below zero is left to the reader, which makes it plain."""
 
 _MARK = "\ufdd0\ufdd1"
 """Before a number that is written as a text: Unicode leaves these two to programs' own use."""
 _MARKED = rf'"?{_MARK}([-+.0-9eE]++)"?'
+
+
+def _itself(text: Column) -> Column:
+    return text
 
 
 def read_quickly(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column]) -> Column:
@@ -45,15 +54,30 @@ def read_json(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Colu
     """
     marked = F.regexp_replace(text, _NEXT_NUMBER, f'$1"{_MARK}$2"')
     return F.when(
-        text.rlike(_MAY_BE_CUT), _unmarked(read_quickly(marked, kind, chosen=chosen), kind)
+        text.rlike(MAY_BE_CUT), _unmarked(read_quickly(marked, kind, chosen=chosen), kind)
     ).otherwise(read_quickly(text, kind, chosen=chosen))
+
+
+def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _itself) -> Column:
+    """What JSON text says, each number as a text with a mark, for `digits` or for `pointed`."""
+    marked = F.regexp_replace(text, _ANY_NUMBER, f'$1"{_MARK}$2"')
+    return read_quickly(marked, kind, chosen=chosen)
+
+
+def digits(value: Column) -> Column:
+    """A text that was read with marks, without them: numbers are as they were written."""
+    plain = F.regexp_replace(value, _MARKED, "$1")
+    return F.when(F.contains(value, F.lit(_MARK)), plain).otherwise(value)
+
+
+def pointed(value: Column) -> Column:
+    """As `digits`; but a whole number has a point behind it, which tells it from a text of digits."""
+    return digits(F.regexp_replace(value, rf"^{_MARK}(\d++)(?!\.)", "$1."))
 
 
 def _unmarked(value: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.StringType):
-        return F.when(F.contains(value, F.lit(_MARK)), F.regexp_replace(value, _MARKED, "$1")).otherwise(
-            value
-        )
+        return digits(value)
     if isinstance(kind, T.ArrayType):
         return F.transform(value, lambda each: _unmarked(each, kind.elementType))
     if isinstance(kind, T.MapType):

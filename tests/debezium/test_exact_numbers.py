@@ -1,4 +1,4 @@
-"""Numbers of Maxwell's and wal2json's JSON keep their digits."""
+"""Numbers of JSON keep their digits, whoever sends them."""
 
 from __future__ import annotations
 
@@ -93,6 +93,11 @@ def of(spark: SparkSession, *values: str) -> DataFrame:
     return spark.createDataFrame(rows, RECORD_SCHEMA)
 
 
+def debezium_value(row: str, _: str = "") -> str:
+    source = '{"connector": "mysql", "table": "t", "version": "2.7.0.Final"}'
+    return f'{{"before": {row}, "after": {row}, "source": {source}, "op": "u", "ts_ms": 1}}'
+
+
 def maxwell_value(row: str, _: str) -> str:
     return f'{{"type": "update", "table": "t", "ts": 1, "data": {row}, "old": {row}}}'
 
@@ -127,6 +132,113 @@ def test_every_value_is_what_was_sent(spark: SparkSession, producer: str, seed: 
     assert [(row["before"], row["after"], row["error_code"]) for row in found] == [
         (row, row, None) for row in expected
     ]
+
+
+@pytest.mark.parametrize("beside_schema", [False, True])
+@seeds(1, soak=40)
+def test_a_text_is_what_debezium_sent(spark: SparkSession, beside_schema: bool, seed: int) -> None:
+    """Of columns whose types nobody says."""
+    chance = random.Random(seed)
+    events = [[(number, number)] for number in NUMBERS]
+    events += [[drawn(chance) for _ in range(chance.randint(1, 4))] for _ in range(200)]
+    names = ["c0", "c1", "c2", "c3"]
+    sent = []
+    for place, event in enumerate(events):
+        fields = [f'"{name}": {text}' for name, (text, _) in zip(names, event, strict=False)]
+        value = debezium_value("{" + ", ".join([f'"id": {place}', *fields]) + "}")
+        sent.append(f'{{"schema": null, "payload": {value}}}' if beside_schema else value)
+    columns = {"id": "int32"} | dict.fromkeys(names, "string")
+    rows = debezium.table_rows(debezium.decode(of(spark, *sent)), "t", keys=["id"], columns=columns)
+    found = [tuple(row["data"])[1:] for row in rows.orderBy("offset").collect()]
+    assert found == [(*(text for _, text in event), *[None] * (4 - len(event))) for event in events]
+
+
+CONNECT = "org.apache.kafka.connect.data.Decimal"
+COLUMNS = {"id": "decimal(38,2)", "a": "decimal(38,18)", "b": f"{CONNECT}(38,2)", "c": f"{CONNECT}(20,0)"}
+BASE64_OF_1234 = Decimal(int.from_bytes(bytes([0xD7, 0x6D, 0xF8]), signed=True))
+FAR = "99999999999999999999999999999999999.90"
+EIGHTEEN = "123456789012345678"
+DECIMALS: list[tuple[str, tuple[Decimal | None, ...]]] = [
+    (
+        '{"id": 1.10, "a": 12345678901234567890.123456789012345678, "b": "AMc=", "c": "TbQ="}',
+        (Decimal("1.10"), Decimal(f"12345678901234567890.{EIGHTEEN}"), Decimal("1.99"), Decimal(19892)),
+    ),
+    # What the converter writes for `decimal.format=NUMERIC`; four digits are Base64, too.
+    (
+        f'{{"id": 2.10, "a": -0.000000000000000001, "b": {FAR}, "c": -5}}',
+        (Decimal("2.10"), Decimal("-1E-18"), Decimal(FAR), Decimal(-5)),
+    ),
+    (
+        '{"id": 3.10, "a": 1E-18, "b": -1.00, "c": 1234}',
+        (Decimal("3.10"), Decimal("1E-18"), Decimal("-1.00"), Decimal(1234)),
+    ),
+    (
+        '{"id": 4.10, "a": "1.10", "b": 0.00, "c": "1234"}',
+        (Decimal("4.10"), Decimal("1.10"), Decimal("0.00"), BASE64_OF_1234),
+    ),
+    (
+        '{"id": 12345678901234567.89, "a": 0.1000000000000000001, "b": 1E+3, "c": 12345678}',
+        (Decimal("12345678901234567.89"), Decimal("0.1"), Decimal(1000), Decimal(12345678)),
+    ),
+    (
+        '{"id": 123456789012345678901E-2, "a": 19.900000000000000001, "b": 12345, "c": 1E+3}',
+        (Decimal("1234567890123456789.01"), Decimal("19.900000000000000001"), Decimal(12345), Decimal(1000)),
+    ),
+    ('{"id": 5, "a": null, "b": null, "c": "MTIz"}', (Decimal(5), None, None, Decimal(0x313233))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("beside_schema", [False, True])
+def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token(
+    spark: SparkSession, beside_schema: bool
+) -> None:
+    """A text is Base64, a number is a number; of a key in `before` too."""
+    values = [debezium_value(row) for row, _ in DECIMALS]
+    if beside_schema:
+        values = [f'{{"schema": {{"type": "struct"}}, "payload": {value}}}' for value in values]
+    decoded = debezium.decode(of(spark, *values))
+    told = debezium.table_rows(decoded, "t", keys=["id"], columns=COLUMNS).orderBy("offset").collect()
+    assert [tuple(row["data"]) for row in told] == [row for _, row in DECIMALS]
+    assert {(row["moved"], row["error_code"]) for row in told} == {(False, None)}
+
+
+def test_a_whole_number_is_itself_however_many_digits_it_has(spark: SparkSession) -> None:
+    """Of four digits, eight, twelve, … each could be Base64."""
+    numbers = [int("1234567890" * 4) // 10**cut for cut in range(2, 40)]
+    rows = [f'{{"id": {place}, "c": {number}}}' for place, number in enumerate(numbers)]
+    decoded = debezium.decode(of(spark, *map(debezium_value, rows)))
+    columns = {"id": "int32", "c": f"{CONNECT}(38,0)"}
+    told = debezium.changes(decoded, "t", keys=["id"], columns=columns).orderBy("arrival.offset")
+    assert [row["c"] for row in told.select("data.c").collect()] == [Decimal(number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ('{"id": 1234}', Decimal("1234.00")),
+        ('{"id": "1234"}', BASE64_OF_1234 / 100),
+        ('{"schema": {}, "payload": {"id": 12345678901234567.89}}', Decimal("12345678901234567.89")),
+    ],
+)
+def test_a_delete_has_the_decimal_of_its_key(spark: SparkSession, key: str, expected: Decimal) -> None:
+    value = b'{"op": "d", "ts_ms": 1, "source": {"connector": "postgresql", "table": "t"}}'
+    sent = spark.createDataFrame([(key.encode(), value, "t", 0, 0, None, 0, None)], RECORD_SCHEMA)
+    columns = {"id": f"{CONNECT}(20,2)"}
+    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns=columns).collect()
+    assert [(row["operation"], row["data"]["id"]) for row in told] == [("delete", expected)]
+
+
+def test_events_of_one_place_that_differ_in_digits_are_two_messages(spark: SparkSession) -> None:
+    """Events of a compressed transaction of MySQL share a position; a double could not tell these apart."""
+    numbers = ["12345678901234567.89", "12345678901234567.90"]
+    source = '{"connector": "mysql", "name": "m", "table": "t", "file": "a.1", "pos": 4, "row": 0}'
+    values = [
+        f'{{"after": {{"id": 1, "a": {number}}}, "source": {source}, "op": "u", "ts_ms": 1}}'
+        for number in numbers
+    ]
+    columns = {"id": "int32", "a": "decimal(38,2)"}
+    told = debezium.changes(debezium.decode(of(spark, *values)), "t", keys=["id"], columns=columns).collect()
+    assert len({row["message_id"] for row in told}) == 2
 
 
 def test_what_is_no_json_stays_none(spark: SparkSession) -> None:

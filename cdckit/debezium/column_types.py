@@ -1,0 +1,229 @@
+"""The types of columns by their names: plain ones, and arrays, maps and structs of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.encodings import AS_SENT, Digits, Encoding, cast_encoding, plain_encoding, spark_type
+from cdckit.debezium.events import TEXTS
+from cdckit.debezium.json_values import digits, pointed, read_marked
+from cdckit.errors import InvalidArgument
+from cdckit.parts.schemas import quoted_if_needed
+
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
+"""A struct that is one value: a decimal that has its own scale."""
+
+_WITH_PARTS = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
+_NAMES_OF_JSON = {"double": "float64", "float": "float32"}
+
+
+def encoding(said: str, *, function: str) -> Encoding:
+    """
+    The encoding that a type's name stands for.
+
+    Beside the names of `plain_encoding`: `array<…>`, `map<…, …>` and `struct<name: …, …>` of such, and the
+    schema of Kafka Connect that an event has of a column with parts, as JSON.
+
+    Raises:
+        InvalidArgument: It is none of them.
+
+    >>> encoding("array<org.apache.kafka.connect.data.Decimal(10,2)>", function="f").type.simpleString()
+    'array<decimal(10,2)>'
+    """
+    try:
+        return _encoding(type_name(said), function)
+    except _NoName:
+        return _of_spark(spark_type(said, function=function))
+
+
+def known_encoding(said: str) -> str:
+    """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
+    try:
+        encoding(said, function="columns")
+    except InvalidArgument:
+        return "string"
+    return said
+
+
+def is_schema(said: str) -> bool:
+    """Whether a type is said by its schema, and not by a name."""
+    return said.startswith("{")
+
+
+def type_name(said: str) -> str:
+    """
+    The name of a type that is said by its schema; any other as it is.
+
+    >>> type_name('{"type": "array", "items": {"type": "bytes", "name": "io.debezium.data.Bits"}}')
+    'array<io.debezium.data.Bits>'
+    """
+    if not is_schema(said):
+        return said
+    try:
+        return _name_of(json.loads(said))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return said
+
+
+def _name_of(schema: Mapping[str, Any]) -> str:
+    name, kind = schema.get("name"), schema["type"]
+    if name == VARIABLE:
+        return VARIABLE
+    if kind == "array":
+        return f"array<{_name_of(schema['items'])}>"
+    if kind == "map":
+        return f"map<{_name_of(schema['keys'])}, {_name_of(schema['values'])}>"
+    if kind == "struct":
+        fields = (f"{quoted_if_needed(each['field'])}: {_name_of(each)}" for each in schema["fields"])
+        return f"struct<{', '.join(fields)}>"
+    if name is not None:
+        parameters = schema.get("parameters") or {}
+        known = [parameters[each] for each in ("connect.decimal.precision", "scale") if each in parameters]
+        meaning = f"{name}({','.join(known)})" if "scale" in parameters else str(name)
+        if known_encoding(meaning) == meaning:
+            return meaning
+    return _NAMES_OF_JSON.get(kind, str(kind))
+
+
+class _NoName(ValueError):
+    """Parts are not written as they are in names; Spark's own names may write them otherwise."""
+
+
+def _encoding(said: str, function: str) -> Encoding:
+    with_parts = _WITH_PARTS.fullmatch(said)
+    if with_parts is None:
+        return plain_encoding(said, function=function)
+    kind, parts = with_parts[1].lower(), _split(with_parts[2], ",")
+    if kind == "struct":
+        named = [_split(each, ":") for each in parts if parts != [""]]
+        if any(len(each) != 2 for each in named):
+            raise _NoName
+        return _struct([(_unquoted(name), _encoding(each, function)) for name, each in named])
+    inner = [_encoding(each, function) for each in parts]
+    if len(inner) != {"array": 1, "map": 2}[kind]:
+        raise _NoName
+    return _array(*inner) if kind == "array" else _map(*inner)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """The pieces between separators that stand within no brackets and no backticks."""
+    pieces, depth, is_quoted = [""], 0, False
+    for letter in text:
+        is_quoted ^= letter == "`"
+        depth += 0 if is_quoted else (letter in "<(") - (letter in ">)")
+        if letter == separator and depth == 0 and not is_quoted:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [each.strip() for each in pieces]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _of_spark(kind: T.DataType) -> Encoding:
+    if isinstance(kind, T.ArrayType):
+        return _array(_of_spark(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return _map(_of_spark(kind.keyType), _of_spark(kind.valueType))
+    if isinstance(kind, T.StructType):
+        return _struct([(each.name, _of_spark(each.dataType)) for each in kind])
+    return cast_encoding(kind)
+
+
+def _array(items: Encoding) -> Encoding:
+    def sent(text: Column) -> Column:
+        return F.transform(read_marked(text, T.ArrayType(T.StringType())), _digits_for(items))
+
+    def read(parts: Column) -> Column:
+        return F.transform(parts, items.read)
+
+    return Encoding(T.ArrayType(items.type), _whole(sent, read, _is_lost), _needed(items))
+
+
+def _map(keys: Encoding, values: Encoding) -> Encoding:
+    if not isinstance(keys.type, T.StringType):
+        # Kafka Connect writes it as pairs, in JSON and in Avro each in its own way.
+        return AS_SENT
+
+    def sent(text: Column) -> Column:
+        own = _digits_for(values)
+        return F.transform_values(read_marked(text, TEXTS), lambda name, each: own(each))
+
+    def read(parts: Column) -> Column:
+        return F.transform_values(parts, lambda name, each: values.read(each))
+
+    def is_lost(parts: Column, value: Column) -> Column:
+        return _is_lost(F.map_values(parts), F.map_values(value))
+
+    return Encoding(T.MapType(T.StringType(), values.type), _whole(sent, read, is_lost), _needed(values))
+
+
+def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
+    if not fields or len({name.lower() for name, _ in fields}) < len(fields):
+        # Spark has no struct of nothing, and cannot tell apart names that differ in case alone.
+        return AS_SENT
+
+    def sent(text: Column) -> Column:
+        # As a map: of a struct Spark makes one of nulls where the text is no object.
+        return read_marked(text, TEXTS)
+
+    def text_of(parts: Column, name: str, kind: Encoding) -> Column:
+        return _digits_for(kind)(F.try_element_at(parts, F.lit(name)))
+
+    def read(parts: Column) -> Column:
+        return F.struct(*(kind.read(text_of(parts, name, kind)).alias(name) for name, kind in fields))
+
+    def is_lost(parts: Column, value: Column) -> Column:
+        return reduce(
+            or_,
+            (F.try_element_at(parts, F.lit(name)).isNotNull() & value[name].isNull() for name, _ in fields),
+        )
+
+    made = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
+    return Encoding(made, _whole(sent, read, is_lost), _needed(*(kind for _, kind in fields)))
+
+
+def _digits_for(part: Encoding) -> Callable[[Column], Column]:
+    return pointed if part.digits == Digits.CODED else digits
+
+
+def _needed(*parts: Encoding) -> Digits:
+    """What parts need of fractions; their own text says which of them are numbers."""
+    most = max(each.digits for each in parts)
+    return Digits.ALL if most == Digits.CODED else most
+
+
+_Test = Callable[[Column, Column], Column]
+
+
+def _is_lost(parts: Column, values: Column) -> Column:
+    """Whether a part is there, and its value is not."""
+    return F.exists(
+        F.zip_with(parts, values, lambda part, value: part.isNotNull() & value.isNull()), lambda lost: lost
+    )
+
+
+def _whole(
+    sent: Callable[[Column], Column], read: Callable[[Column], Column], is_lost: _Test
+) -> Callable[[Column], Column]:
+    """Read the parts of a text; null if one of them cannot be read: a list is never shorter than it was."""
+
+    def value(text: Column) -> Column:
+        # As lists of one, since a function that is given a list's elements works each out once.
+        parts = F.filter(F.array(sent(text)), lambda each: each.isNotNull())
+        both = F.transform(parts, lambda each: F.struct(each.alias("sent"), read(each).alias("read")))
+        good = F.filter(both, lambda each: ~is_lost(each["sent"], each["read"]))
+        return F.try_element_at(good, F.lit(1))["read"]
+
+    return value
