@@ -242,7 +242,7 @@ def change(source: str, priority: int, at: datetime, id_: int, name: str | None,
     }
 
 
-@seeds(1, soak=12)
+@seeds(2, soak=12)
 def test_any_program_gives_what_the_lists_that_are_left_say(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
