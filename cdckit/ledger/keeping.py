@@ -19,7 +19,7 @@ from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
 from cdckit.ledger.pending import Gate, asked, require_gate
-from cdckit.ledger.publishing import Form, columns_of, form_number, put_all, put_changes
+from cdckit.ledger.publishing import Form, columns_of, form_number, put_all, put_changes, target_of
 from cdckit.ledger.taking import Taken, digest, take
 from cdckit.ledger.views import Key, View
 from cdckit.outputs.versions import scd_type_2
@@ -29,7 +29,6 @@ from cdckit.parts.steps import doing
 from cdckit.parts.tables import AnyTable
 from cdckit.store import Committed, Snapshot, Store, StoreIsBusy, Transaction
 from cdckit.store.log import waits
-from cdckit.store.published import Published
 
 
 class Ledger:
@@ -510,7 +509,9 @@ class Ledger:
         VACUUM) stays.
 
         Args:
-            target: A folder or a URI, outside of every store; new, or published by this ledger.
+            target: A folder or a URI, outside of every store; new, or published by this ledger.  A text
+                without slash, backslash and colon is the name of a table, such as `catalog.schema.table`,
+                which Spark's Delta connector writes (`saveAsTable`, then `MERGE`).
             form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
                 `partial(periodic_snapshots, start=…, end=…)`, or a function of your own that takes each
                 entity by itself and keeps its `guid`.  Another function, or other arguments of
@@ -523,8 +524,8 @@ class Ledger:
 
         Raises:
             ForeignChange: Another program has changed rows of the table: nothing is written.
-            InvalidArgument: The target holds something else, or lies within a store; or *form* makes no
-                table with a column `guid`.
+            InvalidArgument: The target holds something else, or lies within a store; a name is given and
+                the session has no Delta connector; or *form* makes no table with a column `guid`.
             NoSuchTable: Nothing was ever applied.
             StoreIsBusy: Other writers were faster, again and again.
 
@@ -549,7 +550,7 @@ class Ledger:
             now = self.store.snapshot()
             kind = self._kind.noted(now, self.location, self._buckets)
             columns = columns_of(now, kind, form)
-            table = Published(self._spark, target, f"{now.store}/{kind.name}", storage_options)
+            table = target_of(self._spark, target, f"{now.store}/{kind.name}", storage_options)
             if not anew:
                 table.require_untouched()
             assert now.version is not None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
@@ -20,6 +22,7 @@ from cdckit.ledger.kinds import Kind
 from cdckit.parts.workers import Made
 from cdckit.store import File, Snapshot
 from cdckit.store.digests import signed
+from cdckit.store.in_catalogue import InCatalogue
 from cdckit.store.published import Published
 
 Form = Callable[[DataFrame], DataFrame]
@@ -44,19 +47,34 @@ def form_number(form: Form) -> int:
     return signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 
-def put_all(target: Published, now: Snapshot, kind: Kind, form: Form) -> bool:
+def target_of(
+    spark: SparkSession, target: str | Path, source: str, options: dict[str, str] | None
+) -> Published | InCatalogue:
+    """What lies at a location, or the table of a catalogue: a text in which nothing is a path's."""
+    if isinstance(target, str) and not re.search(r"[/\\:]", target):
+        return InCatalogue(spark, target, source)
+    return Published(spark, target, source, options)
+
+
+def put_all(target: Published | InCatalogue, now: Snapshot, kind: Kind, form: Form) -> bool:
     """Write the whole table; False if another writer was faster."""
     rows = _formed(now.read(kind.history), now, kind, form)
+    if isinstance(target, InCatalogue):
+        return target.replace(rows, _version(now), form_number(form))
     size = sum(one.size for one in now.files(kind.history))
     return target.put(_in_files(rows, size), None, _version(now), form_number(form))
 
 
-def put_changes(target: Published, then: Snapshot, now: Snapshot, kind: Kind, form: Form) -> bool:
+def put_changes(
+    target: Published | InCatalogue, then: Snapshot, now: Snapshot, kind: Kind, form: Form
+) -> bool:
     """Write the rows of the entities of which versions have changed; False if another writer was faster."""
     touched = history_changes(then, now, kind).select(GUID).distinct().persist()
     try:
         versions = now.read(kind.history, files=_files_of(touched, now.files(kind.history)))
         rows = _formed(versions.join(touched, GUID, "left_semi").select(versions.columns), now, kind, form)
+        if isinstance(target, InCatalogue):
+            return target.merge(rows, touched, _version(now), form_number(form))
         small = [one for one in target.files() if one.size < _FILE // 4]
         gone = {one.path: one for one in _files_of(touched, target.files())}
         if len(small) >= _FEW:

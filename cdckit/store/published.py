@@ -32,6 +32,7 @@ from cdckit.store.names import stored_names
 from cdckit.store.reading import read_spark
 from cdckit.store.writing import target_of, write
 
+NEEDED = "an empty place, or a table that this ledger has published"
 ANEW = "Publish with `anew=True` to replace what is there, or publish to another place."
 
 
@@ -74,8 +75,7 @@ class Published:
             self.commit = self._head.mark
             self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
             if self.form is None:
-                needed = "an empty place, or a table that this ledger has published"
-                raise InvalidArgument("publish", "target", needed, str(target))
+                raise InvalidArgument("publish", "target", NEEDED, str(target))
 
     def require_untouched(self) -> None:
         """Raise `ForeignChange` if others have changed rows since our last commit."""

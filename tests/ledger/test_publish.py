@@ -208,5 +208,10 @@ def test_other_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     for form in ("scd_type_2", lambda history: history.select("h"), lambda _: None):
         with pytest.raises(InvalidArgument, match="form to be a function"):
             ledger.publish(target, form)  # type: ignore[arg-type]
+    for name in ("dim", "main.sales.dim"):
+        with pytest.raises(
+            InvalidArgument, match=r"a location, since this session has no Delta connector.*Start"
+        ):
+            ledger.publish(name)
     assert not target.exists()
     assert Store(spark, tmp_path / "ledger").snapshot().version == 1

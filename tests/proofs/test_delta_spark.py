@@ -163,3 +163,12 @@ def test_a_stream_follows_the_log(spark: SparkSession, tmp_path: Path) -> None:
     log = ledger.store.snapshot().read("changes").select("guid", "message_id", "arrival", "operation")
     assert Counter(map(str, kept)) == Counter(map(str, log.toArrow().to_pylist()))
     assert_folds_to(ledger.history(), changes, entity="e", keys=KEYS)
+
+
+@pytest.mark.jvm
+def test_a_ledger_is_published_in_a_catalogue(tmp_path: Path) -> None:
+    """By Spark's own writer: whole, then by MERGE, and nothing over what others have done."""
+    told = run("publish_with_delta.py", tmp_path, connector(), seconds=600)
+    assert "'spark_catalog.others.dim': DELETE by Apache-Spark" in told
+    assert told.count("refused publish() needs target to be an empty place") == 2
+    assert "right" in told.splitlines()

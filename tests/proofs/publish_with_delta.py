@@ -1,0 +1,78 @@
+"""
+Publish a ledger as a table of the catalogue, in a session with Spark's own Delta connector.
+
+    python publish_with_delta.py folder jars
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from delta_session import delta_session
+from histories import plain, random_changes, to_dataframe
+from ledger_programs import FIELDS, KEYS
+from pyspark.sql import DataFrame
+
+from cdckit import Ledger, scd_type_1, scd_type_2
+from cdckit.errors import InvalidArgument
+from cdckit.store import ForeignChange
+
+NAME = "spark_catalog.others.dim"
+
+
+def main(folder: Path, jars: str) -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = delta_session(jars, str(folder / "warehouse"))
+    spark.sql("CREATE SCHEMA others")
+    ledger = Ledger(spark, folder / "ledger", entity="e", keys=KEYS, buckets=2)
+    changes = random_changes(4, 20, FIELDS)
+
+    def rows(frame: DataFrame) -> list[str]:
+        return sorted(str(plain(row)) for row in frame.toArrow().to_pylist())
+
+    def is_right(form: object = scd_type_2) -> bool:
+        return rows(spark.table(NAME)) == rows(form(ledger.history()))  # type: ignore[operator]
+
+    def operations() -> list[str]:
+        told = spark.sql(f"DESCRIBE HISTORY {NAME}").orderBy("version").collect()
+        return [row["operation"].split()[0] for row in told]
+
+    for number in range(4):
+        ledger.apply(to_dataframe(spark, changes[number::5], FIELDS))
+        for _ in range(2):
+            assert ledger.publish(NAME) == ledger.at().version
+        assert is_right()
+        if number == 1:
+            spark.sql(f"VACUUM {NAME} RETAIN 0 HOURS").collect()
+    assert operations() == ["CREATE", "MERGE", "VACUUM", "VACUUM", "MERGE", "MERGE"], operations()
+    spark.sql(f"DELETE FROM {NAME} WHERE is_current").collect()
+    ledger.apply(to_dataframe(spark, changes[4::5], FIELDS))
+    left = rows(spark.table(NAME))
+    try:
+        ledger.publish(NAME)
+    except ForeignChange as error:
+        print(error, flush=True)
+    assert rows(spark.table(NAME)) == left
+    ledger.publish(NAME, anew=True)
+    assert is_right()
+    ledger.publish(NAME, scd_type_1)
+    assert is_right(scd_type_1)
+    ledger.rebuild()
+    assert ledger.publish(NAME, scd_type_1) == ledger.at().version
+    spark.range(3).write.format("delta").saveAsTable("others.theirs")
+    for theirs in ("others.theirs", "others.plain"):
+        if theirs.endswith("plain"):
+            spark.range(3).write.format("parquet").saveAsTable(theirs)
+        try:
+            ledger.publish(theirs)
+        except InvalidArgument as error:
+            print("refused", error, flush=True)
+        assert spark.table(theirs).count() == 3
+    print("right", flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
