@@ -78,6 +78,50 @@ def test_a_writer_dies(
         assert (heads(place, "log"), heads(place, "history")) == (log_then, [number])
 
 
+def with_polars(place: Path, name: str) -> list[int]:
+    """As `heads`, by polars."""
+    polars = pytest.importorskip("polars", reason="polars comes with the extra soak")
+    folder = str(place / name)
+    if not DeltaTable.is_deltatable(folder):
+        return []
+    return sorted(polars.scan_delta(folder).collect()["n"].to_list())
+
+
+def with_duckdb(place: Path, name: str) -> list[int]:
+    """As `heads`, by DuckDB's extension for Delta."""
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB comes with the extra dev")
+    folder = str(place / name)
+    if not DeltaTable.is_deltatable(folder):
+        return []
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("INSTALL delta")
+            connection.execute("LOAD delta")
+        except duckdb.Error as error:
+            pytest.skip(f"DuckDB's extension for Delta cannot be had here: {str(error).splitlines()[0]}")
+        rows = connection.execute("SELECT n FROM delta_scan(?)", [folder]).fetchall()
+    return sorted(row[0] for row in rows)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("reader", [with_polars, with_duckdb], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("exists", "is_seen", "where", "what", "after"), STEPS)
+def test_other_readers_see_the_same_of_a_writer_that_dies(
+    store: Store,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: Any,
+    exists: bool,
+    is_seen: bool,
+    where: Any,
+    what: str,
+    after: int,
+) -> None:
+    with pytest.MonkeyPatch.context() as ours:
+        ours.setitem(globals(), "heads", reader)
+        test_a_writer_dies(store, place, monkeypatch, exists, is_seen, where, what, after)
+
+
 def heads(place: Path, name: str) -> list[int]:
     """The numbers that any reader of Delta tables finds, sorted; none where there is no table."""
     folder = str(place / name)
