@@ -13,8 +13,7 @@ from cdckit.kernel.layout import GUID, KEYS, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
 from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
-from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.identifiers import can_be_guids, guid
+from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import common_spark_type
 
@@ -70,9 +69,6 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     """
     The changes as rows of the log, and beside them the hash `CONTENT` and the instant `LISTED`.
 
-    They lack the guid and the bucket where workers can make both of the key (`cdckit.ledger.guids`):
-    those do it once for each key that they see, the JVM would do it for each change.
-
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
             are a stream.
@@ -83,10 +79,11 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
         raise InvalidArgument("apply", "changes", needed, "a stream")
     optional = [name for name in ("field_priorities", SNAPSHOT) if name in changes.columns]
-    found = _with_guid(changes, data, kind)
-    made = [F.col(GUID), kind.bucket_column(F.col(GUID)).alias(BUCKET)] if GUID in found.columns else []
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    found = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     return found.select(
-        *made,
+        GUID,
+        kind.bucket_column(F.col(GUID)).alias(BUCKET),
         F.xxhash64("message_id", "arrival.record_number", "source").alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
@@ -97,17 +94,9 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     )
 
 
-def _with_guid(changes: DataFrame, data: T.StructType, kind: Kind) -> DataFrame:
-    if kind.by_guid or can_be_guids({key: arrow_type(data[key].dataType) for key in kind.keys}):
-        return changes
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    return changes.withColumn(GUID, guid(kind.entity, key))
-
-
 def log_columns(rows: T.StructType) -> T.StructType:
     """The columns of the log, of those of `logged`."""
-    made = [T.StructField(GUID, T.StringType()), T.StructField(BUCKET, T.IntegerType())]
-    return T.StructType([*made, *(each for each in rows if each.name not in (GUID, BUCKET, CONTENT, LISTED))])
+    return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED)])
 
 
 def _content(changes: DataFrame, optional: list[str]) -> Column:

@@ -250,8 +250,8 @@ class Ledger:
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
             PythonException: A change lacks what each needs, as for `merge`.
 
-        Cost: two jobs.  One reads *changes* once and writes them, a file for each task and bucket.  The other
-            reads, of each bucket that is touched, 8 bytes for each change in the log, and the open
+        Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each.
+            The other reads, of each bucket that is touched, 8 bytes for each change in the log, and the open
             versions in those of its files that can hold a touched entity; they are written again.
             Of entities whose changes are not all later than what is known of them, the changes in
             the log are read too, and the files with closed versions of them are written again.  Those

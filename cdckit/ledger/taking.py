@@ -18,7 +18,6 @@ from cdckit.changes import TRUNCATE
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.layout import GUID, SNAPSHOT
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LISTED
-from cdckit.ledger.guids import Guids
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.rows import picked, with_columns
 from cdckit.parts.arrow_types import arrow_schema
@@ -48,12 +47,13 @@ class Taken(NamedTuple):
 
 
 def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
-    """Let the workers write rows of `columns.logged`, one file for each task and bucket; one job."""
+    """Let the workers write rows of `columns.logged`, one file for each bucket; one job, with a shuffle."""
     columns = true_names(target.stored)
     wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
     if not _has_types(rows.schema, columns):
         rows = as_columns(rows, wanted)
-    made = Made(rows, partial(_write, kind=kind, target=target), _REPORT, large=True)
+    # However many partitions they come in: a file for each of those and bucket would be thousands.
+    made = Made(rows.repartition(BUCKET), partial(_write, kind=kind, target=target), _REPORT, large=True)
     found = [json.loads(row["report"]) for row in made.rows().collect()]
     files = reported([each for one in found for each in one["files"]], target).files
     total = sum(one["content"] for one in found)
@@ -89,12 +89,12 @@ def _fits(found: T.DataType, wanted: T.DataType) -> bool:
 
 
 def _write(batches: Iterable[pa.RecordBatch], kind: Kind, target: Target) -> Iterator[pa.RecordBatch]:
-    guids, content, lists = Guids(kind), 0, set[tuple[str | None, int]]()
+    content, lists = 0, set[tuple[str | None, int]]()
     with OpenFiles(target) as files:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
             lists |= _lists(batch)
-            for rows in _everywhere(guids.beside(batch), kind):
+            for rows in _everywhere(batch, kind):
                 files.take(rows)
         found = files.close()
     report = {"files": found, "content": content, "lists": list(lists)}

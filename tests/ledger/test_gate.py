@@ -36,9 +36,9 @@ def told(spark: SparkSession, *rows: tuple[int, float, int], kind: str = "int") 
 def test_it_is_shown_the_entities_of_which_there_is_news(spark: SparkSession, tmp_path: Path) -> None:
     """Not those of which a batch writes older changes again: small files as one, or all for a wider type."""
     ledger = opened(spark, tmp_path)
-    rows = spark.range(0, 15, 1, 15).selectExpr("cast(id AS int) AS id", "-1 AS `net.``eur`", "2 AS day")
-    first = changed(rows)
-    ledger.apply(first)
+    first = told(spark, *((number, -1, 2) for number in range(15)))
+    for number in range(15):
+        ledger.apply(first.where(f"data.id = {number}"))
     seen = []
 
     def look(after: Pending) -> None:

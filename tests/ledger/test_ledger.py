@@ -72,6 +72,14 @@ def paths(ledger: Ledger, name: str) -> set[str]:
 # The law ---------------------------------------------------------------------------------------------------
 
 
+def test_files_do_not_grow_with_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path / "ledger", buckets=4)
+    rows = prices(spark, *(price(number, 1, "a") for number in range(200))).repartition(25)
+    assert ledger.apply(rows).news == 200
+    written = {name: list((tmp_path / "ledger" / name).glob("*.parquet")) for name in ("changes", "history")}
+    assert {name: len(files) for name, files in written.items()} == {"changes": 4, "history": 4}
+
+
 def test_any_batches_give_the_rows_of_one_merge(spark: SparkSession, tmp_path: Path) -> None:
     """Many random programs at once, each an entity or several; changes of a file are again a log."""
     ledger = opened(spark, tmp_path)
