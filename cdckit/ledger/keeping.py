@@ -590,6 +590,23 @@ class Ledger:
             bring_up(transaction, kind, found.book, [], anew=found.anew, fold=2)
             return transaction.commit(reads=())
 
+    def check(self, *, deep: bool = False) -> None:
+        """
+        Raise for the first thing that is wrong, as `cdckit.store.Store.check` does.
+
+        Args:
+            deep: Whether every file is read, and the history held against what `merge` makes of the log.
+
+        Raises:
+            DamagedTable: A file is not there, or cannot be read; or the history is another one.
+            ForeignChange: Another program has changed rows of a table.
+
+        Cost: a listing; with *deep* also every file, a merge of the log, and a shuffle of all versions.
+        """
+        self.store.check(deep=deep)
+        if deep:
+            self.at().require_merged()
+
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
         """Delete files of older commits, which `at` then refuses; as `cdckit.store.Store.vacuum`."""
         return self.store.vacuum(older_than)

@@ -17,12 +17,14 @@ from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, EVERY, LISTS_SCHEMA, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
+from cdckit.merging import merge
 from cdckit.outputs.views import create_view
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid, guids
 from cdckit.parts.schemas import quoted
-from cdckit.store import File, Snapshot, Transaction
+from cdckit.parts.values import EXACT_JSON, comparable
+from cdckit.store import DamagedTable, File, Snapshot, Transaction
 
 Key = str | Mapping[str, Any]
 """An entity: its guid, or the values of its key fields by name."""
@@ -172,6 +174,19 @@ class View:
         create_view(self.history(), name)
         self.changes().createOrReplaceTempView(quoted(f"{name}_changes"))
 
+    def require_merged(self) -> None:
+        """Raise `DamagedTable` if the history is not what `merge` makes of the log; see `Ledger.check`."""
+        if self.version is None:
+            return
+        history = self.history()
+        due = merge(self.changes(), entity=self.kind.entity, keys=self.kind.keys)
+        sides = [_digests(rows, side) for rows, side in ((history, 1), (due.select(history.columns), -1))]
+        wrong = sides[0].union(sides[1]).groupBy("row").agg(F.sum("side").alias("side")).where("side != 0")
+        number = wrong.agg(F.sum(F.abs("side"))).collect()[0][0]
+        if number:
+            found = f"{number} of its versions, or of those that the log gives, are not in the other"
+            raise DamagedTable(self.kind.history, self.kind.history, found, "Let `rebuild()` make it anew.")
+
     def files(self, *, at: datetime | None = None, key: Key | None = None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""
         where = self._where(key, "files")
@@ -215,3 +230,9 @@ class View:
         row = self._snapshot.spark.range(1).select(guid(self.kind.entity, columns)).first()
         assert row is not None
         return str(row[0])
+
+
+def _digests(rows: DataFrame, side: int) -> DataFrame:
+    values = [comparable(F.col(quoted(each.name)), each.dataType).alias(each.name) for each in rows.schema]
+    text = F.to_json(F.struct(*values), EXACT_JSON)
+    return rows.select(F.sha1(text.cast("binary")).alias("row"), F.lit(side).alias("side"))

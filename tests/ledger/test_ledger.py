@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.history import VALID_FROM
 from cdckit.ledger import Ledger
-from cdckit.store import BatchIdReused, ForeignChange, NoSuchTable, OtherKind, Store
+from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 
 WIDE = {"h": "int", "k": "string", "a": "string"}
 """Fields of which a later batch brings one more, and one of another type."""
@@ -223,6 +224,30 @@ def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_pa
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(applied, parts))
     assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
+
+
+def test_a_history_that_is_not_the_logs_is_found_and_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = opened(spark, tmp_path)
+    ledger.check(deep=True)
+    for part in batches(23, 40, most=20):
+        ledger.apply(to_dataframe(spark, part, FIELDS))
+    ledger.check(deep=True)
+    before = {tuple(map(str, row)) for row in ledger.history().collect()}
+    with ledger.store.begin() as transaction:
+        rows = transaction.read("history")
+        one = rows.where("valid_to_timestamp is not null").first()
+        assert one is not None
+        is_one = F.col("guid").eqNullSafe(one["guid"]) & (F.col("valid_from_timestamp") == one[VALID_FROM])
+        transaction.replace(
+            "history", rows.withColumn("source_message", F.when(~is_one, F.col("source_message")))
+        )
+        transaction.commit()
+    ledger.store.check(deep=True)
+    with pytest.raises(DamagedTable, match=r"2 of its versions.*rebuild"):
+        ledger.check(deep=True)
+    ledger.rebuild()
+    ledger.check(deep=True)
+    assert {tuple(map(str, row)) for row in ledger.history().collect()} == before
 
 
 # Reading ---------------------------------------------------------------------------------------------------
