@@ -25,6 +25,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.store.errors import NoFileSystem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
+_TABLE = re.compile(r"\w+\.\w+\.\w+")
 _MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 _FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
@@ -46,7 +47,7 @@ class Location:
 
     root: str
     local: bool
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)  # there are secrets among them
 
     def delta(self, folder: str) -> str:
         """A table's folder for deltalake."""
@@ -138,7 +139,7 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     The location that *location* names.
 
     Raises `NoFileSystem` for a scheme that somebody lacks, `InvalidArgument` for a path that deltalake
-    misreads.
+    misreads, and for `catalog.schema.table`.
 
     Nothing is read, made or written there.
 
@@ -149,6 +150,9 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     """
     text = str(location)
     named = None if isinstance(location, Path) else _SCHEME.match(text)
+    if isinstance(location, str) and _TABLE.fullmatch(text):
+        needed = "a folder or a URI, and no table of a catalogue: a folder of that name is ./" + text
+        raise InvalidArgument("Store", "location", needed, text)
     if named is None:
         return _local(Path(os.path.abspath(text)), options)
     scheme = named[1].lower()

@@ -30,6 +30,19 @@ def test_folders_that_deltalake_would_take_for_others(tmp_path: Path, name: str)
         Store(None, tmp_path / name)
 
 
+def test_a_table_of_a_catalogue_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match=r"a folder of that name is \./main\.sales\.prices"):
+        Store(None, "main.sales.prices")
+    assert list(tmp_path.iterdir()) == []
+    assert locate("./main.sales.prices", None, None).root == f"{tmp_path}/main.sales.prices"
+
+
+def test_secrets_are_not_shown() -> None:
+    found = Location("s3://bucket/x", False, {"aws_secret_access_key": "hidden"})
+    assert "hidden" not in repr(found)
+
+
 def test_a_file_uri_is_a_folder(tmp_path: Path) -> None:
     add(Store(None, f"file://{tmp_path}/a%20b"), "log", 1)
     assert held(Store(None, tmp_path / "a b"), "log") == [1]
