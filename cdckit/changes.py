@@ -30,6 +30,9 @@ ABSENT = "absent"
 TRUNCATE = "truncate"
 """The source ended all that it had said: an absence of each of its entities.  It names none of them."""
 
+MOVED = "moved"
+"""The column that says how a row came to another key: see `CHANGE_SCHEMA`."""
+
 LOG_END = "@"
 """Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
 
@@ -71,7 +74,12 @@ independently.  Beside them stand
   is true from its own time on, but no later than what stands behind it.  A place may begin with the name of
   its log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.
   Changes that say `snapshot` may also be truncates (`TRUNCATE`);
-- `guid` (may be missing), the identity of the entity where the key fields do not give it.
+- `moved` (may be missing), a struct of `id`, a text, and of `old_key` and `new_key`, structs of the key
+  fields: of a delete and an upsert that are one move of a row from key to key, the same in both; null in all
+  others.  What the upsert did not send is under the new key what stood under the old one right before the
+  delete, with its message and its priority.  `id` tells the moves of a source between two keys apart;
+- `guid` (may be missing), the identity of the entity where the key fields do not give it.  Such changes say
+  nothing of moves.
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
 
@@ -143,6 +151,18 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
         raise WrongColumnType(function, "carried", needed.simpleString(), carried.simpleString())
+
+
+def require_moved(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:
+    """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
+    kind = require_struct(changes, MOVED, function=function)
+    parts = {each.name: each.dataType for each in kind}
+    sides = [parts.get(name) for name in ("old_key", "new_key")]
+    complete = all(isinstance(side, T.StructType) and set(keys) <= set(side.fieldNames()) for side in sides)
+    if not isinstance(parts.get("id"), T.StringType) or not complete:
+        named = ", ".join(keys)
+        needed = f"a struct of id (string), old_key and new_key (structs with {named})"
+        raise WrongColumnType(function, MOVED, needed, kind.simpleString())
 
 
 def _require_distinct(names: Iterable[str], *, function: str) -> None:
@@ -410,7 +430,7 @@ def _require_same_beside(first: DataFrame, more: Iterable[DataFrame]) -> None:
     known: dict[str, str] = {}
     for changes in (first, *more):
         for column in changes.schema:
-            if column.name not in ("data", "carried", "field_priorities"):
+            if column.name not in ("data", "carried", "field_priorities", MOVED):
                 found = column.dataType.simpleString()
                 needed = known.setdefault(column.name.lower(), found)
                 if found != needed:
@@ -432,7 +452,25 @@ def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_prio
     if with_priority:
         own = [field_priority(changes, name).alias(name) for name in fields]
         replaced["field_priorities"] = F.struct(*own)
+    if MOVED in changes.columns:
+        sides = {side: _key_in(changes, side, fields) for side in ("old_key", "new_key")}
+        moved = F.struct(F.col(f"{MOVED}.id"), *(key.alias(side) for side, key in sides.items()))
+        replaced[MOVED] = F.when(F.col(MOVED).isNotNull(), moved)
     return changes.withColumns(replaced)
+
+
+def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> Column:
+    """A key of a move in the types of all tables."""
+    kinds = changes.select(f"{MOVED}.{side}.*").schema
+    return F.struct(
+        *(
+            as_type(F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name]).alias(
+                each.name
+            )
+            for each in kinds
+            if each.name in fields
+        )
+    )
 
 
 def field_names(changes: DataFrame) -> list[str]:

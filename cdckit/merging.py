@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ORDER, TRUNCATE, require_changes
+from cdckit.changes import MOVED, ORDER, TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -23,17 +23,15 @@ from cdckit.history import (
     provenance_type,
 )
 from cdckit.kernel.layout import (
+    ARRIVED,
     GUID,
-    MADE_OF,
     OPERATIONS,
     SNAPSHOT,
     Layout,
-    carried_column,
-    carried_words,
-    priority_column,
-    value_column,
+    flat_columns,
 )
 from cdckit.kernel.versions import versions
+from cdckit.moves import SHARES, brings_identity, with_taken_along
 from cdckit.parts.arguments import require_keys, require_name
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid
@@ -153,16 +151,6 @@ def _versions(ordered: Sorted) -> Made:
     return Made(ordered.changes, by, schema, large=True)
 
 
-def brings_identity(changes: DataFrame, keys: Sequence[str]) -> bool:
-    """
-    Whether the column `guid` says which entity a change is about.
-
-    Not where it is there beside the key fields that it is made of, as in `Ledger.changes`: then every
-    change is about the entity of its key, carried or not.
-    """
-    return GUID in changes.columns and set(changes.schema[GUID].metadata.get(MADE_OF, ())) != set(keys)
-
-
 class Sorted(NamedTuple):
     """Changes as the kernel reads them (`cdckit.kernel.layout`), and the type of their `data`."""
 
@@ -192,6 +180,8 @@ def sorted_by_entity(
     names = data.fieldNames()
     by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
     says_places = SNAPSHOT in changes.columns
+    if MOVED in changes.columns:
+        changes = with_taken_along(changes, keys, function=function, at_once=ARRIVED in more)
     priorities = fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}
@@ -207,7 +197,7 @@ def sorted_by_entity(
         *([GUID] if has_guid else []),
         *ORDER,
         *([SNAPSHOT] if says_places else []),
-        *_flat_columns(names, priorities, says_places),
+        *flat_columns(names, priorities, says_places),
         *map(quoted, more),
     )
     if not says_places:
@@ -219,15 +209,10 @@ def sorted_by_entity(
     return Sorted(together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data)
 
 
-_SHARES = 1 << 12
-"""Into how many shares the entities fall by a hash, each of which is given every truncate: many more than
-there are tasks, so that tasks have about as much to do."""
-
-
 def _with_truncates_everywhere(flat: DataFrame, is_truncate: Column, layout: Layout) -> DataFrame:
     """The changes of an entity in one partition, and in every partition all truncates."""
-    own = F.pmod(F.xxhash64(*layout.identity), F.lit(_SHARES))
-    shares = F.when(is_truncate, F.sequence(F.lit(0).cast("long"), F.lit(_SHARES - 1).cast("long")))
+    own = F.pmod(F.xxhash64(*layout.identity), F.lit(SHARES))
+    shares = F.when(is_truncate, F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
     shared = flat.withColumn("share", F.explode(F.coalesce(shares, F.array(own))))
     return shared.repartition("share").drop("share")
 
@@ -303,28 +288,3 @@ def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str
             function, "field_priorities", f"a struct of fields among {', '.join(names)}", unknown
         )
     return stated.fieldNames()
-
-
-def _flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: bool) -> list[str]:
-    """As texts: a column made by functions is half a dozen calls into the JVM."""
-    known = [name for name in OPERATIONS if says_places or name != TRUNCATE]
-    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in known)
-    columns = [
-        f"CAST(CASE operation {codes} END AS byte) AS operation",
-        "priority",
-        "arrival.record_number AS record_number",
-    ]
-    for index, name in enumerate(names):
-        columns.append(f"data.{quoted(name)} AS {quoted(value_column(index))}")
-        if name in priorities:
-            columns.append(f"field_priorities.{quoted(name)} AS {quoted(priority_column(index))}")
-    for word, some in enumerate(carried_words(names)):
-        columns.append(f"{_packed(some)} AS {quoted(carried_column(word))}")
-    return columns
-
-
-def _packed(names: Sequence[str]) -> str:
-    """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
-    bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
-    # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.
-    return f"if(data IS NULL OR carried IS NULL, NULL, {bits})"

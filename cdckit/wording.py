@@ -10,7 +10,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.changes import field_priority, require_changes
+from cdckit.changes import MOVED, field_priority, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import require_struct
 
@@ -65,7 +65,24 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
     if "field_priorities" in changes.columns:
         own = [_lowest(changes, names).alias(name) for name, names in made_of.items()]
         replaced["field_priorities"] = F.struct(*own)
+    if MOVED in changes.columns:
+        replaced[MOVED] = _moved(changes, fields, made_of)
     return changes.withColumns(replaced).drop("guid")
+
+
+def _moved(changes: DataFrame, fields: Mapping[str, Wording], made_of: Mapping[str, list[str]]) -> Column:
+    """Both keys of a move in the same words: the fields that can be made of a key alone."""
+    known = changes.select(f"{MOVED}.old_key.*").columns
+    of_key = [name for name, names in made_of.items() if names and set(names) <= set(known)]
+    if not of_key:
+        return F.lit(None).cast(changes.schema[MOVED].dataType)
+
+    def key(side: str) -> Column:
+        said = (_said(name, fields[name], made_of[name], f"{MOVED}.{side}").alias(name) for name in of_key)
+        return F.struct(*said).alias(side)
+
+    both = F.struct(F.col(f"{MOVED}.id"), key("old_key"), key("new_key"))
+    return F.when(F.col(MOVED).isNotNull(), both)
 
 
 def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
@@ -85,8 +102,8 @@ def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
     return names
 
 
-def _said(name: str, wording: Wording, names: list[str]) -> Column:
-    columns = [F.col("data").getField(each) for each in names]
+def _said(name: str, wording: Wording, names: list[str], of: str = "data") -> Column:
+    columns = [F.col(of).getField(each) for each in names]
     said = wording(*columns) if callable(wording) else columns[0]
     if not isinstance(said, Column):
         raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", said)

@@ -48,6 +48,51 @@ def fold(changes: Sequence[Row], *, entity: str, keys: Sequence[str], fields: Se
     return history
 
 
+def fold_with_moves(
+    changes: Sequence[Row], *, entity: str, keys: Sequence[str], fields: Sequence[str]
+) -> list[Row]:
+    """
+    As `fold`, where rows move from key to key: all changes of all keys one by one, in their order.
+
+    What a delete that is part of a move finds, the upsert of that move that did not send it says again.
+    """
+    by_guid: dict[str, list[Row]] = {}
+    for change in changes:
+        by_guid.setdefault(identity(change, entity, keys), []).append(change)
+    once = [(guid, each) for guid, some in by_guid.items() for each in without_redeliveries(some)]
+    states: dict[str, Entity] = {guid: Entity() for guid in by_guid}
+    counted: dict[str, list[Row]] = {guid: [] for guid in by_guid}
+    found: dict[str, Entity] = {}
+    for guid, change in sorted(once, key=lambda each: place(each[1])):
+        words = [change]
+        move = json.dumps([change["source"], change.get("moved")], default=str)
+        if change.get("moved") and change["operation"] == "delete":
+            found[move] = states[guid]
+        if change.get("moved") and change["operation"] == "upsert" and move in found:
+            words += words_of(change, found[move], keys, fields)
+        for word in words:
+            states[guid] = apply(states[guid], word, keys, fields)
+        counted[guid] += words
+    return [row for guid in sorted(by_guid) for row in versions(guid, counted[guid], keys, fields)]
+
+
+def words_of(change: Row, state: Entity, keys: Sequence[str], fields: Sequence[str]) -> list[Row]:
+    """What stood under the old key and was not sent with the new one, field by field."""
+    if not state.exists or state.deleted:
+        return []
+    words = []
+    for name in fields:
+        if name not in keys and not change["carried"][name] and not state.never_set(name):
+            message, priority = state.provenance[name]
+            said = {"message_id": message, "said_by": change["message_id"], "priority": -(2**31)}
+            carried_ = {each: each == name for each in fields}
+            data = {**change["data"], name: state.values[name]}
+            words.append(
+                {**change, **said, "carried": carried_, "data": data, "field_priorities": {name: priority}}
+            )
+    return words
+
+
 def place(change: Row) -> tuple[Any, ...]:
     """Where a change stands in the total order."""
     arrival = change["arrival"]
@@ -101,7 +146,7 @@ def versions(guid: str, changes: Sequence[Row], keys: Sequence[str], fields: Seq
         while position < len(changes) and changes[position]["effective_timestamp"] == instant:
             after = apply(state, changes[position], keys, fields)
             if not same_state(after, state, fields):
-                last_changed_by = changes[position]["message_id"]
+                last_changed_by = changes[position].get("said_by", changes[position]["message_id"])
             state = after
             position += 1
         if same_state(state, before, fields):

@@ -11,12 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import TRUNCATE, require_changes
+from cdckit.changes import MOVED, TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID, SNAPSHOT
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
-from cdckit.merging import brings_identity, sorted_by_entity
+from cdckit.merging import sorted_by_entity
+from cdckit.moves import brings_identity, with_taken_along
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import written
@@ -77,6 +78,9 @@ def why(
         - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
         - ARRIVED_LATER: it arrived after *known_at*.
 
+        What a row took along from another key (`moved`) is said of this key by the message that had said it,
+        at the time of the move and by the source that told of it.
+
         Ordered by `step`.  Nothing for a key that no change has.
 
     Raises:
@@ -119,6 +123,9 @@ def why(
         _AT_LAST if at is None else microseconds(at, "at", function="why", call=call),
         None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
     )
+    if MOVED in changes.columns:
+        require_keys(keys, names, function="why")
+        changes = with_taken_along(changes, keys, function="why")
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _of_key(changes, key, keys, data)
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)

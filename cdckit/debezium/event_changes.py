@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.changes import DELETE as IS_DELETED
+from cdckit.changes import MOVED, UPSERT
 from cdckit.changes import TRUNCATE as IS_TRUNCATED
-from cdckit.changes import UPSERT
 from cdckit.debezium.event_columns import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
-from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, apart, without_schema
+from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, apart
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.rejected import ERROR_CODE
 
@@ -81,9 +81,10 @@ def changes(
         compressed transaction may share a position (two that say the same of one row are then one).  A
         redelivered change of a transaction of MongoDB is another message,
         which says the same behind the first: those events have no number of their own.  `snapshot` says
-        whether a snapshot read the row.  Beside them stand `moved_to` and `moved_from`: the other key, as
-        JSON, where the key of a row changed; and `faults`: the values that could not be read and are null
-        therefore, each behind the name of its column.
+        whether a snapshot read the row.  `moved` says the old key and the new one where the key of a row
+        changed: so a value that did not change and was not sent with the new key is that of the old one.
+        Beside them stands `faults`: the values that could not be read and are null therefore, each behind the
+        name of its column.
 
         PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-01, of a timestamp midnight in UTC,
         however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
@@ -136,8 +137,6 @@ def changes(
     key_alone = F.struct(*(F.lit(name in named).alias(name) for name in names))
     # Read before the rows are spread, where a column that is given can be made of the record.
     said = source_name(source)
-    now_key = F.struct(*(F.col("data")[name].alias(name) for name in named))
-    is_arriving = F.col("moved") & (F.col("record_number") == 2)
     return spread.select(
         F.when(is_deleted, IS_DELETED)
         .when(operation == TRUNCATE, IS_TRUNCATED)
@@ -152,13 +151,26 @@ def changes(
         F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
         (F.col("operation") == READ).alias("snapshot"),
-        F.coalesce(without_schema(F.col("new_key")), F.when(is_leaving, F.to_json(now_key))).alias(
-            "moved_to"
-        ),
-        F.coalesce(without_schema(F.col("old_key")), F.when(is_arriving, F.to_json("old"))).alias(
-            "moved_from"
-        ),
+        _moved(rows).alias(MOVED),
         "faults",
+    )
+
+
+def _moved(rows: DataFrame) -> Column:
+    """How the row came to another key: in one update, or in a delete and a create that name each other."""
+    names = rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
+    own = F.struct(*(F.col("data")[name].alias(name) for name in names))
+    record = F.concat_ws("/", "topic", "partition", "offset")
+    event = F.unix_micros("event_timestamp").cast("string")
+
+    def move(id_: Column, old: Column, new: Column) -> Column:
+        return F.struct(F.coalesce("position", id_).alias("id"), old.alias("old_key"), new.alias("new_key"))
+
+    other, is_delete = F.col("other"), apart(F.col("operation")) == DELETE
+    return (
+        F.when(F.col("moved"), move(record, F.col("old"), own))
+        .when(other.isNotNull() & is_delete, move(event, own, other))
+        .when(other.isNotNull(), move(event, other, own))
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from uuid import UUID
 
 from pyspark.sql import Column, DataFrame
@@ -23,13 +23,16 @@ from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.events import (
     DELETE,
     OF_ROWS,
+    TEXTS,
     TRUNCATE,
     UPDATE,
     Kind,
     apart,
     error_columns,
     require_events,
+    without_schema,
 )
+from cdckit.debezium.json_values import read_json
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import quoted, require_distinct_names
@@ -93,7 +96,9 @@ def table_rows(
     +---------+------------------+-----+----------+
     <BLANKLINE>
     """
-    return typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS).drop("content")
+    return typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS).drop(
+        "content", "other"
+    )
 
 
 def typed_rows(
@@ -105,7 +110,11 @@ def typed_rows(
     unreadable: str,
     operations: Sequence[str],
 ) -> DataFrame:
-    """The rows of `table_rows`, and a hash of their `content`; of truncates all of the row is null."""
+    """
+    The rows of `table_rows`, a hash of their `content`, and the `other` key that their headers name.
+
+    Of truncates all of the row is null.
+    """
     require_events(decoded, function="changes")
     if unreadable not in UNREADABLE:
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
@@ -124,6 +133,7 @@ def typed_rows(
         "after",
         _content().alias("content"),
         "row_key",
+        _other_key().alias("other_key"),
         *(["types"] if varied else []),
     )
     absent = placeholders(placeholder)
@@ -142,6 +152,12 @@ def _encodings(name: str, types: Sequence[str]) -> list[Encoding]:
     return found
 
 
+def _other_key() -> Column:
+    """The columns of the key to which a row went, or from which it came, as a header says."""
+    text = F.when(F.col("operation") == DELETE, F.col("new_key")).otherwise(F.col("old_key"))
+    return read_json(text, TEXTS, chosen=without_schema)
+
+
 def _content() -> Column:
     """Of MySQL a hash of both rows: events of a compressed transaction may share a position."""
     images = [F.map_entries(name) for name in ("before", "after")]
@@ -156,6 +172,7 @@ def _texts(
         **{f"text of {name}": _text(name, keys, absent) for name in names},
         **{f"carried {name}": _carried(name, keys, absent) for name in names},
         **{f"old text of {name}": _old(name) for name in keys},
+        **{f"other text of {name}": F.col("other_key")[name] for name in keys},
         **{f"type of {name}": F.try_element_at("types", F.lit(name)) for name in varied},
     }
 
@@ -169,12 +186,15 @@ def _made(
     """The row of the table, and what is wrong with it."""
     values = {name: _typed("text of", name, types, encodings[name]) for name, types in said.items()}
     old = {name: _typed("old text of", name, said[name], encodings[name]) for name in keys}
+    other = {name: _typed("other text of", name, said[name], encodings[name]) for name in keys}
+    named = reduce(and_, (value.isNotNull() for value in other.values()))
     changed = (~_of("old text of", name).eqNullSafe(_of("text of", name)) for name in keys)
     return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
         F.struct(*(_of("carried", name).alias(name) for name in said)).alias("carried"),
         F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
         ((apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
+        F.when(named, F.struct(*(value.alias(name) for name, value in other.items()))).alias("other"),
         *_errors(values, old, unreadable),
     ]
 

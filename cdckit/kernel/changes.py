@@ -15,6 +15,7 @@ from cdckit.kernel.layout import (
     ARRIVED,
     GUID,
     OPERATIONS,
+    TAKEN_ALONG,
     WORD,
     Layout,
     carried_column,
@@ -61,6 +62,7 @@ class Changes:
         self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
         self.priority = ints(table.column("priority"))
         self._said = Said.of(table) if said is None else said
+        self.is_taken_along = self._said.record >= TAKEN_ALONG
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
         ]

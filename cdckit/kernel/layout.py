@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdckit.changes import ABSENT, DELETE, TRUNCATE, UPSERT
+from cdckit.parts.schemas import quoted
 
 OPERATIONS = (UPSERT, DELETE, ABSENT, TRUNCATE)
 """The operations travel as their places in this list; truncates only among changes with `SNAPSHOT`."""
@@ -20,6 +21,9 @@ KEYS = "cdckit.keys"
 """In the metadata of a column `guid` that is an identity itself: the key fields all the same."""
 
 ARRIVED = "arrived"
+
+TAKEN_ALONG = 1 << 30
+"""The numbers of records from here on are those of words that a move took along: see `moves`."""
 
 WORD = 63
 """How many fields' flags one number holds: as many as stay positive."""
@@ -75,3 +79,28 @@ def carried_words(names: Sequence[str]) -> list[Sequence[str]]:
 def carried_column(word: int) -> str:
     """The column whose bits say which of the fields of a *word* the message sent."""
     return f"carried_{word}"
+
+
+def flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: bool) -> list[str]:
+    """What these columns are, as texts: a column made by functions is half a dozen calls into the JVM."""
+    known = [name for name in OPERATIONS if says_places or name != TRUNCATE]
+    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in known)
+    columns = [
+        f"CAST(CASE operation {codes} END AS byte) AS operation",
+        "priority",
+        "arrival.record_number AS record_number",
+    ]
+    for index, name in enumerate(names):
+        columns.append(f"data.{quoted(name)} AS {quoted(value_column(index))}")
+        if name in priorities:
+            columns.append(f"field_priorities.{quoted(name)} AS {quoted(priority_column(index))}")
+    for word, some in enumerate(carried_words(names)):
+        columns.append(f"{_packed(some)} AS {quoted(carried_column(word))}")
+    return columns
+
+
+def _packed(names: Sequence[str]) -> str:
+    """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
+    bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
+    # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.
+    return f"if(data IS NULL OR carried IS NULL, NULL, {bits})"

@@ -19,7 +19,7 @@ before has an absence at its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,9 @@ PLACES = ("sequence", "arrival", SNAPSHOT)
 _ARRIVAL = ("timestamp", "topic", "partition", "offset", "record_number")
 
 
-def placed_entities(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+def placed_entities(
+    batches: Iterable[pa.RecordBatch], layout: Layout, together: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """
     The changes of whole entities, in the order in which they count.
 
@@ -56,9 +58,11 @@ def placed_entities(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterat
         batches: The changes, sorted by identity and then by the order of changes; truncates stand first.
             Where they lack the columns `PLACES` they are in order as they are.
         layout: Of their columns.
+        together: The columns that say which entities are wanted in one batch, if several are; then the
+            changes are sorted by these first.
     """
     truncates = None
-    for table in whole_entities(batches, layout.identity):
+    for table in whole_entities(batches, together or layout.identity):
         if SNAPSHOT not in table.schema.names:
             yield table
             continue

@@ -154,6 +154,9 @@ def states(changes: Changes, entity: Ints) -> States:
             differ = _Differ(changes, shared, priority, index)
         standing.append(differences.note(told.standing, differ))
     said_by = last_where(differences.rows, of)[ends]
+    if changes.is_taken_along.any():
+        # What a row takes along is no news of the message that once said it.
+        said_by = last_where(~changes.is_taken_along, of)[said_by]
     begun = States(entity[ends], ends, dead, row, standing, key_priorities, said_by)
     return begun if differences.instants.all() else begun.at(differences.instants)
 

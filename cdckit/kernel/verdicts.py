@@ -156,7 +156,7 @@ def _equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:
 def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
     """Which changes speak of the field, or of the row, and with which priority."""
     if index is None:
-        return np.ones(len(changes), dtype=bool), changes.priority
+        return ~changes.is_taken_along, changes.priority
     speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
     return speaks, changes.field_priority(index)
 

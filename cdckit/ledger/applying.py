@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from cdckit.changes import MOVED
 from cdckit.kernel.layout import GUID, Layout
 from cdckit.ledger.columns import (
     BUCKET,
@@ -20,6 +21,9 @@ from cdckit.ledger.columns import (
     fields_of,
     kept_history,
     require_keys_keep_their_texts,
+    with_all_priorities,
+    words_columns,
+    words_of,
 )
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
@@ -82,6 +86,9 @@ def tables(transaction: Transaction, kind: Kind, log: T.StructType, *, anew: boo
         require_keys_keep_their_texts(fields_of(before), fields_of(log), kind)
     to_log = transaction.target(kind.changes, log, [BUCKET])
     found = true_names(to_log.stored)
+    if MOVED in found.fieldNames():
+        to_log = transaction.target(kind.changes, with_all_priorities(found), [BUCKET])
+        found = true_names(to_log.stored)
     anew = anew or (before is not None and not keeps_types(before, found))
     history = kept_history(fields_of(found))
     if anew:
@@ -91,11 +98,15 @@ def tables(transaction: Transaction, kind: Kind, log: T.StructType, *, anew: boo
         ):
             empty = pa.Table.from_batches([], arrow_schema(columns, large=True))
             transaction.replace(name, empty, partition_by=by)
+    words = words_columns(found) if MOVED in found.fieldNames() else None
+    if words is not None and anew and transaction.has(kind.words):
+        transaction.drop(kind.words)
     book = Book(
         log=to_log,
         history=transaction.target(kind.history, history, [BUCKET, OPEN]),
         unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
         layout=_layout(kind, found),
+        words=None if words is None else transaction.target(kind.words, words, [BUCKET]),
     )
     return Tables(book, anew)
 
@@ -146,6 +157,34 @@ def bring_up(
     work = _tasks(transaction, kind, fresh, anew, fold)
     if only is not None:
         work = [task for task in work if task.bucket in only]
+    kept = _adopted(transaction, kind, book, work, fresh)
+    if any(one.moved for one in kept):
+        _take_along(transaction, kind, book)
+        # What a row takes along any bucket may have said.
+        return sum(one.taken for one in kept), list(range(kind.buckets))
+    return sum(one.taken for one in kept), [task.bucket for task in work]
+
+
+def _take_along(transaction: Transaction, kind: Kind, book: Book) -> None:
+    """Let rows take along to their new keys what the log says by now."""
+    before = transaction.files(kind.words)
+    words = words_of(transaction.read(kind.changes), kind)
+    transaction.swap(kind.words, before, words.repartition(BUCKET))
+    was = _by_bucket(before)
+    buckets = {*was, *_by_bucket(transaction.files(kind.words))}
+    tasks = _tasks(transaction, kind, [], True, FOLD)
+    work = [
+        replace(task, anew=False, words_before=was.get(task.bucket, []))
+        for task in tasks
+        if task.bucket in buckets
+    ]
+    _adopted(transaction, kind, book, work, [])
+
+
+def _adopted(
+    transaction: Transaction, kind: Kind, book: Book, work: list[Task], fresh: Collection[File]
+) -> list[Kept]:
+    """Let the workers do it, and the tables have what they wrote."""
     kept = _done(transaction.spark, work, book)
     by_path = {one.path: one for one in fresh}
     names = {"log": kind.changes, "history": kind.history, "unborn": kind.unborn}
@@ -159,7 +198,7 @@ def bring_up(
         same_rows = [*removed, *(path for one in kept for path in one.folded)] if short == "log" else []
         if added or removed:
             transaction.adopt(name, added, removed, same_rows)
-    return sum(one.taken for one in kept), [task.bucket for task in work]
+    return kept
 
 
 def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
@@ -174,6 +213,7 @@ def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bo
     open_ = _by_bucket(one for one in versions if one.partition[OPEN])
     closed = _by_bucket(one for one in versions if not one.partition[OPEN])
     unborn = _by_bucket(transaction.files(kind.unborn))
+    words = _by_bucket(transaction.files(kind.words)) if transaction.has(kind.words) else {}
     buckets = {*news, *log, *open_, *closed, *unborn} if anew else set(news)
     if fold < FOLD:
         buckets |= set(closed)
@@ -185,6 +225,7 @@ def _tasks(transaction: Transaction, kind: Kind, fresh: Iterable[File], anew: bo
             open=open_.get(each, []),
             closed=closed.get(each, []),
             unborn=unborn.get(each, []),
+            words=words.get(each, []),
             anew=anew,
             fold=fold,
         )

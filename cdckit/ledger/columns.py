@@ -6,16 +6,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA
+from cdckit.changes import CHANGE_SCHEMA, MOVED, require_moved
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
 from cdckit.kernel.layout import GUID, KEYS, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
 from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
+from cdckit.moves import words_taken_along
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import common_spark_type
+from cdckit.store.columns import as_columns
 
 BUCKET = "ledger_bucket"
 """Which part of the tables a row is in."""
@@ -78,13 +80,18 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
     if changes.isStreaming:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
         raise InvalidArgument("apply", "changes", needed, "a stream")
-    optional = [name for name in ("field_priorities", SNAPSHOT) if name in changes.columns]
+    if MOVED in changes.columns:
+        if kind.by_guid:
+            needed = "without the column `moved` where their guids say which entity they are about: drop it"
+            raise InvalidArgument("apply", "changes", needed, changes.columns)
+        require_moved(changes, kind.keys, function="apply")
+    optional = [name for name in ("field_priorities", SNAPSHOT, MOVED) if name in changes.columns]
     key = {name: F.col("data").getField(name) for name in kind.keys}
     found = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     return found.select(
         GUID,
         kind.bucket_column(F.col(GUID)).alias(BUCKET),
-        F.xxhash64("message_id", "arrival.record_number", "source").alias(IDENTITY),
+        _identity().alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
         "carried",
@@ -97,6 +104,30 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
 def log_columns(rows: T.StructType) -> T.StructType:
     """The columns of the log, of those of `logged`."""
     return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED)])
+
+
+def words_columns(log: T.StructType) -> T.StructType:
+    """The columns of the table of words that rows took along: those of the log."""
+    return T.StructType([each for each in log if each.name != MOVED])
+
+
+def with_all_priorities(log: T.StructType) -> T.StructType:
+    """The columns of a log in which every field has a priority of its own: words have one for each."""
+    names = fields_of(log).fieldNames()
+    own = T.StructType([T.StructField(name, T.IntegerType()) for name in names])
+    some = [each for each in log if each.name != "field_priorities"]
+    return T.StructType([*some, T.StructField("field_priorities", own)])
+
+
+def words_of(log: DataFrame, kind: Kind) -> DataFrame:
+    """The words that rows took along, in the columns of their table."""
+    words = words_taken_along(shown_changes(log, kind), kind.keys, function="apply")
+    hidden = {BUCKET: kind.bucket_column(F.col(GUID)), IDENTITY: _identity()}
+    return as_columns(words.withColumns(hidden), words_columns(log.schema))
+
+
+def _identity() -> Column:
+    return F.xxhash64("message_id", "arrival.record_number", "source")
 
 
 def _content(changes: DataFrame, optional: list[str]) -> Column:

@@ -584,7 +584,7 @@ class Ledger:
         with self.store.begin() as transaction:
             kind = self._kind.noted(transaction.base, self.location, self._buckets)
             found = tables(transaction, kind, transaction.schema(kind.changes))
-            for name in (kind.changes, kind.unborn):
+            for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words)):
                 transaction.compact(name)
             # Its files stay cut by ranges of guids, which the store knows nothing of.
             bring_up(transaction, kind, found.book, [], anew=found.anew, fold=2)

@@ -53,6 +53,11 @@ class Kind:
         return self._table("unborn")
 
     @property
+    def words(self) -> str:
+        """The name of the table of the words that rows took along when their keys changed."""
+        return self._table("words")
+
+    @property
     def lists(self) -> str:
         """The name of the table of the full lists that it was given."""
         return self._table("lists")
@@ -91,7 +96,7 @@ class Kind:
         """
         text = snapshot.notes.get(self._key)
         if text is None:
-            own = {self.changes, self.history, self.unborn, self.lists} & set(snapshot.names())
+            own = {self.changes, self.history, self.unborn, self.lists, self.words} & set(snapshot.names())
             strange = sorted(own if self.name else snapshot.names())
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")

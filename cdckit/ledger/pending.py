@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -76,16 +77,18 @@ class Pending(View):
 
     def _touched(self, rows: DataFrame) -> DataFrame:
         """The rows, of guid first, of entities of which the log has other changes; by a truncate, of all."""
-        base, name = self._snapshot.base, self.kind.changes
-        before = {one.path: one for one in base.files(name)} if base.has(name) else {}
-        after = {one.path: one for one in self._snapshot.files(name)}
-        new = [one for path, one in after.items() if path not in before]
-        gone = [one for path, one in before.items() if path not in after]
-        if any(one.low.get(GUID) == EVERY for one in new):
-            return rows
-        counted = self._snapshot.read(name, files=new).select(GUID, IDENTITY, F.lit(1).alias("more"))
-        if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
-            counted = counted.union(base.read(name, files=gone).select(GUID, IDENTITY, F.lit(-1)))
+        base, counts = self._snapshot.base, []
+        for name in filter(self._snapshot.has, (self.kind.changes, self.kind.words)):
+            before = {one.path: one for one in base.files(name)} if base.has(name) else {}
+            after = {one.path: one for one in self._snapshot.files(name)}
+            new = [one for path, one in after.items() if path not in before]
+            gone = [one for path, one in before.items() if path not in after]
+            if any(one.low.get(GUID) == EVERY for one in new):
+                return rows
+            counts.append(self._snapshot.read(name, files=new).select(GUID, IDENTITY, F.lit(1).alias("more")))
+            if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
+                counts.append(base.read(name, files=gone).select(GUID, IDENTITY, F.lit(-1).alias("more")))
+        counted = reduce(DataFrame.union, counts)
         # Where a list went, changes went, and others may have come in their place.
         changed = (F.sum("more") != 0) | (F.bit_xor(IDENTITY) != 0)
         news = counted.groupBy(GUID).agg(changed.alias("changed")).where("changed").select(GUID)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdckit.changes import MOVED
 from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools, ints, positions, ranked
 from cdckit.kernel.layout import GUID, SNAPSHOT
@@ -23,9 +24,8 @@ from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
 from cdckit.ledger.flat import flat, in_order, numbered_texts
 from cdckit.ledger.repeats import no_news, said_before
 from cdckit.ledger.resuming import resumed
-from cdckit.ledger.rows import distinct, joined, joined_flat, ordered, picked, with_columns
+from cdckit.ledger.rows import distinct, joined, joined_flat, like, ordered, picked, rows_of, with_columns
 from cdckit.ledger.tasks import Book, Task
-from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running import NOWHERE, Bools, Ints
 from cdckit.store.reading import batches_of
 
@@ -48,12 +48,21 @@ class Merged(NamedTuple):
     news: pa.RecordBatch
     """The changes that were new, and were news."""
 
+    moved: bool
+    """Whether an entity that was merged again is one that moves came from, or went to."""
+
 
 def merged_changes(
-    task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
+    task: Task,
+    book: Book,
+    new: pa.RecordBatch,
+    opened: pa.RecordBatch,
+    unborn: pa.RecordBatch,
+    others: pa.Array,
 ) -> Merged:
+    """What comes of *new* changes, and of *others*, the guids of entities that other words were taken to."""
     late = _late(task, book, new, opened, unborn)
-    again = _merged_again(task, book, picked(new, late))
+    again = _merged_again(task, book, picked(new, late), others)
     later = picked(new, ~late)
     on = ordered(later)
     stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
@@ -67,6 +76,7 @@ def merged_changes(
         gone_on,
         distinct(again.rows),
         joined([again.news, later], new.schema),
+        MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows,
     )
 
 
@@ -89,6 +99,8 @@ def _late(
         if SNAPSHOT in new.schema.names:
             late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
             late |= bools(new.column(SNAPSHOT))
+    if MOVED in new.schema.names:
+        late |= np.asarray(new.column(MOVED).is_valid())
     for truncated in unborn.filter(is_every).to_pylist():
         late |= bools(pc.less_equal(instant, pa.scalar(truncated[LATEST], instant.type)))
         late |= bools(pc.less_equal(new.column("sequence"), truncated[PLACE] or ""))
@@ -108,8 +120,8 @@ class _Again(NamedTuple):
     versions: pa.RecordBatch
 
 
-def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
-    guids = distinct(new)
+def _merged_again(task: Task, book: Book, new: pa.RecordBatch, others: pa.Array) -> _Again:
+    guids = pa.concat_arrays([distinct(new), others])
     known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
     old = (
         []
@@ -120,6 +132,9 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
             for batch in batches_of(book.log, one.path)
         ]
     )
+    if book.words is not None and (task.anew or len(guids)):
+        words = like(rows_of(book.words, task.words), new.schema)
+        old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=known)))
     before = sum(batch.num_rows for batch in old)
     rows = joined([*old, new], new.schema)
     order = in_order(rows)
@@ -128,7 +143,7 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch) -> _Again:
     news = picked(rows, is_new & ~drop)
     rows = picked(rows, ~drop)
     if not task.anew:
-        touched = pa.concat_arrays([distinct(news), pa.array([EVERY], guids.type)])
+        touched = pa.concat_arrays([distinct(news), others, pa.array([EVERY], guids.type)])
         rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
     found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
     return _Again(rows, news, joined(found, book.merged))
@@ -157,12 +172,7 @@ def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa
 
 def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:
     """Versions with room for the columns that users do not see."""
-    there = set(found.schema.names)
-    columns = {
-        each.name: found.column(each.name) if each.name in there else pa.nulls(found.num_rows, each.type)
-        for each in book.kept
-    }
-    return batch_of(columns, book.kept)
+    return like(found, book.kept)
 
 
 def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:

@@ -28,6 +28,16 @@ def joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     return some[0] if len(some) == 1 else one_batch(pa.Table.from_batches(some, schema=schema))
 
 
+def like(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the columns of *schema*; those that they lack are null."""
+    there = set(rows.schema.names)
+    columns = {
+        each.name: rows.column(each.name) if each.name in there else pa.nulls(rows.num_rows, each.type)
+        for each in schema
+    }
+    return batch_of(columns, schema)
+
+
 def picked(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
     """Some of the rows; copied only if they are not all."""
     return rows if which.all() else rows.filter(pa.array(which))

@@ -49,6 +49,8 @@ class Book:
     history: Target
     unborn: Target
     layout: Layout
+    words: Target | None = None
+    """Of what rows took along when their keys changed; None where nobody says that they did."""
 
     @property
     def resuming(self) -> Layout:
@@ -78,6 +80,8 @@ class Task:
         open: Of versions without an end.
         closed: Of the other versions.
         unborn: Of the entities that have changes and no version.
+        words: Of what rows took along to their new keys.
+        words_before: The same, before it was found anew; None if it was not.
         anew: Whether all entities are merged again, whatever is new.
         fold: From how many small files of closed versions on those are written together.
     """
@@ -88,5 +92,7 @@ class Task:
     open: Paths = field(default_factory=list)
     closed: Paths = field(default_factory=list)
     unborn: Paths = field(default_factory=list)
+    words: Paths = field(default_factory=list)
+    words_before: Paths | None = None
     anew: bool = False
     fold: int = FOLD

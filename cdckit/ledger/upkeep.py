@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools
+from cdckit.kernel.arrays import bools, numbered
 from cdckit.kernel.changes import require_whole
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
@@ -39,6 +39,8 @@ class Kept(NamedTuple):
     removed: dict[str, list[str]]
     folded: list[str]
     """Of the log: the files that came with rows of those that went."""
+    moved: bool
+    """Whether rows may take other words along than they did: an entity with moves was merged again."""
 
 
 def upkeep(task: Task, book: Book) -> Kept:
@@ -48,9 +50,10 @@ def upkeep(task: Task, book: Book) -> Kept:
     if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
         # A truncate is news to every entity.
         task = replace(task, anew=True)
-    near = [] if task.anew else about(task.open, distinct(new))
+    others_ = _with_other_words(task, book)
+    near = [] if task.anew else about(task.open, pa.concat_arrays([distinct(new), others_]))
     opened, unborn = rows_of(book.history, near), rows_of(book.unborn, task.unborn)
-    merged = merged_changes(task, book, new, opened, unborn)
+    merged = merged_changes(task, book, new, opened, unborn, others_)
     files = _Files(book)
     try:
         keep = _write_log(files, task, new, merged)
@@ -64,7 +67,23 @@ def upkeep(task: Task, book: Book) -> Kept:
         raise
     # Of a truncate every bucket has a copy.
     copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
-    return Kept(merged.news.num_rows - copies, keep, added, files.removed, files.folded)
+    return Kept(merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved)
+
+
+def _with_other_words(task: Task, book: Book) -> pa.Array:
+    """The entities to which rows took along other words than before."""
+    if book.words is None or task.words_before is None or task.anew:
+        return pa.array([], book.log.shape.schema.field(GUID).type)
+    now, before = (rows_of(book.words, paths) for paths in (task.words, task.words_before))
+    both = joined([now, before], book.words.shape.schema)
+    rows = pa.StructArray.from_arrays(both.columns, names=both.schema.names)
+    known = numbered(rows)
+    alone = ~np.where(
+        np.arange(len(known)) < now.num_rows,
+        np.isin(known, known[now.num_rows :]),
+        np.isin(known, known[: now.num_rows]),
+    )
+    return both.column(GUID).filter(pa.array(alone)).unique()
 
 
 class _Files:

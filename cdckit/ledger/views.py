@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.asking.as_of import as_of
 from cdckit.asking.bitemporal import bitemporal
+from cdckit.changes import MOVED
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.layout import GUID
@@ -70,7 +71,8 @@ class View:
 
         Args:
             key: Of the one entity that is wanted: a mapping of its key fields, or its guid.  What its sources
-                truncated comes with it.
+                truncated comes with it; and instead of `moved` what its row took along from another key, as
+                changes of the messages that said so.
 
         Raises:
             NoSuchTable: Nothing was ever applied.
@@ -80,7 +82,15 @@ class View:
         if key is not None:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
-        return shown_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
+        shown = shown_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
+        return shown if key is None else self._with_words(shown, where)
+
+    def _with_words(self, changes: DataFrame, where: dict[str, Any] | None = None) -> DataFrame:
+        """The changes, and the words that rows took along instead of the moves."""
+        if MOVED not in changes.columns:
+            return changes
+        words = shown_changes(self._snapshot.read(self.kind.words, where), self.kind)
+        return changes.drop(MOVED).unionByName(words)
 
     def history(self, key: Key | None = None) -> DataFrame:
         """

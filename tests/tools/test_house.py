@@ -20,10 +20,10 @@ BELOW = {
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
     "ledger": {
-        *("ledger", "store", "outputs", "asking", "merging"),
+        *("ledger", "store", "outputs", "asking", "merging", "moves"),
         *("kernel", "parts", "errors", "changes", "lists", "history"),
     },
-    "asking": {"asking", "kernel", "parts", "errors", "changes", "lists", "history", "merging"},
+    "asking": {"asking", "kernel", "parts", "errors", "changes", "lists", "history", "merging", "moves"},
     "outputs": {"outputs", "asking", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {
         *("quality", "display", "asking", "merging"),

@@ -1,0 +1,179 @@
+"""Rows that move: what a changed key takes along, as changes of the new key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import MOVED, TRUNCATE, UPSERT, require_moved
+from cdckit.errors import InvalidArgument
+from cdckit.kernel.layout import (
+    ARRIVED,
+    GUID,
+    MADE_OF,
+    OPERATIONS,
+    SNAPSHOT,
+    WORD,
+    Layout,
+    carried_column,
+    flat_columns,
+    priority_column,
+    value_column,
+)
+from cdckit.kernel.moves import FAMILY, MOVE, OWN, families, taken_along
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.workers import Made
+
+_NODE, _OTHER = "node", "other"
+_EDGES = T.StructType().add(_NODE, T.LongType()).add(_OTHER, T.LongType())
+_FAMILIES = T.StructType().add(_NODE, T.LongType()).add(FAMILY, T.LongType())
+
+SHARES = 1 << 12
+"""Into how many shares what is read together falls by a hash, each of which is given every truncate: many
+more than there are tasks, so that tasks have about as much to do."""
+
+
+def with_taken_along(
+    changes: DataFrame, keys: Sequence[str], *, function: str, at_once: bool = False
+) -> DataFrame:
+    """
+    The changes, and beside them the words that rows took along when their keys changed; without `moved`.
+
+    With changes that bring their identity it raises `InvalidArgument`: those say nothing of moves.
+
+    Args:
+        changes: One row per change, with `moved` (`cdckit.changes.CHANGE_SCHEMA`).
+        keys: As for `merge`.
+        function: Who asks, for errors.
+        at_once: Whether a word that became known later than its move is an error (`LateMoves`).
+    """
+    if brings_identity(changes, keys):
+        needed = "without the column `moved` where their guids say which entity they are about: drop it"
+        raise InvalidArgument(function, "changes", needed, changes.columns)
+    words = words_taken_along(changes, keys, function=function, at_once=at_once)
+    plain = _with_all_priorities(changes.drop(MOVED))
+    return plain.unionByName(words, allowMissingColumns=True)
+
+
+def words_taken_along(
+    changes: DataFrame, keys: Sequence[str], *, function: str, at_once: bool = False
+) -> DataFrame:
+    """
+    The words that rows took along when their keys changed, as changes of their new keys.
+
+    Returns:
+        The columns of changes, `field_priorities` among them; `arrival.record_number` says that they are such
+        words (`cdckit.kernel.layout.TAKEN_ALONG` and more).
+
+    Cost: the moves are read, and in one task put together to families of keys; then the changes of these
+    families are shuffled, sorted and pass through Python.  Without a move all that is to read `moved`.
+    """
+    require_moved(changes, keys, function=function)
+    data = require_struct(changes, "data", function=function)
+    names = data.fieldNames()
+    complete = _with_all_priorities(changes)
+    has_guid, is_placed = GUID in changes.columns, SNAPSHOT in changes.columns
+    layout = Layout(
+        fields=tuple(names),
+        keys=tuple(names.index(key) for key in keys),
+        field_priorities=frozenset(range(len(names))),
+        by_guid=False,
+        entity=None,
+        has_guid=has_guid,
+    )
+    order = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
+    rows = complete.withColumns({_NODE: _node("data", keys, data), MOVE: _name(keys, data)}).selectExpr(
+        _NODE,
+        MOVE,
+        *([GUID] if has_guid else []),
+        *order,
+        *([SNAPSHOT] if is_placed else []),
+        *flat_columns(names, names, is_placed),
+        *(f"{name} AS own_{name}" for name in OWN if name != SNAPSHOT or is_placed),
+        *([f"arrival.timestamp AS own_{ARRIVED}"] if at_once else []),
+    )
+    other = F.when(complete["operation"] == UPSERT, _node(f"{MOVED}.old_key", keys, data)).otherwise(
+        _node(f"{MOVED}.new_key", keys, data)
+    )
+    edges = complete.where(F.col(MOVED).isNotNull()).select(
+        _node("data", keys, data).alias(_NODE), other.alias(_OTHER)
+    )
+    in_one = partial(families, schema=arrow_schema(_FAMILIES, large=True))
+    family = Made(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
+    is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
+    told = rows.where(~is_truncate).join(family, _NODE, "inner")
+    shared = told.withColumn("share", F.pmod(FAMILY, F.lit(SHARES)))
+    if is_placed:
+        shares = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
+        nowhere = F.lit(0).cast("long").alias(FAMILY)
+        truncates = rows.where(is_truncate).select(*rows.columns, nowhere, shares.alias("share"))
+        shared = shared.unionByName(truncates)
+    together = shared.repartition("share").drop("share", _NODE)
+    ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *order)
+    flat = T.StructType([each for each in rows.drop(_NODE, MOVE).schema if not each.name.startswith("own_")])
+    by = partial(taken_along, layout=layout, schema=arrow_schema(flat, large=True))
+    return _as_changes(Made(ordered, by, flat, large=True).rows(), complete)
+
+
+def _node(struct: str, keys: Sequence[str], data: T.StructType) -> Column:
+    """A number for a key: of two keys that have one, more is told together than need be."""
+    return F.xxhash64(*(F.col(f"{struct}.{quoted(key)}").cast(data[key].dataType) for key in keys))
+
+
+def _name(keys: Sequence[str], data: T.StructType) -> Column:
+    """Of which move a change is part: the same text of both; null of all others."""
+
+    def named(side: str) -> Column:
+        parts = (F.col(f"{MOVED}.{side}.{quoted(key)}").cast(data[key].dataType).alias(key) for key in keys)
+        return F.struct(*parts).alias(side)
+
+    text = F.to_json(F.struct("source", F.col(f"{MOVED}.id"), named("old_key"), named("new_key")))
+    return F.when(F.col(MOVED).isNotNull(), text)
+
+
+def _with_all_priorities(changes: DataFrame) -> DataFrame:
+    """The changes with a priority of each field, null where it is the entity's."""
+    names = require_struct(changes, "data", function="merge").fieldNames()
+    stated: list[str] = []
+    if "field_priorities" in changes.columns:
+        stated = require_struct(changes, "field_priorities", function="merge").fieldNames()
+    own = [
+        (F.col("field_priorities").getField(name) if name in stated else F.lit(None).cast("int")).alias(name)
+        for name in names
+    ]
+    return changes.withColumn("field_priorities", F.struct(*own))
+
+
+def _as_changes(flat: DataFrame, like: DataFrame) -> DataFrame:
+    """Changes in the columns of the kernel as such in those of *like*."""
+    names = require_struct(like, "data", function="merge").fieldNames()
+
+    def struct(parts: list[Column]) -> Column:
+        return F.struct(*(part.alias(name) for name, part in zip(names, parts, strict=True)))
+
+    bits = [F.getbit(F.col(carried_column(at // WORD)), F.lit(at % WORD)) == 1 for at, _ in enumerate(names)]
+    made: dict[str, Any] = {
+        "operation": F.lit(UPSERT),
+        "arrival": F.col("arrival").withField("record_number", F.col("record_number")),
+        "data": struct([F.col(value_column(at)) for at, _ in enumerate(names)]),
+        "carried": struct(bits),
+        "field_priorities": struct([F.col(priority_column(at)) for at, _ in enumerate(names)]),
+    }
+    shown = flat.withColumns(made)
+    return shown.select(*(name for name in like.columns if name in shown.columns and name != MOVED))
+
+
+def brings_identity(changes: DataFrame, keys: Sequence[str]) -> bool:
+    """
+    Whether the column `guid` says which entity a change is about.
+
+    Not where it is there beside the key fields that it is made of, as in `Ledger.changes`: then every
+    change is about the entity of its key, carried or not.
+    """
+    return GUID in changes.columns and set(changes.schema[GUID].metadata.get(MADE_OF, ())) != set(keys)

@@ -1,0 +1,205 @@
+"""Rows that move from key to key take along what was not sent with the new key."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fold import fold_with_moves, identity
+from histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit import Ledger, as_known, bitemporal, blame, known_at, merge, union_changes, why, with_fields
+from tools.tiers import seeds
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+FIELDS = {"w": "int", "k": "int", "a": "string", "b": "int"}
+KEYS = ["w", "k"]
+KEY = T.StructType().add("w", T.IntegerType()).add("k", T.IntegerType())
+MOVED = T.StructType().add("id", T.StringType()).add("old_key", KEY).add("new_key", KEY)
+CALL: Any = {"entity": "thing", "keys": KEYS}
+
+
+def said(number: int, key: int, hour: int, *, world: int = 0, move: Row | None = None, **sent: Any) -> Row:
+    """A change: message m<number>, at an hour, of a key; a delete if nothing is sent."""
+    return {
+        "operation": "upsert",
+        "effective_timestamp": START + timedelta(hours=hour),
+        "sequence": f"{number:05}",
+        "arrival": {
+            "timestamp": START + timedelta(days=1, minutes=number),
+            "topic": "t",
+            "partition": 0,
+            "offset": number,
+            "record_number": 1,
+        },
+        "message_id": f"m{number}",
+        "source": "log",
+        "priority": 0,
+        "data": {"w": world, "k": key, "a": sent.get("a"), "b": sent.get("b")},
+        "carried": {"w": True, "k": True, "a": "a" in sent, "b": "b" in sent},
+        "field_priorities": {"w": None, "k": None, "a": None, "b": None},
+        "moved": move,
+    }
+
+
+def moved(number: int, old: int, new: int, hour: int, *, world: int = 0, **sent: Any) -> list[Row]:
+    """A move: a delete of the old key and an upsert of the new one, in one message."""
+    move = {
+        "id": str(number),
+        "old_key": {"w": world, "k": old},
+        "new_key": {"w": world, "k": new},
+    }
+    leaving = said(number, old, hour, world=world, move=move) | {"operation": "delete"}
+    arriving = said(number, new, hour, world=world, move=move, **sent)
+    arriving["sequence"] += "/1"
+    arriving["arrival"] = arriving["arrival"] | {"record_number": 2}
+    return [leaving, arriving]
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], *, placed: bool = False) -> DataFrame:
+    schema = change_schema(FIELDS).add("moved", MOVED)
+    found = rows_to_dataframe(spark, rows, schema)
+    return found.withColumn("snapshot", F.lit(False)) if placed else found
+
+
+def shown(history: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    rows = history.orderBy("k", "valid_from_timestamp").collect()
+    return [tuple(row[name] for name in columns) for row in rows]
+
+
+ONE_MOVE = [said(1, 1, 1, a="large", b=1), *moved(2, 1, 2, 2, b=5)]
+
+
+def test_an_unsent_value_is_that_of_the_old_key_with_its_provenance(spark: SparkSession) -> None:
+    history = merge(frame(spark, ONE_MOVE), **CALL)
+    found = history.select("k", "deleted_indicator", "a", "b", "source_message", "field_provenance").orderBy(
+        "k", "valid_from_timestamp"
+    )
+    first, gone, new = found.collect()
+    assert (first["a"], gone["deleted_indicator"], gone["a"]) == ("large", True, None)
+    assert (new["k"], new["a"], new["b"], new["source_message"]) == (2, "large", 5, "m2")
+    assert new["field_provenance"]["a"]["m"] == "m1"
+    assert new["field_provenance"]["b"]["m"] == new["field_provenance"]["guid"]["m"] == "m2"
+
+
+def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession) -> None:
+    changes = frame(spark, ONE_MOVE)
+    told = why(changes, {"w": 0, "k": 2}, "a", keys=KEYS).collect()
+    assert [(row["message_id"], row["value"], row["verdict"]) for row in told] == [("m1", "large", "WON")]
+    rows = why(changes, {"w": 0, "k": 2}, "deleted_indicator", keys=KEYS).collect()
+    assert [(row["message_id"], row["verdict"]) for row in rows] == [("m2", "WON")]
+    history = merge(changes, **CALL)
+    named = {row["field"]: row["message"] for row in blame(history, {"w": 0, "k": 2}).collect()}
+    assert (named["a"], named["b"]) == ("m1", "m2")
+    table = bitemporal(changes, **CALL)
+    for minute in (1, 2):
+        at = START + timedelta(days=1, minutes=minute)
+        known = as_known(changes, at, **CALL)
+        assert shown(known, "k", "a", "b") == shown(known_at(table, at), "k", "a", "b")
+    assert shown(known, "k", "a", "b") == [(1, "large", 1), (1, None, None), (2, "large", 5)]
+
+
+def test_what_became_known_of_the_old_key_after_the_move_is_refused_by_bitemporal(
+    spark: SparkSession,
+) -> None:
+    late = said(3, 1, 1, a="larger") | {"sequence": "00001/9"}
+    changes = frame(spark, [*ONE_MOVE, late])
+    assert shown(merge(changes, **CALL), "k", "a")[-1] == (2, "larger")
+    with pytest.raises(PySparkException, match="cannot tell what was believed of a row that moved"):
+        bitemporal(changes, **CALL).collect()
+
+
+def test_moves_of_two_tables_come_together_and_keys_may_get_other_names(spark: SparkSession) -> None:
+    changes = frame(spark, ONE_MOVE)
+    wider = changes.where("moved IS NULL")
+    long = wider.withColumn("data", F.col("data").withField("k", F.col("data.k").cast("long")))
+    both = union_changes(long.drop("moved"), changes)
+    assert shown(merge(both, **CALL), "k", "a") == [(1, "large"), (1, None), (2, "large")]
+    renamed = with_fields(
+        changes, {"id": lambda w, k: F.concat_ws("-", w.cast("string"), k.cast("string")), "a": "a"}
+    )
+    history = merge(renamed, entity="thing", keys=["id"]).orderBy("id", "valid_from_timestamp").collect()
+    assert [(row["id"], row["a"]) for row in history] == [("0-1", "large"), ("0-1", None), ("0-2", "large")]
+
+
+def random_world(world: int, chance: random.Random) -> list[Row]:
+    """Changes of four keys from two sources, and moves: chains, swaps, back, onto what is there."""
+    rows, hour = [], 0
+    for number in range(1, chance.randint(4, 14)):
+        number += 100 * world
+        hour += chance.choice([0, 0, 1, 2])
+        sent: Row = {
+            name: value
+            for name, value in (("a", f"value {number}"), ("b", chance.choice([None, 1, 2])))
+            if chance.random() < 0.5
+        }
+        draw, key = chance.random(), chance.randint(1, 4)
+        if draw < 0.45:
+            made = moved(number, key, chance.randint(1, 4), hour, world=world, **sent)
+        else:
+            made = [said(number, key, hour, world=world, **sent)]
+            if draw < 0.55:
+                made[0]["operation"] = "delete"
+        if chance.random() < 0.3:
+            made[0]["source"] = "other" if len(made) == 1 else "log"
+        for row in made:
+            row["priority"] = chance.choice([0, 0, 0, 1, -1])
+            row["field_priorities"] = {**row["field_priorities"], "a": chance.choice([None, None, 0, 2])}
+        rows += made
+        if chance.random() < 0.1:
+            again = [{**row, "arrival": row["arrival"] | {"offset": number + 50}} for row in made]
+            rows += [row for row in again if chance.random() < 0.7]
+    return [row for row in rows if chance.random() < 0.95]
+
+
+@seeds(1, 2, soak=10)
+def test_any_moves_give_what_one_by_one_gives_in_one_merge_and_in_any_batches(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    rows = [row for world in range(400) for row in random_world(world, chance)]
+    expected = fold_with_moves(rows, fields=list(FIELDS), **CALL)
+    placed = bool(seed % 2)
+    changes = frame(spark, rows, placed=placed)
+
+    def require_expected(history: DataFrame) -> None:
+        assert_same(to_rows(history), expected, rows, lambda change: identity(change, **CALL))
+
+    require_expected(merge(changes, **CALL))
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=3)
+    batches: list[list[Row]] = [[], [], []]
+    for row in rows:
+        batches[chance.randrange(3)].append(row)
+    for batch in batches:
+        ledger.apply(frame(spark, batch, placed=placed))
+    require_expected(ledger.history())
+    require_expected(merge(ledger.changes(), **CALL))
+    ledger.rebuild()
+    require_expected(ledger.history())
+
+
+def test_a_late_change_of_the_old_key_changes_the_new_one_in_a_ledger(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """And `changes` of one key has what it took along, of which the history of that key can be made."""
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
+    chain = [*ONE_MOVE, *moved(3, 2, 3, 3)]
+    ledger.apply(frame(spark, chain[1:]))
+    assert shown(ledger.history(), "k", "a", "b") == [(2, None, 5), (2, None, None), (3, None, 5)]
+    ledger.apply(frame(spark, chain[:1]))
+    assert shown(ledger.history({"w": 0, "k": 3}), "k", "a", "b") == [(3, "large", 5)]
+    late = said(9, 1, 1, a="larger") | {"sequence": "00001/9"}
+    ledger.apply(frame(spark, [late]))
+    history = ledger.history({"w": 0, "k": 3})
+    assert shown(history, "k", "a", "b") == [(3, "larger", 5)]
+    own = ledger.changes({"w": 0, "k": 3})
+    assert by_guid(to_rows(merge(own, **CALL))) == by_guid(to_rows(history))
+    assert why(own, {"w": 0, "k": 3}, "a", keys=KEYS).collect()[0]["message_id"] == "m9"
