@@ -68,6 +68,11 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
 
+    A row that moves to another key (`moved`) takes along what the upsert of the new key did not send: the
+    value that stood under the old key right before its delete, with its message and its priority.  It counts
+    right behind that upsert, as a word of its own: where the new key is there already, a higher priority
+    stands.  If the delete is not among *changes*, nothing is taken along.
+
     Changes that say `snapshot` stand in the order of their source, and their times follow their places: see
     `cdckit.changes.CHANGE_SCHEMA`.
 
@@ -99,12 +104,16 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
             column): a change lacks its effective timestamp, message, priority, record number, data or
             carried (as a whole) or, where that is the identity, guid; or its operation is none of
-            upsert, delete and absent.
+            upsert, delete and absent; or its text holds `CircularMoves`, where the two changes of moves
+            stand so far apart that each would take along what another one brings.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more, and they
     take three to four times their own size: a million changes of one key took 0.5 GB of the worker's
-    memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).
+    memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).  Where *changes* have
+    the column `moved` they are read three times: keep them (`localCheckpoint`) if it costs to make them.
+    Which keys moves connect is found out in one task, which holds two numbers for each move; the changes of
+    such keys are shuffled and sorted twice, and those of all keys that moves connect are in memory at once.
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.

@@ -36,8 +36,9 @@ class Ledger:
     Log and history of one kind of entity, kept up as changes come.
 
     Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
-    them, at any time), `unborn` (the entities with changes and no version) and, where full lists came,
-    `lists`.  They are Delta tables, the first three in buckets by a hash of the guid; open versions lie
+    them, at any time), `unborn` (the entities with changes and no version); where full lists came, `lists`;
+    and where changes say of moves, `words` (what rows took along when their keys changed).  They are Delta
+    tables, all but `lists` in buckets by a hash of the guid; open versions lie
     apart from closed ones.  Opening a ledger, and every question to it, writes and deletes nothing.
 
     Args:
@@ -257,7 +258,9 @@ class Ledger:
             the log are read too, and the files with closed versions of them are written again.  Those
             open versions, and all changes of the touched entities of a bucket, are in a worker's memory
             at once.  Of a batch whose id is known, only its content is compared: one job that writes
-            nothing.  A *gate* costs what it asks, each time that it is asked.
+            nothing.  A *gate* costs what it asks, each time that it is asked.  Where an entity is merged
+            again that a row moved to, or from, what rows took along is found anew from the whole log, as in
+            `merge`, and the entities for which it is another are merged once more.
         """
         require_changes(changes, function="apply")
         require_gate(gate, function="apply")
