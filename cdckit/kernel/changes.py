@@ -14,6 +14,7 @@ from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.layout import (
     ARRIVED,
     GUID,
+    NO_PRIORITY,
     OPERATIONS,
     TAKEN_ALONG,
     WORD,
@@ -62,7 +63,8 @@ class Changes:
         self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
         self.priority = ints(table.column("priority"))
         self._said = Said.of(table) if said is None else said
-        self.is_taken_along = self._said.record >= TAKEN_ALONG
+        # Others have such numbers, too: hashes of rows, and what follows the last record of a message.
+        self.is_taken_along = (self._said.record >= TAKEN_ALONG) & (self.priority == NO_PRIORITY)
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
         ]

@@ -23,7 +23,10 @@ KEYS = "cdckit.keys"
 ARRIVED = "arrived"
 
 TAKEN_ALONG = 1 << 30
-"""The numbers of records from here on are those of words that a move took along: see `moves`."""
+"""From here on are the numbers of records that words have which a move took along: see `moves`."""
+
+NO_PRIORITY = -(2**31)
+"""The priority of such words: they say nothing of the row itself."""
 
 WORD = 63
 """How many fields' flags one number holds: as many as stay positive."""

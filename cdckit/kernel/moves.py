@@ -27,6 +27,7 @@ from cdckit.kernel.counting import counting
 from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import (
     ARRIVED,
+    NO_PRIORITY,
     OPERATIONS,
     TAKEN_ALONG,
     WORD,
@@ -48,8 +49,6 @@ FAMILY = "family"
 
 OWN = ("effective_timestamp", "sequence", "arrival", "snapshot")
 """What says the place of a change stands twice where changes may be placed: as it was, under `own_…`."""
-
-_LEAST = -(2**31)
 
 
 class CircularMoves(CdcError, ValueError):
@@ -226,8 +225,7 @@ def _words(changes: Changes, entity: Ints, taken: _Taken) -> _Words:
     columns |= {carried_column(word): pa.array(bits) for word, bits in enumerate(carried)}
     columns["message_id"] = changes.table.column("message_id").take(said)
     columns["operation"] = pa.array(np.full(count, OPERATIONS.index(UPSERT)), kinds["operation"])
-    # They say nothing of the row itself.
-    columns["priority"] = pa.array(np.full(count, _LEAST), kinds["priority"])
+    columns["priority"] = pa.array(np.full(count, NO_PRIORITY), kinds["priority"])
     columns["record_number"] = pa.array(_numbers(entity[arriving]), kinds["record_number"])
     columns[MOVE] = pa.nulls(count, kinds[MOVE])
     return _Words(batch_of(columns, changes.table.schema), arriving, origin)
