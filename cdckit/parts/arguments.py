@@ -114,6 +114,9 @@ class StreamBatch(str):
         made.stream, made.number = stream, number
         return made
 
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
+        return self.stream, self.number
+
 
 def require_batch_id(batch: str | int | None, *, function: str) -> str | None:
     """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text."""

@@ -83,8 +83,8 @@ class BatchIdReused(CdcError, ValueError):
     def __str__(self) -> str:
         if self.last is not None:
             return (
-                f"The batch {self.batch!r} comes after batch {self.last} of its stream. Nothing was "
-                f"committed: a stream that begins anew, with another checkpoint, needs another name."
+                f"The batch {self.batch!r} is older than {self.last}, the last one of its stream. Nothing "
+                f"was committed: a stream that begins anew, with another checkpoint, needs another name."
             )
         return (
             f"The batch {self.batch!r} was committed with content of digest {self.committed}; now its digest "

@@ -58,9 +58,17 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
     return old
 
 
+def _kept(commits: Commits, horizon: datetime) -> list[Commit]:
+    """The commits since *horizon* that can be read: of older ones, files and entries of logs are gone."""
+    newest = commits.commit()
+    assert newest is not None
+    first = int(newest.notes.get(VACUUMED, 0))
+    return [one for one in commits.since(horizon) if one.version >= first]
+
+
 def _unnamed(location: Location, commits: Commits, horizon: datetime) -> list[str]:
     """The files older than *horizon* that no commit since then names."""
-    named = _named(location, commits, commits.since(horizon))
+    named = _named(location, commits, _kept(commits, horizon))
     return [
         f"{folder}/{info.base_name}"
         for folder in [*_folders(location), SCRATCH]
@@ -73,7 +81,7 @@ def _unnamed(location: Location, commits: Commits, horizon: datetime) -> list[st
 
 def _old_entries(location: Location, commits: Commits, horizon: datetime) -> list[str]:
     """What is older than *horizon* in the logs, before a checkpoint from which all that is kept is read."""
-    kept = commits.since(horizon)
+    kept = _kept(commits, horizon)
     needed = {FOLDER: commits.version}
     for commit in kept:
         for one in commit.tables.values():

@@ -142,7 +142,7 @@ def test_logs_are_as_long_as_what_is_kept(store: Store, place: Path, commits: in
     assert store.batch(StreamBatch("orders", last + 1)) is None
     with (
         store.begin() as transaction,
-        pytest.raises(BatchIdReused, match=f"after batch {last} of its stream"),
+        pytest.raises(BatchIdReused, match=f"is older than {last}, the last one"),
     ):
         transaction.commit(batch=StreamBatch("orders", 0), digest=5)
     # What a checkpoint says grows with the logarithm of the number of commits.
@@ -166,6 +166,19 @@ def test_commits_that_are_kept_are_read_from_a_shortened_log(store: Store, place
     assert [held(store.snapshot(version), "log") for version in range(old, old + 11)] == [
         [number] for number in range(49, 60)
     ]
+
+
+def test_a_wider_vacuum_keeps_what_a_narrower_one_has_kept(store: Store, place: Path) -> None:
+    begun = datetime.now(UTC)
+    for number in range(50):
+        add(store, "log", number)
+    age(place, 2)
+    store.vacuum(timedelta(0))
+    kept = add(store, "log", 50)
+    age(place, 2)
+    replaced(store, 51)
+    assert store.vacuum(datetime.now(UTC) - begun) == []
+    assert held(store.snapshot(kept), "log") == list(range(51))
 
 
 def test_a_log_whose_checkpoint_is_broken_keeps_its_entries(store: Store, place: Path) -> None:
