@@ -19,6 +19,7 @@ from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import shown_history
 from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.kinds import Kind
+from cdckit.parts.schemas import quoted
 from cdckit.parts.workers import Made
 from cdckit.store import File, Snapshot
 from cdckit.store.digests import signed
@@ -72,7 +73,9 @@ def put_changes(
     touched = history_changes(then, now, kind).select(GUID).distinct().persist()
     try:
         versions = now.read(kind.history, files=_files_of(touched, now.files(kind.history)))
-        rows = _formed(versions.join(touched, GUID, "left_semi").select(versions.columns), now, kind, form)
+        rows = _formed(
+            versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns)), now, kind, form
+        )
         if isinstance(target, InCatalogue):
             return target.merge(rows, touched, _version(now), form_number(form))
         small = [one for one in target.files() if one.size < _FILE // 4]
@@ -81,7 +84,7 @@ def put_changes(
             gone |= {one.path: one for one in small}
         if gone:
             rest = target.read(list(gone.values())).join(touched, GUID, "left_anti")
-            rows = rest.select(rows.columns).union(rows)
+            rows = rest.select(*map(quoted, rows.columns)).union(rows)
         size = sum(one.size for one in gone.values())
         return target.put(_in_files(rows, size), gone.values(), _version(now), form_number(form))
     finally:

@@ -190,7 +190,10 @@ class View:
             return
         history = self.history()
         due = merge(self.changes(), entity=self.kind.entity, keys=self.kind.keys)
-        sides = [_digests(rows, side) for rows, side in ((history, 1), (due.select(history.columns), -1))]
+        sides = [
+            _digests(rows, side)
+            for rows, side in ((history, 1), (due.select(*map(quoted, history.columns)), -1))
+        ]
         wrong = sides[0].union(sides[1]).groupBy("row").agg(F.sum("side").alias("side")).where("side != 0")
         number = wrong.agg(F.sum(F.abs("side"))).collect()[0][0]
         if number:

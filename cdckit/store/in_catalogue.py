@@ -36,7 +36,8 @@ class InCatalogue:
         source: What tells the store from all others.
 
     Raises:
-        InvalidArgument: The session has no Delta connector, or there is something else.
+        InvalidArgument: The session has no Delta connector, or is one of Spark Connect; or there is something
+            else.
     """
 
     def __init__(self, spark: SparkSession, name: str, source: str) -> None:
@@ -44,6 +45,10 @@ class InCatalogue:
         self.commit: int | None = None
         self.form: int | None = None
         self._foreign: ForeignChange | None = None
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            # What a MERGE carries is told to a session of its own, and such clients cannot begin one.
+            needed = "a location: through Spark Connect no table of a catalogue is kept up"
+            raise InvalidArgument("publish", "target", needed, name)
         _require_connector(spark, name)
         self._exists = bool(spark.catalog.tableExists(name))
         if self._exists:

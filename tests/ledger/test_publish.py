@@ -104,6 +104,19 @@ def test_only_what_was_touched_is_written(
     assert [row for row in values(target) if row[0] == 7] == [(7, 7, False), (7, 70, True)]
 
 
+def test_fields_may_be_called_as_they_like(spark: SparkSession, tmp_path: Path) -> None:
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    for day in (1, 2):
+        rows = told(spark, (1, 5, day)).withColumn(
+            "data", F.expr("struct(data.h, data.k, data.v AS `v.``x`)")
+        )
+        ledger.apply(rows.withColumn("carried", F.expr("struct(carried.h, carried.k, carried.v AS `v.``x`)")))
+        ledger.apply(told(spark, (day + 1, 6, day)))
+        ledger.publish(target)
+    ledger.check(deep=True)
+    assert len(shown(target)) == ledger.history().count()
+
+
 def test_another_form_and_new_columns_make_it_anew(spark: SparkSession, tmp_path: Path) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1), (1, 11, 5), (2, 20, 1)))
