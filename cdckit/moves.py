@@ -40,7 +40,12 @@ more than there are tasks, so that tasks have about as much to do."""
 
 
 def with_taken_along(
-    changes: DataFrame, keys: Sequence[str], *, function: str, at_once: bool = False
+    changes: DataFrame,
+    keys: Sequence[str],
+    *,
+    function: str,
+    at_once: bool = False,
+    known: DataFrame | None = None,
 ) -> DataFrame:
     """
     The changes, and beside them the words that rows took along when their keys changed; without `moved`.
@@ -52,11 +57,13 @@ def with_taken_along(
         keys: As for `merge`.
         function: Who asks, for errors.
         at_once: Whether a word that became known later than its move is an error (`LateMoves`).
+        known: Those of the changes of which rows take along what they say; all of them without it.
     """
     if brings_identity(changes, keys):
         needed = "without the column `moved` where their guids say which entity they are about: drop it"
         raise InvalidArgument(function, "changes", needed, changes.columns)
-    words = words_taken_along(changes, keys, function=function, at_once=at_once)
+    said = changes if known is None else known
+    words = words_taken_along(said, keys, function=function, at_once=at_once)
     plain = _with_all_priorities(changes.drop(MOVED))
     return plain.unionByName(words, allowMissingColumns=True)
 
@@ -72,7 +79,7 @@ def words_taken_along(
         words (`cdckit.kernel.layout.TAKEN_ALONG` and more).
 
     Cost: the moves are read, and in one task put together to families of keys; then the changes of these
-    families are shuffled, sorted and pass through Python.  Without a move all that is to read `moved`.
+    families are sorted and pass through Python.  To find those, all changes are shuffled by key.
     """
     require_moved(changes, keys, function=function)
     data = require_struct(changes, "data", function=function)

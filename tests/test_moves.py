@@ -117,6 +117,16 @@ def test_what_became_known_of_the_old_key_after_the_move_is_refused_by_bitempora
         bitemporal(changes, **CALL).collect()
 
 
+def test_what_was_known_at_a_moment_is_what_was_taken_along_then(spark: SparkSession) -> None:
+    late = said(3, 1, 1, a="larger") | {"sequence": "00001/9"}
+    changes = frame(spark, [*ONE_MOVE, late])
+    for minute, message, value in ((2, "m1", "large"), (3, "m3", "larger")):
+        at = START + timedelta(days=1, minutes=minute)
+        told = why(changes, {"w": 0, "k": 2}, "a", keys=KEYS, known_at=at).where("verdict = 'WON'")
+        assert [(row["message_id"], row["value"]) for row in told.collect()] == [(message, value)]
+        assert shown(as_known(changes, at, **CALL), "k", "a")[-1] == (2, value)
+
+
 def test_moves_of_two_tables_come_together_and_keys_may_get_other_names(spark: SparkSession) -> None:
     changes = frame(spark, ONE_MOVE)
     wider = changes.where("moved IS NULL")

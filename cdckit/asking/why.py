@@ -125,7 +125,9 @@ def why(
     )
     if MOVED in changes.columns:
         require_keys(keys, names, function="why")
-        changes = with_taken_along(changes, keys, function="why")
+        # What was known then is what could be taken along then.
+        known = None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
+        changes = with_taken_along(changes, keys, function="why", known=known)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _of_key(changes, key, keys, data)
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
