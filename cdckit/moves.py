@@ -111,9 +111,7 @@ def words_taken_along(
     # Spark would follow what a filter says through every alias above it, and plan for minutes where the
     # changes are made by long expressions; of a filter that is not determined by the row it says nothing.
     has_moved = F.col(MOVED).isNotNull() & (F.rand(0) >= 0)
-    edges = complete.where(has_moved).select(
-        _node("data", keys, data).alias(_NODE), other.alias(_OTHER)
-    )
+    edges = complete.where(has_moved).select(_node("data", keys, data).alias(_NODE), other.alias(_OTHER))
     in_one = partial(families, schema=arrow_schema(_FAMILIES, large=True))
     family = Made(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
