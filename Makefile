@@ -32,7 +32,7 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
-.PHONY: help demo quick test soak compat lab bench notebooks docs samples lint pins clean
+.PHONY: help demo quick test soak compat lab bench notebooks docs samples lint count pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ lint: $(READY) ## Style and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+count: $(READY) ## Modules, lines, names and what `import cdckit` costs; make count SINCE=main says what was not only moved
+	$(BIN)/python -m tools.counts $(SINCE)
 
 compat: $(READY) ## A plain install of the wheel, with the oldest and with the newest versions allowed
 	$(BIN)/python -m tools.compat
