@@ -22,7 +22,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import (
-    asking,
     databus,
     debezium,
     debezium_streams,
@@ -35,6 +34,7 @@ from benchmarks import (
     outputs,
     overlaying,
     quality,
+    query,
     rdss,
 )
 from benchmarks.measure import PeakMemory, Result
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         "ledger": lambda: ledger.results(_session(), given.work),
         "joins": lambda: joining.results(_session(), given.work),
         "questions": lambda: [
-            *asking.results(_session(), given.work),
+            *query.results(_session(), given.work),
             *overlaying.results(_session(), given.work),
         ],
         "outputs": lambda: outputs.results(_session(), given.work),

@@ -30,20 +30,6 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 
 from cdckit import databus, datahub, debezium, jupyter, rdss, replicate
 from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
-from cdckit.asking.allen import ALLEN_RELATIONS, allen_relation
-from cdckit.asking.as_of import as_of, current
-from cdckit.asking.beliefs import as_shown, belief_changes, beliefs_about, error_durations
-from cdckit.asking.between import between, timeline, with_operation
-from cdckit.asking.bitemporal import as_known, bitemporal, known_at
-from cdckit.asking.counts import counts_over_time
-from cdckit.asking.differences import changes_between, diff
-from cdckit.asking.durations import durations, weighted_means
-from cdckit.asking.episodes import episodes, transitions
-from cdckit.asking.joins import Lookup, as_of_join
-from cdckit.asking.overlays import Side, overlay
-from cdckit.asking.period_joins import join_periods
-from cdckit.asking.provenance import blame, by_message, revoke, sources_of, with_messages
-from cdckit.asking.why import why
 from cdckit.changes import (
     Priority,
     find_unused_priorities,
@@ -79,6 +65,20 @@ from cdckit.quality.periods import (
     find_overlaps,
     find_several_current,
 )
+from cdckit.query.allen import ALLEN_RELATIONS, allen_relation
+from cdckit.query.as_of import as_of, current
+from cdckit.query.beliefs import as_shown, belief_changes, beliefs_about, error_durations
+from cdckit.query.between import between, timeline, with_operation
+from cdckit.query.bitemporal import as_known, bitemporal, known_at
+from cdckit.query.counts import counts_over_time
+from cdckit.query.differences import changes_between, diff
+from cdckit.query.durations import durations, weighted_means
+from cdckit.query.episodes import episodes, transitions
+from cdckit.query.joins import Lookup, as_of_join
+from cdckit.query.overlays import Side, overlay
+from cdckit.query.period_joins import join_periods
+from cdckit.query.provenance import blame, by_message, revoke, sources_of, with_messages
+from cdckit.query.why import why
 from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
 from cdckit.sources import UnknownSource, require_sources

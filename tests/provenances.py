@@ -1,4 +1,4 @@
-"""What provenance means, read naively from the rows of the fold: for `cdckit.asking.provenance`."""
+"""What provenance means, read naively from the rows of the fold: for `cdckit.query.provenance`."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_of, merge, options
-from cdckit.asking.between import timeline
 from cdckit.changes import CHANGE_SCHEMA, number_in_order
 from cdckit.display import Table, short_instants, show
+from cdckit.query.between import timeline
 from cdckit.rejected import REJECT_SCHEMA
 
 Entry = tuple[str, int] | None

@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.as_of import as_of
 from cdckit.datahub.conversions import converted
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
 from cdckit.errors import InvalidArgument
@@ -19,6 +18,7 @@ from cdckit.history import DELETED, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import require_fields, require_instant
 from cdckit.parts.instants import instant
 from cdckit.parts.schemas import quoted, require_columns
+from cdckit.query.as_of import as_of
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 

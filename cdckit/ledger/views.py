@@ -10,8 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.as_of import as_of
-from cdckit.asking.bitemporal import bitemporal
 from cdckit.changes import MOVED
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
@@ -25,6 +23,8 @@ from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid, guids
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import EXACT_JSON, comparable
+from cdckit.query.as_of import as_of
+from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction
 
 Key = str | Mapping[str, Any]

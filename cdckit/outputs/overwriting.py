@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from cdckit.asking.as_of import current
 from cdckit.history import FIELD_PROVENANCE, SOURCE_MESSAGE
 from cdckit.outputs.calls import Call, columns, in_force_at_some_time
+from cdckit.query.as_of import current
 
 
 def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:

@@ -8,12 +8,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.as_of import current, without_deleted
 from cdckit.history import VALID_FROM
 from cdckit.outputs.calls import Call, columns, free, in_force_at_some_time
 from cdckit.outputs.overwriting import said_by
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+from cdckit.query.as_of import current, without_deleted
 
 
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:

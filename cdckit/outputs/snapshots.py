@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.as_of import without_deleted
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.outputs.calls import Call, columns, free, in_force_at_some_time
 from cdckit.outputs.periods import UNITS, CalendarPeriods, EqualPeriods, Periods, midnight
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_flag, require_instant
+from cdckit.query.as_of import without_deleted
 
 _FUNCTION = "periodic_snapshots"
 _MOST = 1_000_000

@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.as_of import without_deleted
 from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
 from cdckit.outputs.calls import Call, columns, in_force_at_some_time
 from cdckit.outputs.tracking import folded, tracked_fields
 from cdckit.parts.arguments import microseconds, require_name
 from cdckit.parts.schemas import quoted
+from cdckit.query.as_of import without_deleted
 
 IS_CURRENT = "is_current"
 

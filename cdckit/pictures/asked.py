@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.provenance import with_messages
 from cdckit.errors import InvalidArgument
 from cdckit.history import SYSTEM_FROM, SYSTEM_TO, VALID_TO, business_fields
 from cdckit.parts.instants import microseconds
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import require_columns
 from cdckit.parts.values import as_text
+from cdckit.query.provenance import with_messages
 
 # What tables of other programs write for an open end; an axis up to there would show nothing else.
 _NO_REAL_END = microseconds(datetime(9999, 1, 1, tzinfo=UTC))

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.between import with_operation
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.parts.arguments import require_fields
@@ -31,6 +30,7 @@ from cdckit.pictures.look import (
 )
 from cdckit.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.pictures.words import days, days_or_none, one_line, source_name, with_number
+from cdckit.query.between import with_operation
 
 _OPERATIONS = ("insert", "update", "delete", "recreate")
 

@@ -14,7 +14,6 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.durations import durations
 from cdckit.display.clock import Clock, timespec
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds
@@ -26,6 +25,7 @@ from cdckit.pictures.labels import Labels
 from cdckit.pictures.look import FAINT, ROWS, SMALL, ink_on, new_figure, only_words, value_shades
 from cdckit.pictures.rows import rows_axis
 from cdckit.pictures.words import duration_text, one_line, with_number
+from cdckit.query.durations import durations
 
 _FUNCTION = "duration_shares"
 _MOST_VALUES = 8

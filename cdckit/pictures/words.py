@@ -8,9 +8,9 @@ from typing import Any
 
 from matplotlib.dates import date2num
 
-from cdckit.asking.provenance import MESSAGE_SOURCE
 from cdckit.display.clock import Clock, timespec
 from cdckit.parts.instants import microseconds
+from cdckit.query.provenance import MESSAGE_SOURCE
 
 
 def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.as_of import as_of, current
-from cdckit.asking.differences import diff
 from cdckit.changes import UPSERT
 from cdckit.display import Table, show
 from cdckit.errors import InvalidArgument
@@ -23,6 +21,8 @@ from cdckit.parts.identifiers import guid
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import require_struct
 from cdckit.parts.values import as_text
+from cdckit.query.as_of import as_of, current
+from cdckit.query.differences import diff
 from cdckit.widgets.marks import Marked, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text, joined_text
 from cdckit.widgets.texts import on_the_clock_of

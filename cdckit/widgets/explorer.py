@@ -11,9 +11,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.between import with_operation
-from cdckit.asking.provenance import blame
-from cdckit.asking.why import why
 from cdckit.display import show
 from cdckit.history import VALID_FROM, business_fields
 from cdckit.parts.arguments import require_fields
@@ -21,6 +18,9 @@ from cdckit.parts.instants import EPOCH
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text
+from cdckit.query.between import with_operation
+from cdckit.query.provenance import blame
+from cdckit.query.why import why
 from cdckit.widgets.panel import Area, Page, Panel, first_rows_of, instant_text, joined_text, with_day
 from cdckit.widgets.texts import on_the_clock_of
 

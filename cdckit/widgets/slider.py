@@ -10,13 +10,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.asking.as_of import as_of
 from cdckit.display import Table, short_instants, show
 from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.parts.arguments import require_fields, require_instant
 from cdckit.parts.options import as_zone
 from cdckit.parts.schemas import quoted
+from cdckit.query.as_of import as_of
 from cdckit.widgets.marks import MARK, Marked, counts, marked
 from cdckit.widgets.panel import Area, Page, Panel, instant_text
 

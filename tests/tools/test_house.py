@@ -20,13 +20,13 @@ BELOW = {
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
     "ledger": {
-        *("ledger", "store", "outputs", "asking", "merging", "moves"),
+        *("ledger", "store", "outputs", "query", "merging", "moves"),
         *("kernel", "parts", "errors", "changes", "lists", "history"),
     },
-    "asking": {"asking", "kernel", "parts", "errors", "changes", "lists", "history", "merging", "moves"},
-    "outputs": {"outputs", "asking", "kernel", "parts", "errors", "changes", "history", "merging"},
+    "query": {"query", "kernel", "parts", "errors", "changes", "lists", "history", "merging", "moves"},
+    "outputs": {"outputs", "query", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {
-        *("quality", "display", "asking", "merging"),
+        *("quality", "display", "query", "merging"),
         *("kernel", "parts", "errors", "files", "changes", "history"),
     },
 }

@@ -99,7 +99,7 @@ def test_links_of_a_notebook_lead_to_what_the_site_has(written: str, shown: str)
         ("[all](../../notebooks/README.md)", "[all](../notebooks/index.md)"),
         ("![a board](../../images/board.png)", "![a board](../images/board.png)"),
         ("[reference](../../cdckit)", "[reference](../reference/index.md)"),
-        ("[questions](../../cdckit/asking)", "[questions](../reference/asking.md)"),
+        ("[questions](../../cdckit/query)", "[questions](../reference/query.md)"),
         ("[parts](../../cdckit/parts)", "parts (`cdckit/parts`)"),
     ],
 )

@@ -25,7 +25,7 @@ SUBJECTS = {
         "From records to a history",
         "sessions files any_table changes sources wording merging ledger rejected",
     ),
-    "asking": ("Questions to a history", "asking"),
+    "query": ("Questions to a history", "query"),
     "quality": ("Is it sound?", "quality"),
     "outputs": ("Tables for others", "outputs"),
     "showing": ("Tables to look at", "display parts jupyter"),

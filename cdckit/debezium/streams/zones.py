@@ -6,7 +6,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.joins import Lookup, as_of_join
 from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
 from cdckit.debezium.streams.answers import ANSWER_SCHEMA
 from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
@@ -15,6 +14,7 @@ from cdckit.debezium.streams.codes import Status
 from cdckit.history import require_history
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import require_columns, require_types
+from cdckit.query.joins import Lookup, as_of_join
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""

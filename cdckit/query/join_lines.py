@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking import join_rows as rows
-from cdckit.asking.join_rows import Asked
-from cdckit.asking.lookups import FUNCTION
-from cdckit.asking.overlapping_versions import overlap_text
 from cdckit.parts.schemas import quoted
+from cdckit.query import join_rows as rows
+from cdckit.query.join_rows import Asked
+from cdckit.query.lookups import FUNCTION
+from cdckit.query.overlapping_versions import overlap_text
 
 _GROUP = "group"
 

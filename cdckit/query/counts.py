@@ -11,14 +11,14 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.between import between
-from cdckit.asking.durations import require_end, require_groups
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import require_period
 from cdckit.parts.instants import microseconds
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+from cdckit.query.between import between
+from cdckit.query.durations import require_end, require_groups
 
 ENTITIES = "entities"
 AT = "at_timestamp"

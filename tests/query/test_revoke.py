@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
-from cdckit.asking.provenance import by_message, revoke
+from cdckit.query.provenance import by_message, revoke
 
 FIELDS = {"k": "string", "a": "int"}
 

@@ -9,9 +9,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.shared_instants import overlapping
-from cdckit.asking.standing_still import folded, kept, side_column, standing_still
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -26,6 +23,9 @@ from cdckit.history import (
 from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_distinct, require_struct
 from cdckit.parts.values import comparable
+from cdckit.query.allen import is_period
+from cdckit.query.shared_instants import overlapping
+from cdckit.query.standing_still import folded, kept, side_column, standing_still
 
 _FUNCTION = "overlay"
 _WAYS = ("inner", "left", "full")

@@ -10,19 +10,19 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking import join_rows as rows
-from cdckit.asking.join_answers import How
-from cdckit.asking.join_lines import carried, of_facts, sorted_by_number, text_of_overlap, with_group
-from cdckit.asking.join_rows import Asked, asked_by_key, version_column
-from cdckit.asking.join_workers import OVERLAP, REASON, STAND, said_column, said_columns, told
-from cdckit.asking.lookups import FUNCTION, Lookup, checked_key, checked_lookups, version_columns
-from cdckit.asking.overlapping_versions import where_sound
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_TO
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted, require_columns, require_type
 from cdckit.parts.workers import made_beside
+from cdckit.query import join_rows as rows
+from cdckit.query.join_answers import How
+from cdckit.query.join_lines import carried, of_facts, sorted_by_number, text_of_overlap, with_group
+from cdckit.query.join_rows import Asked, asked_by_key, version_column
+from cdckit.query.join_workers import OVERLAP, REASON, STAND, said_column, said_columns, told
+from cdckit.query.lookups import FUNCTION, Lookup, checked_key, checked_lookups, version_columns
+from cdckit.query.overlapping_versions import where_sound
 
 __all__ = ["Lookup", "as_of_join"]
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, current, merge
-from cdckit.asking.provenance import by_message
+from cdckit.query.provenance import by_message
 
 ENTRY = "struct<m: string, p: int>"
 SCHEMA = f"""

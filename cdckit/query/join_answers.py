@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cdckit.asking.lookups import Lookup
-from cdckit.asking.points import NEVER, Overlap, Points, VersionIndex, Versions
 from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.query.lookups import Lookup
+from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
 
 REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
 NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))

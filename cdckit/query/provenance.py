@@ -11,8 +11,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.as_of import as_of, current
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -30,6 +28,8 @@ from cdckit.parts.arguments import require_instant
 from cdckit.parts.keys import of_entity
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_type, require_types
 from cdckit.parts.values import as_text, comparable
+from cdckit.query.allen import is_period
+from cdckit.query.as_of import as_of, current
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"

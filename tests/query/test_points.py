@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from searching import searched
 
-from cdckit.asking.join_answers import REASONS, How, answered
-from cdckit.asking.points import NEVER, Overlap, Points, VersionIndex, Versions
 from cdckit.parts.running import NOWHERE
+from cdckit.query.join_answers import REASONS, How, answered
+from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
 from tools.tiers import seeds
 
 Row = dict[str, Any]

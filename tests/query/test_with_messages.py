@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.asking.provenance import with_messages
+from cdckit.query.provenance import with_messages
 
 CHANGES = """
     message_id string, source string,

@@ -9,8 +9,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
@@ -25,6 +23,8 @@ from cdckit.history import (
 from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text, comparable
+from cdckit.query.allen import is_period
+from cdckit.query.standing_still import folded
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")

@@ -9,8 +9,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.durations import require_groups
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -24,6 +22,8 @@ from cdckit.history import (
 from cdckit.parts.arguments import require_fields, require_name, require_period
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+from cdckit.query.allen import is_period
+from cdckit.query.durations import require_groups
 
 _LONGEST = 2**63 - 1
 """The longest time that Spark has, in microseconds."""

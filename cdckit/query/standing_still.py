@@ -8,8 +8,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdckit.asking.overlapping_versions import overlap_text, where_sound
 from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.query.overlapping_versions import overlap_text, where_sound
 
 
 def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -> DataFrame:

@@ -12,7 +12,7 @@ from provenances import told
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import MissingColumns, WrongColumnType, current, merge
-from cdckit.asking.provenance import sources_of
+from cdckit.query.provenance import sources_of
 
 ENTRY = "struct<m: string, p: int>"
 HISTORY = f"""

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from random_versions import hour, streamed
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
-from cdckit.asking.shared_instants import _crowded
 from cdckit.history import OPEN_END
+from cdckit.query.shared_instants import _crowded
 from tools.tiers import seeds
 
 END = 12

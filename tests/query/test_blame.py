@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
-from cdckit.asking.provenance import blame
+from cdckit.query.provenance import blame
 
 FIELDS = {"id": "string", "name": "string", "price": "int", "color": "string"}
 

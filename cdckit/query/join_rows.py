@@ -9,11 +9,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.lookups import Lookup
 from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+from cdckit.query.allen import is_period
+from cdckit.query.lookups import Lookup
 
 SOURCE = "source"
 """Of which source a version is; null for a fact."""

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.as_of import without_deleted
 from cdckit.history import (
     DELETED,
     VALID_FROM,
@@ -22,6 +21,7 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import require_period
 from cdckit.parts.keys import of_entity
+from cdckit.query.as_of import without_deleted
 
 
 def between(history: DataFrame, start: datetime, end: datetime | None, *, deletes: bool = False) -> DataFrame:

@@ -8,13 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.allen import ALLEN_RELATIONS, APART, SHARING, TOUCHING, allen_relation, is_period
-from cdckit.asking.shared_instants import overlapping
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO, with_open_ends
 from cdckit.parts.arguments import both_sides, require_fields, require_name
 from cdckit.parts.schemas import quoted, require_batch, require_columns, require_distinct, require_type
 from cdckit.parts.values import comparable
+from cdckit.query.allen import ALLEN_RELATIONS, APART, SHARING, TOUCHING, allen_relation, is_period
+from cdckit.query.shared_instants import overlapping
 
 _FUNCTION = "join_periods"
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from cdckit.asking.join_answers import REASONS, Answers, How, answered
-from cdckit.asking.join_rows import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL
-from cdckit.asking.points import NEVER, Overlap, Points, Versions
 from cdckit.kernel.arrays import bools, ints, numbered, positions
 from cdckit.kernel.entities import ROWS_AT_ONCE, whole_entities
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.query.join_answers import REASONS, Answers, How, answered
+from cdckit.query.join_rows import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL
+from cdckit.query.points import NEVER, Overlap, Points, Versions
 
 _ALWAYS = np.iinfo(np.int64).min
 

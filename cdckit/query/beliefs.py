@@ -9,11 +9,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.allen import is_period
-from cdckit.asking.bitemporal import known_at
-from cdckit.asking.differences import DIFFERING, diff, require_reader_keys
-from cdckit.asking.overlays import Side, overlay
-from cdckit.asking.standing_still import folded
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
@@ -29,6 +24,11 @@ from cdckit.history import (
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
 from cdckit.parts.values import as_text, comparable
+from cdckit.query.allen import is_period
+from cdckit.query.bitemporal import known_at
+from cdckit.query.differences import DIFFERING, diff, require_reader_keys
+from cdckit.query.overlays import Side, overlay
+from cdckit.query.standing_still import folded
 
 _ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
 _LEARNT = {

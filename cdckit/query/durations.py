@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.asking.between import between
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.parts.arguments import require_fields, require_period
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
+from cdckit.query.between import between
 
 
 def durations(
