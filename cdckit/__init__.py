@@ -29,7 +29,6 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 """
 
 from cdckit import databus, datahub, debezium, jupyter, rdss, replicate
-from cdckit.any_table import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.changes import (
     Priority,
     find_unused_priorities,
@@ -82,6 +81,7 @@ from cdckit.query.why import why
 from cdckit.rejected import drop_rejects, rejects
 from cdckit.sessions import session
 from cdckit.sources import UnknownSource, require_sources
+from cdckit.tables import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.wording import with_fields
 
 __version__ = own_version()

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from rdss_messages import MESSAGES, as_bytes, changed, message
 from replicate_messages import Version, record, to_dataframe
 
-from cdckit import any_table, databus, datahub, debezium, merge, rdss, rejects, replicate
+from cdckit import databus, datahub, debezium, merge, rdss, rejects, replicate, tables
 from cdckit.changes import require_changes
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 
@@ -53,22 +53,22 @@ def offsets(rows: DataFrame) -> set[int]:
     return {row[0] for row in rows.select("offset").collect()}
 
 
-def of_any_table(spark: SparkSession, folder: Path) -> Run:
+def of_tables(spark: SparkSession, folder: Path) -> Run:
     kinds = {"id": "Int64", "name": "string", "at": "string"}
     log = pd.DataFrame([(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (3, "jug", "soon")])
     frame = log.set_axis(list(kinds), axis=1).astype(kinds)
     call: dict[str, Any] = {"keys": ["id"], "effective": "at"}
     # Rows have numbers from 1, and a record here from 0.
-    sent = any_table.table_rows(frame, **call).withColumn("offset", F.col("offset") - 1)
+    sent = tables.table_rows(frame, **call).withColumn("offset", F.col("offset") - 1)
     place = F.col("arrival").withField("offset", F.col("arrival.offset") - 1)
 
     def refused(some: DataFrame) -> DataFrame:
         if "error_code" in some.columns:
             return rejects(some)
         row = F.from_json(some.value.cast("string"), "id bigint, name string, at string")
-        return rejects(any_table.table_rows(some.select(row.alias("row")).select("row.*"), **call))
+        return rejects(tables.table_rows(some.select(row.alias("row")).select("row.*"), **call))
 
-    told = any_table.changes_from(frame, **call).withColumn("arrival", place)
+    told = tables.changes_from(frame, **call).withColumn("arrival", place)
     return Run(3, told, ["id"], set(), set(), None, sent, refused)
 
 
@@ -140,7 +140,7 @@ def of_debezium(spark: SparkSession, folder: Path) -> Run:
 
 
 DOORS: dict[str, Callable[[SparkSession, Path], Run]] = {
-    "any_table": of_any_table,
+    "tables": of_tables,
     "replicate": of_replicate,
     "databus": of_databus,
     "datahub": of_datahub,

@@ -10,7 +10,7 @@ import pytest
 
 MODULES = (
     "cdckit",
-    "cdckit.any_table",
+    "cdckit.tables",
     "cdckit.databus",
     "cdckit.datahub",
     "cdckit.debezium",

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import any_table, as_of, databus, datahub, debezium, merge, rdss, replicate
+from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, tables
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -68,11 +68,11 @@ def test_as_of(spark: SparkSession) -> None:
     assert [(row["number"], row["name"]) for row in found] == [(1, "teapot"), (2, "mug")]
 
 
-@pytest.mark.smoke("any_table")
-def test_any_table(spark: SparkSession) -> None:
+@pytest.mark.smoke("tables")
+def test_tables(spark: SparkSession) -> None:
     """A table of one's own: a kettle, renamed in the row after it."""
     rows = spark.createDataFrame([(1, "kettle"), (1, "teapot")], "number int, name string")
-    told = any_table.changes_from(rows, keys=["number"]).orderBy("arrival.record_number").collect()
+    told = tables.changes_from(rows, keys=["number"]).orderBy("arrival.record_number").collect()
     assert [(row["operation"], row["data"]["name"]) for row in told] == [
         ("upsert", "kettle"), ("upsert", "teapot"),
     ]  # fmt: skip

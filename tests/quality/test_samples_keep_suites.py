@@ -28,7 +28,7 @@ from cdckit.debezium import streams
 Asked = dict[str, tuple[DataFrame, str]]
 
 
-def of_any_table(spark: SparkSession) -> Asked:
+def of_tables(spark: SparkSession) -> Asked:
     rows = pd.read_csv(samples("tables/timetable.csv"), parse_dates=["changed_at"])
     told = changes_from(rows, keys=["flight", "origin"], sequence_by="changed_at")
     history = merge(told, entity="flight", keys=["flight", "origin"])
@@ -98,7 +98,7 @@ def of_streams(spark: SparkSession) -> Asked:
 
 
 DOORS: list[Callable[[SparkSession], Asked]] = [
-    of_any_table, of_replicate, of_databus, of_rdss, of_debezium, of_streams,
+    of_tables, of_replicate, of_databus, of_rdss, of_debezium, of_streams,
 ]  # fmt: skip
 
 

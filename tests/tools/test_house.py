@@ -13,9 +13,9 @@ import pytest
 import cdckit
 
 ROOT = Path(cdckit.__file__).parent
-DOORS = {"any_table", "replicate", "databus", "datahub", "debezium", "rdss"}
+DOORS = {"tables", "replicate", "databus", "datahub", "debezium", "rdss"}
 BELOW = {
-    "any_table": {"any_table", "parts", "errors", "changes", "lists", "records", "rejected", "sessions"},
+    "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "sessions"},
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},

@@ -23,7 +23,7 @@ INSIDE = ("cdckit.parts", "cdckit.kernel")
 SUBJECTS = {
     "making": (
         "From records to a history",
-        "sessions files any_table changes sources wording merging ledger rejected",
+        "sessions files tables changes sources wording merging ledger rejected",
     ),
     "query": ("Questions to a history", "query"),
     "quality": ("Is it sound?", "quality"),

@@ -7,8 +7,8 @@ of a source, taken at several times.  Both make changes (`cdckit.changes`), whic
 Words are those of Spark's `create_auto_cdc_flow`.
 """
 
-from cdckit.any_table.faults import TableFault, UnfitTable
-from cdckit.any_table.from_lists import changes_from_snapshots
-from cdckit.any_table.from_rows import changes_from, table_rows
+from cdckit.tables.faults import TableFault, UnfitTable
+from cdckit.tables.from_lists import changes_from_snapshots
+from cdckit.tables.from_rows import changes_from, table_rows
 
 __all__ = ["TableFault", "UnfitTable", "changes_from", "changes_from_snapshots", "table_rows"]

@@ -13,11 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.any_table import places, times
-from cdckit.any_table.calls import Call
-from cdckit.any_table.faults import TableFault
-from cdckit.any_table.frames import Table, as_table
-from cdckit.any_table.truncates import IS_TRUNCATE, with_absences
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant, require_int
@@ -26,6 +21,11 @@ from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, drop_rejects
+from cdckit.tables import places, times
+from cdckit.tables.calls import Call
+from cdckit.tables.faults import TableFault
+from cdckit.tables.frames import Table, as_table
+from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _FUNCTION = "changes_from"
 _RECORD_NUMBERS = 2**31 - 1
@@ -156,7 +156,7 @@ def changes_from(
     >>> changes_from(log, keys=["Id"], sequence_by="day_of_change")
     Traceback (most recent call last):
     ...
-    cdckit.any_table.faults.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
+    cdckit.tables.faults.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
     """
     read = _read(
         frame,

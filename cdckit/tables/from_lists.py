@@ -8,14 +8,14 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdckit.any_table import times
-from cdckit.any_table.calls import Call
-from cdckit.any_table.frames import Table
-from cdckit.any_table.lists import Lists, united
 from cdckit.errors import InvalidArgument
 from cdckit.lists import NAMED_LISTS, changes_of_lists
 from cdckit.parts.arguments import microseconds, require_flag, require_int
 from cdckit.parts.schemas import quoted
+from cdckit.tables import times
+from cdckit.tables.calls import Call
+from cdckit.tables.frames import Table
+from cdckit.tables.lists import Lists, united
 
 _FUNCTION = "changes_from_snapshots"
 

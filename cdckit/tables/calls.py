@@ -13,15 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.any_table import places, times
-from cdckit.any_table.cells import Cells
-from cdckit.any_table.faults import UnfitTable
-from cdckit.any_table.frames import Table
-from cdckit.any_table.places import Typed
 from cdckit.parts.arguments import require_name
 from cdckit.parts.meant import as_meant, nearest, perhaps, said_again
 from cdckit.parts.schemas import quoted, quoted_if_needed
 from cdckit.parts.values import as_text, is_collated
+from cdckit.tables import places, times
+from cdckit.tables.cells import Cells
+from cdckit.tables.faults import UnfitTable
+from cdckit.tables.frames import Table
+from cdckit.tables.places import Typed
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)

@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.any_table.cells import Cells
-from cdckit.any_table.frames import Table, as_table, free_name
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.schemas import quoted, require_batch
 from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import as_type, common_spark_type
+from cdckit.tables.cells import Cells
+from cdckit.tables.frames import Table, as_table, free_name
 
 _STREAMED = "keep the lists, and give those that came so far"
 

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, UnfitTable, changes_from, merge, rejects, union_changes
-from cdckit.any_table import table_rows
 from cdckit.changes import require_changes
 from cdckit.parts.schemas import quoted
+from cdckit.tables import table_rows
 from tools.tiers import seeds
 
 Row = dict[str, Any]

@@ -8,9 +8,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.any_table.times import TEXTS, as_instant, is_time
 from cdckit.changes import number_in_order
 from cdckit.parts.values import decimal_text
+from cdckit.tables.times import TEXTS, as_instant, is_time
 
 NEEDED = (
     "whole numbers, decimals, times, texts, booleans or bytes, or a struct of these; "
