@@ -25,10 +25,10 @@ answers:
 
 `samples` and `expectations` are the paths of the files that come with it.
 In a notebook `show` makes a readable table, and `options` holds the zone in which instants are shown;
-`cdckit.pictures` and `cdckit.widgets` are imported by name.
+`cdckit.notebook.pictures` and `cdckit.notebook.widgets` are imported by name.
 """
 
-from cdckit import databus, datahub, debezium, jupyter, rdss, replicate
+from cdckit import databus, datahub, debezium, rdss, replicate
 from cdckit.changes import (
     Priority,
     find_unused_priorities,
@@ -36,11 +36,13 @@ from cdckit.changes import (
     with_priorities,
     with_sequence,
 )
-from cdckit.display import show
 from cdckit.errors import CdcError, InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
+from cdckit.notebook import jupyter, show
+from cdckit.notebook.options import options
+from cdckit.notebook.sessions import session
 from cdckit.outputs.faults import TooManyRows, UnfitHistory
 from cdckit.outputs.here import to_pandas
 from cdckit.outputs.hybrid import scd_type_6
@@ -50,7 +52,6 @@ from cdckit.outputs.snapshots import periodic_snapshots
 from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
 from cdckit.outputs.views import create_view
 from cdckit.parts.installed import own_version
-from cdckit.parts.options import options
 from cdckit.quality.checked import BrokenPromises
 from cdckit.quality.checking import check
 from cdckit.quality.conservation import record_fates
@@ -79,7 +80,6 @@ from cdckit.query.period_joins import join_periods
 from cdckit.query.provenance import blame, by_message, revoke, sources_of, with_messages
 from cdckit.query.why import why
 from cdckit.rejected import drop_rejects, rejects
-from cdckit.sessions import session
 from cdckit.sources import UnknownSource, require_sources
 from cdckit.tables import UnfitTable, changes_from, changes_from_snapshots
 from cdckit.wording import with_fields

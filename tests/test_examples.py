@@ -16,12 +16,12 @@ MODULES = (
     "cdckit.debezium",
     "cdckit.debezium.streams",
     "cdckit.ledger",
-    "cdckit.pictures",
+    "cdckit.notebook.pictures",
     "cdckit.rdss",
     "cdckit.rdss.gateway",
     "cdckit.replicate",
     "cdckit.store",
-    "cdckit.widgets",
+    "cdckit.notebook.widgets",
 )
 """Those of which users import names."""
 

@@ -31,17 +31,17 @@ def test_without_an_installation_the_version_says_so(monkeypatch: pytest.MonkeyP
 
 def test_pictures_without_matplotlib_say_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an ImportError, so that who wants to do without can catch it as usual, and one of ours."""
-    for name in [each for each in sys.modules if each.startswith("cdckit.pictures")]:
+    for name in [each for each in sys.modules if each.startswith("cdckit.notebook.pictures")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(cdckit, "pictures", raising=False)
+    monkeypatch.delattr(cdckit.notebook, "pictures", raising=False)
     # An entry of None is how Python itself notes that a module cannot be imported.
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra) as raised:
-        from cdckit import pictures  # noqa: F401
+        from cdckit.notebook import pictures  # noqa: F401
     assert isinstance(raised.value, ImportError)
     assert isinstance(raised.value, CdcError)
     assert str(raised.value) == (
-        "cdckit.pictures needs matplotlib, which the extra `notebooks` brings: "
+        "cdckit.notebook.pictures needs matplotlib, which the extra `notebooks` brings: "
         "pip install 'cdckit[notebooks]', then restart the kernel."
     )
 

@@ -24,7 +24,13 @@ import numpy as np
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning import local_provisioner
 
-IMPORTED = ["ipykernel.kernelapp", "cdckit", "cdckit.pictures", "cdckit.widgets", "matplotlib.pyplot"]
+IMPORTED = [
+    "ipykernel.kernelapp",
+    "cdckit",
+    "cdckit.notebook.pictures",
+    "cdckit.notebook.widgets",
+    "matplotlib.pyplot",
+]
 
 
 def install() -> None:

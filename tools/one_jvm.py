@@ -16,7 +16,7 @@ import pytest
 from pyspark.conf import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-from cdckit.sessions import ENVIRONMENT, settings
+from cdckit.notebook.sessions import ENVIRONMENT, settings
 from tools import forked_kernels
 from tools.jvm_options import WITHOUT_GENERATED_CODE, with_ours
 

@@ -32,10 +32,10 @@ def require_package(package: str, *, extra: str, part: str) -> None:
     Raises:
         MissingExtra: It is not installed.  One that is there and broken raises what it raises itself.
 
-    >>> require_package("a_package_that_nobody_has", extra="notebooks", part="cdckit.pictures")
+    >>> require_package("a_package_that_nobody_has", extra="notebooks", part="cdckit.notebook.pictures")
     Traceback (most recent call last):
     ...
-    cdckit.errors.MissingExtra: cdckit.pictures needs a_package_that_nobody_has, which the extra ...
+    cdckit.errors.MissingExtra: cdckit.notebook.pictures needs a_package_that_nobody_has, which the extra ...
     """
     try:
         import_module(package)

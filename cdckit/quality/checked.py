@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import indent
 
-from cdckit.display.forms import as_html_table, as_text_table
-from cdckit.display.pages import Cell, Page
-from cdckit.display.showing import Table
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.notebook.forms import as_html_table, as_text_table
+from cdckit.notebook.pages import Cell, Page
+from cdckit.notebook.showing import Table
 from cdckit.quality.suites import SEVERITIES, Sentence
 
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.display import show
 from cdckit.errors import InvalidArgument
-from cdckit.parts.options import require_rows
+from cdckit.notebook import show
+from cdckit.notebook.options import require_rows
 from cdckit.parts.schemas import quoted, require_batch, require_columns
 from cdckit.parts.steps import step
 from cdckit.quality.checked import Checked, Told

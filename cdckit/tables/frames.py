@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.notebook.sessions import session
 from cdckit.parts.schemas import quoted, quoted_if_needed
 from cdckit.parts.tables import AnyTable, as_arrow, spark_table
-from cdckit.sessions import session
 from cdckit.tables.cells import Cells
 
 

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit as c
-from cdckit import pictures
 from cdckit.history import OPEN_END
+from cdckit.notebook import pictures
 
 KEYS = ["h", "k"]
 KEY = {"h": 0, "k": "x"}

@@ -15,7 +15,7 @@ import cdckit
 ROOT = Path(cdckit.__file__).parent
 DOORS = {"tables", "replicate", "databus", "datahub", "debezium", "rdss"}
 BELOW = {
-    "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "sessions"},
+    "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "notebook"},
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
@@ -26,7 +26,7 @@ BELOW = {
     "query": {"query", "kernel", "parts", "errors", "changes", "lists", "history", "merging", "moves"},
     "outputs": {"outputs", "query", "kernel", "parts", "errors", "changes", "history", "merging"},
     "quality": {
-        *("quality", "display", "query", "merging"),
+        *("quality", "notebook", "query", "merging"),
         *("kernel", "parts", "errors", "files", "changes", "history"),
     },
 }

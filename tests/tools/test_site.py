@@ -43,7 +43,7 @@ def test_every_exported_name_is_described_on_one_page(staged: Path) -> None:
 def test_a_value_is_described_by_the_text_below_its_name() -> None:
     """Not by what its class says of itself, unless the class is ours and has no page."""
     assert reference.value_docstring("cdckit.debezium.streams.CONNECTIONS") == "A `Stream`."
-    assert reference.value_docstring("cdckit.display.NULL") == ""
+    assert reference.value_docstring("cdckit.notebook.NULL") == ""
     assert reference.value_docstring("cdckit.debezium.streams.KEYS").startswith("The key fields")
     assert reference.value_docstring("cdckit.options").startswith("How tables, pictures, widgets and texts")
 

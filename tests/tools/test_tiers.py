@@ -49,7 +49,7 @@ def test_examples(number): pass
 STARTS = """
 import subprocess, sys
 from cdckit import session
-from cdckit.sessions import NoJava
+from cdckit.notebook.sessions import NoJava
 import pytest
 
 def test_itself():

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from cdckit.notebook.options import MOST_ROWS
 from cdckit.parts.avro import decoding, schema
-from cdckit.parts.options import MOST_ROWS
 from cdckit.rdss.rules import RULES
 
 ROOT = Path(__file__).parents[2]

@@ -23,12 +23,12 @@ INSIDE = ("cdckit.parts", "cdckit.kernel")
 SUBJECTS = {
     "making": (
         "From records to a history",
-        "sessions files tables changes sources wording merging ledger rejected",
+        "files tables changes sources wording merging ledger rejected",
     ),
     "query": ("Questions to a history", "query"),
     "quality": ("Is it sound?", "quality"),
     "outputs": ("Tables for others", "outputs"),
-    "showing": ("Tables to look at", "display parts jupyter"),
+    "showing": ("In a notebook", "notebook"),
     "errors": ("Errors of every part", "errors"),
 }
 """The pages of what `cdckit` itself hands on: a title, and where in the package such names are defined."""

@@ -1,0 +1,12 @@
+"""
+Tables to look at, in Jupyter and as text: histories, changes, rejects and answers.
+
+`cdckit.notebook.pictures` and `cdckit.notebook.widgets` are imported by name; the extra `notebooks`
+brings what they need.
+"""
+
+from cdckit.notebook.clock import short_instants
+from cdckit.notebook.pages import NULL
+from cdckit.notebook.showing import Table, show
+
+__all__ = ["NULL", "Table", "short_instants", "show"]

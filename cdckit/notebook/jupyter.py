@@ -1,0 +1,247 @@
+"""
+What a Jupyter notebook gets: tables that show themselves, and Spark's work made visible.
+
+`session()` arranges for it in a notebook.  With a session of another making, `%load_ext cdckit` does.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit.errors import CdcError, MissingColumns, WrongColumnType
+from cdckit.notebook import Table, show
+from cdckit.notebook.options import options
+from cdckit.parts.steps import latest
+
+_PACKAGE = Path(__file__).parents[1]
+_GROUP, _CELL = "spark.jobGroup.id", "cell "
+_PATIENCE, _PAUSE, _LONGEST_STOP = 1.0, 0.5, 5.0
+"""Seconds: how long a cell runs before anything is said of it, how often something new is said, how long
+an interrupt waits for Spark."""
+
+
+def attach() -> None:
+    """Arrange for it where a Jupyter kernel runs this program; nothing elsewhere, and nothing twice."""
+    interactive = sys.modules.get("IPython")
+    shell = interactive.get_ipython() if interactive else None
+    if getattr(shell, "kernel", None) is not None:
+        load(shell)
+
+
+def load(shell: Any) -> None:
+    """Arrange for it in this shell of IPython."""
+    forms = shell.display_formatter.mimebundle_formatter
+    forms.for_type(DataFrame, partial(_shown, shell, forms_of))
+    forms.for_type(Table, partial(_shown, shell, forms_of_table))
+    # By its name, since what it is imported from imports this module.
+    forms.for_type_by_name("cdckit.outputs.versions", "ScdType4", partial(_shown, shell, forms_of_both))
+    known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
+    if not any(isinstance(each, _Progress) for each in known):
+        progress, interrupts = _Progress(shell), _Interrupts()
+        shell.events.register("pre_run_cell", progress.begin)
+        shell.events.register("post_run_cell", progress.end)
+        shell.events.register("pre_run_cell", interrupts.begin)
+        shell.set_custom_exc((CdcError,), _tell)
+        # The cell that runs now has begun already.
+        progress.begin()
+        interrupts.begin()
+
+
+_Forms = dict[str, str] | None
+
+
+def _shown(shell: Any, forms: Callable[[Any], _Forms], value: Any) -> _Forms:
+    """The value's forms; where making them fails, what is wrong, without the sixty lines around it."""
+    try:
+        return forms(value)
+    except (CdcError, PySparkException) as error:
+        name, sentence = said_in_short(error)
+        # For `%tb` and `%debug`, as the shell itself does it.
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        shell._showtraceback(type(error), sentence, [f"{name}: {sentence}", "(All of it: %tb)"])
+        return {"text/plain": repr(value) if isinstance(value, DataFrame) else "", "text/html": ""}
+
+
+def said_in_short(error: Exception) -> tuple[str, str]:
+    """
+    The kind of an error and its sentence: of one that Spark passes on, what was raised in the beginning.
+
+    >>> said_in_short(ValueError("[USER_RAISED_EXCEPTION] merge() needs a key. SQLSTATE: P0001"))
+    ('ValueError', 'merge() needs a key.')
+    """
+    text = str(error).strip()
+    told, _, trace = text.rpartition("Traceback (most recent call last):")
+    # A worker's own traceback: the lines that are not indented say what was raised.
+    raised = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", trace, re.M) if told else []
+    if raised:
+        name, sentence = raised[-1]
+        return str(name), str(sentence)
+    sentence = re.split(r"\s*(?:SQLSTATE: \w+|\n\s*\n|\n== )", text)[0]
+    return type(error).__name__, re.sub(r"^\[[A-Z0-9_.]+\] ", "", sentence)
+
+
+def forms_of(frame: DataFrame) -> _Forms:
+    """
+    A frame that ends a cell as `show` shows it, HTML and text; nothing where Spark's own words stand.
+
+    Those stand for a stream, where `options.eager` is False, and for a frame that has a column with a name of
+    a history's and another type: it is not ours, and no error of its owner's.
+    """
+    if frame.isStreaming or not options.eager:
+        return None
+    try:
+        table = show(frame)
+    except (MissingColumns, WrongColumnType):
+        return None
+    return forms_of_table(table)
+
+
+def forms_of_table(table: Table) -> _Forms:
+    """The two forms of what `show` returned."""
+    return {"text/plain": repr(table), "text/html": table._repr_html_()}
+
+
+def forms_of_both(tables: Any) -> _Forms:
+    """The two tables of `scd_type_4`, each below its name."""
+    found = {"current": forms_of(tables.current), "history": forms_of(tables.history)}
+    forms = {name: each for name, each in found.items() if each is not None}
+    if len(forms) < len(found):
+        return None
+    return {
+        "text/plain": "\n\n".join(f"{name}\n{each['text/plain']}" for name, each in forms.items()),
+        "text/html": "".join(f"<p><b>{name}</b></p>{each['text/html']}" for name, each in forms.items()),
+    }
+
+
+def _tell(
+    shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
+) -> None:
+    """Show an error of ours below the caller's own lines; `%tb` and `%debug` know the rest."""
+    shell.showtraceback((kind, error, callers_alone(trace)), tb_offset=tb_offset)
+    sys.last_traceback = trace
+
+
+def callers_alone(trace: TracebackType | None) -> TracebackType | None:
+    """The trace without what lies inside of this package: where the caller called it is what he can mend."""
+    if trace is None or Path(trace.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        return None
+    return TracebackType(callers_alone(trace.tb_next), trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+class _Interrupts:
+    """
+    A cell that is interrupted stops its jobs.
+
+    PySpark does so in a program; in a notebook the kernel takes its place before each cell.  What the JVM
+    answers to the call that was interrupted nobody reads any more: the thread gets a new connection, or
+    each later call would get the answer of the one before.
+    """
+
+    def __init__(self) -> None:
+        self._cells = 0
+        self._group = ""
+        self._context: Any = None
+
+    def begin(self, *_: Any) -> None:
+        context = _context()
+        if context is None or threading.current_thread() is not threading.main_thread():
+            return
+        self._cells += 1
+        # Who names the jobs of a cell by another group has them stopped too, but for those yet to come.
+        if (context.getLocalProperty(_GROUP) or _CELL).startswith(_CELL):
+            self._group = f"{_CELL}{self._cells}"
+            context.setLocalProperty(_GROUP, self._group)
+        self._context = context
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, *_: Any) -> None:
+        # In a thread of its own, since this one's connection is in the middle of a call.
+        stopping = threading.Thread(target=self._stop_jobs, daemon=True)
+        stopping.start()
+        stopping.join(_LONGEST_STOP)
+        connection = self._context._gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
+        raise KeyboardInterrupt
+
+    def _stop_jobs(self) -> None:
+        # Spark may be planning, and begin with the job only after this.
+        self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+        self._context.cancelAllJobs()
+
+
+class _Progress:
+    """One line below a cell that takes longer than a moment; gone when the cell has ended."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, *_: Any) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
+        self._thread.start()
+
+    def end(self, *_: Any) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _watch(self, ended: threading.Event) -> None:
+        pause, handle = _PATIENCE, None
+        while not ended.wait(pause):
+            pause, line = _PAUSE, _line() if options.progress else ""
+            if line and handle is None:
+                handle = self._say(line, None)
+            elif handle is not None:
+                self._say(line, handle)
+        if handle is not None:
+            self._say("", handle)
+
+    def _say(self, line: str, handle: str | None) -> str:
+        name = handle or f"cdckit-{id(self)}-{threading.get_ident()}"
+        data = {"text/html": f'<span style="opacity:0.6">{escape(line)}</span>', "text/plain": line}
+        self._shell.display_pub.publish(
+            data if line else {"text/plain": ""}, transient={"display_id": name}, update=handle is not None
+        )
+        return name
+
+
+def _line() -> str:
+    """What Spark is doing: the step, and how much of its tasks is done; empty if it does nothing."""
+    context = _context()
+    if context is None:
+        return ""
+    try:
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    except Exception:  # the session ends; a cell works without such a line
+        return ""
+    known = [stage for stage in stages if stage is not None]
+    if not known:
+        return ""
+    done, all_of_them = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
+    return f"{latest() or 'Spark works'}: {done} of {all_of_them} tasks"
+
+
+def _context() -> SparkContext | None:
+    """The context of the session, if there is one; a session of Spark Connect has none."""
+    try:
+        return SparkSession.active().sparkContext
+    except PySparkException:
+        return None

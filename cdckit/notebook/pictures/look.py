@@ -1,0 +1,158 @@
+"""How pictures look: what each colour means, and the parts that all of them are drawn with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from cdckit.notebook.pictures.words import one_line
+from cdckit.notebook.pictures.writing import families
+
+_Value = TypeVar("_Value")
+
+
+class Look(NamedTuple):
+    """
+    How one thing is drawn in every picture: for those who see colours, and for those who do not.
+
+    >>> PALETTE["delete"]
+    Look(colour='#b2182b', marker='X')
+    """
+
+    colour: str
+    marker: str
+
+
+PALETTE: Mapping[str, Look] = MappingProxyType(
+    {
+        "insert": Look("#1b7837", "^"),
+        "update": Look("#2166ac", "o"),
+        "delete": Look("#b2182b", "X"),
+        "recreate": Look("#762a83", "D"),
+        # Sources in the order of their names.  The colours come from Paul Tol's scheme "light", made to be
+        # told apart by everybody and to be read upon in black, but for its orange and its pink: red, and
+        # what comes near it, is a delete's alone, and so is its cross.
+        "source 1": Look("#77aadd", "o"),
+        "source 2": Look("#ddc04c", "s"),
+        "source 3": Look("#44bb99", "^"),
+        "source 4": Look("#c3a5d9", "D"),
+        "source 5": Look("#bbcc33", "v"),
+        "source 6": Look("#99ddff", "P"),
+        "source 7": Look("#c4ab7c", "*"),
+        "source 8": Look("#aaaa00", "h"),
+        "no source": Look("#dddddd", "_"),
+    }
+)
+"""What each colour means, here and in whatever is drawn beside these pictures."""
+
+
+SIZE = (10.0, 5.0)
+"""Inches.  More than 30 rows make a picture higher, never smaller."""
+
+
+_CYCLE = tuple(look for name, look in PALETTE.items() if name.startswith("source "))
+
+
+INK, FAINT, HATCH = "#222222", "#777777", "////"
+SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT, "parse_math": False}
+
+
+_VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
+
+
+ROWS = 30
+
+
+SECOND = 1 / 86_400  # of a day: matplotlib counts instants in days
+
+
+class _Picture(Figure):
+    """A figure that a notebook shows even if it never imports pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.savefig(written, format="png")
+        return written.getvalue()
+
+
+def new_figure(title: str, subtitle: str, *, rows: int = 0) -> tuple[Figure, Axes]:
+    height = max(SIZE[1], SIZE[1] + (rows - ROWS) * 0.13)
+    figure = _Picture(figsize=(SIZE[0], height), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    heading = figure.suptitle(
+        one_line(title, 105), x=0.01, ha="left", family=families(), fontsize=12, weight="bold", color=INK
+    )
+    heading.set_parse_math(False)
+    axes = figure.add_subplot()
+    axes.set_title(one_line(subtitle, 130), loc="left", family=families(), **SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=9, colors=INK)
+    return figure, axes
+
+
+def only_words(text: str) -> Figure:
+    """A figure for where there is nothing to draw."""
+    figure, axes = new_figure(text, "")
+    axes.set_axis_off()
+    return figure
+
+
+def draw_key(
+    figure: Figure,
+    looks: Mapping[str, Look],
+    *,
+    hollow: Iterable[str] = (),
+    points: bool = False,
+    others: Mapping[str, Artist] = MappingProxyType({}),
+) -> None:
+    """Say below the picture what its colours and markers mean, and its *others*: edges, rings, hatches."""
+    handles: list[Any] = []
+    for name, look in looks.items():
+        line = Line2D([], [], linestyle="", marker=look.marker, color=look.colour, markeredgecolor="white")
+        if name in hollow:
+            patch = Patch(facecolor="white", edgecolor=look.colour, hatch=HATCH)
+        else:
+            patch = Patch(facecolor=look.colour)
+        handles.append(line if points else (patch, line))
+    names = [one_line(name, 30) for name in looks] + list(others)
+    legend = figure.legend(
+        [*handles, *others.values()], names, loc="outside lower left", ncols=6, frameon=False, fontsize=9
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+        text.set_fontfamily(families())
+
+
+def deleted_mark() -> dict[str, Artist]:
+    """What a key says of hatched bars whose colour is their source's."""
+    return {"deleted": Patch(facecolor="white", edgecolor=FAINT, hatch=HATCH)}
+
+
+def open_end_mark() -> dict[str, Artist]:
+    """What a key says of the arrow at an edge."""
+    return {"no end yet": Line2D([], [], linestyle="", marker=">", color=FAINT)}
+
+
+def ink_on(colour: str) -> str:
+    red, green, blue = to_rgb(colour)
+    return INK if 0.21 * red + 0.72 * green + 0.07 * blue > 0.5 else "white"
+
+
+def source_looks(sources: Sequence[str]) -> dict[str, Look]:
+    looks = {name: _CYCLE[place % len(_CYCLE)] for place, name in enumerate(sorted(sources))}
+    return looks | {"unknown source": PALETTE["no source"]}
+
+
+def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
+    """A shade of grey-blue for each value, from light to dark in their order."""
+    return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}

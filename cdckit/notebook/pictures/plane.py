@@ -1,0 +1,234 @@
+"""One value in valid time and system time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.transforms import Bbox
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.history import (
+    DELETED,
+    SYSTEM_FROM,
+    SYSTEM_TO,
+    VALID_FROM,
+    VALID_TO,
+    require_bitemporal,
+)
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.areas import NO_END, Area, folded, latest_known, pieces_of
+from cdckit.notebook.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
+from cdckit.notebook.pictures.axis import time_axis
+from cdckit.notebook.pictures.cells import Said, Writing
+from cdckit.notebook.pictures.labels import Labels
+from cdckit.notebook.pictures.look import (
+    HATCH,
+    INK,
+    PALETTE,
+    ROWS,
+    SECOND,
+    draw_key,
+    ink_on,
+    new_figure,
+    only_words,
+    open_end_mark,
+    value_shades,
+)
+from cdckit.notebook.pictures.words import duration_text, entity_text, with_number
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.schemas import quoted
+
+
+def bitemporal_plane(
+    table: DataFrame,
+    key: Mapping[str, Any],
+    field: str,
+    *,
+    limit: int = 400,
+    zone: tzinfo | str | None = None,
+) -> Figure:
+    """
+    One value in two times: when it held, across, and when that was believed, upwards.
+
+    A horizontal line is a moment of knowledge: what it crosses was believed then.  On the diagonal one
+    asks, at each moment, about that moment: to its left lies the past, to its right the future.
+
+    Args:
+        table: What `bitemporal` returned.
+        key: Value by field; `guid` may be one of them.  If several entities have these values the one
+            with the first guid is drawn, and the figure says so.
+        field: The field to draw.
+        limit: How many rows of *table* to draw: those that were believed first.
+        zone: The zone of all instants, those that are values too; a tzinfo or its name; without it
+            `options.zone`.
+
+    Returns:
+        The figure; without such an entity, a figure that says so.  Its title says which value became known
+        latest, and that value is written in any case.  Arrows are ends that are open.
+
+    Raises:
+        MissingColumns, WrongColumnType: *table* lacks one of the columns that `bitemporal` returns.
+        InvalidArgument: *key* or *field* name no field; a timestamp in *key* is naive; *limit* is not a
+            positive number; or there is no such zone.
+
+    Cost: one job: two filters over the table.
+
+    Source:
+        Snodgrass, "Developing Time-Oriented Database Applications in SQL", bitemporal time diagrams.
+
+    >>> from cdckit import bitemporal
+
+    >>> from cdckit.notebook import pictures
+    >>> table = bitemporal(changes, entity="product", keys=["number"])
+    >>> pictures.bitemporal_plane(table, {"number": 1}, "name").get_suptitle()
+    'name of 1: each value was known when it began'
+    """
+    function = "bitemporal_plane"
+    table = require_bitemporal(table, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    (field,) = require_fields([field], fields_of(table).fieldNames(), "field", function=function)
+    require_limit(limit, function)
+    clock = as_zone(zone, function=function)
+    kind = table.schema[field].dataType
+    times = [F.col(name) for name in (SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, DELETED)]
+    found = of_one_entity(
+        table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")], function
+    )
+    rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
+    if not rows:
+        return only_words(f"The table has no entity {entity_text(key, clock)}.")
+    return _picture(rows, more, limit, field, kind, key, clock)
+
+
+def _picture(
+    rows: list[dict[str, Any]],
+    more: bool,
+    limit: int,
+    field: str,
+    kind: T.DataType,
+    key: Mapping[str, Any],
+    zone: tzinfo,
+) -> Figure:
+    areas = folded([Area.of(row) for row in rows])
+    told = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
+    values = {value: Said(value, kind) for value in told}
+    writing = Writing.of([values.values()], zone)
+    latest = latest_known(areas)
+    several = rows[0]["matching"] - 1
+    notes = [
+        f"the first {limit:,} beliefs" if more else "",
+        f"{several:,} more with this key" if several else "",
+        with_number(len(values), "value"),
+        writing.note,
+    ]
+    subtitle = f"across when it held, upwards when that was believed; {'; '.join(filter(None, notes))}"
+    title = f"{field} of {entity_text(key, zone)}: {_finding(latest, values, writing)}"
+    figure, axes = new_figure(title, subtitle)
+    shades = value_shades(values)
+    forms = {value: writing.forms(said) for value, said in values.items()}
+    _draw_areas(figure, axes, areas, shades, forms, latest, zone)
+    return figure
+
+
+def _finding(latest: Area | None, values: Mapping[str | None, Said], writing: Writing) -> str:
+    if latest is None:
+        return f"{'its one' if len(values) == 1 else 'each'} value was known when it began"
+    if latest.deleted:
+        what = "its deletion"
+    else:
+        said = values[latest.value]
+        text = writing.forms(said)[-1]
+        what = f"“{text}”" if isinstance(said.kind, T.StringType) and said.value is not None else text
+    return f"{what} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
+
+
+def _draw_areas(
+    figure: Figure,
+    axes: Axes,
+    areas: list[Area],
+    shades: Mapping[str | None, str],
+    forms: Mapping[str | None, Sequence[str]],
+    latest: Area | None,
+    zone: tzinfo,
+) -> None:
+    xs = [x for area in areas for x in (area.x0, area.x1) if x != NO_END]
+    ys = [y for area in areas for y in (area.y0, area.y1) if y != NO_END]
+    right = time_axis(axes.xaxis, "valid time: when it held", min(xs), max(xs), pad=0.12, zone=zone)
+    top = time_axis(axes.yaxis, "system time: when it was believed", min(ys), max(ys), pad=0.12, zone=zone)
+    axes.grid(False)
+    for area in areas:
+        _draw_area(axes, area, right, top, shades)
+    low, high = max(axes.get_xlim()[0], axes.get_ylim()[0]), min(right, top)
+    others: dict[str, Artist] = {}
+    if low < high:
+        diagonal: dict[str, Any] = {"linestyle": "--", "color": "#b35806", "linewidth": 0.9, "alpha": 0.7}
+        axes.plot([low, high], [low, high], **diagonal)
+        others["each moment as believed at that moment"] = Line2D([], [], **diagonal)
+    if any(NO_END in (area.x1, area.y1) for area in areas):
+        others |= open_end_mark()
+    draw_key(figure, {}, others=others)
+    figure.draw_without_rendering()
+    named = _name_areas(axes, areas, (right, top), shades, forms, latest)
+    unnamed = [value for value in shades if value not in named]
+    if unnamed:
+        patches = [Patch(facecolor=shades[value], label=forms[value][0]) for value in unnamed[:ROWS]]
+        legend = figure.legend(handles=patches, loc="outside lower right", ncols=6, frameon=False, fontsize=8)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def _draw_area(axes: Axes, area: Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:
+    shade = "white" if area.deleted else shades[area.value]
+    edge = PALETTE["delete"].colour if area.deleted else shade
+    x1, y1 = min(area.x1, right), min(area.y1, top)
+    hatch = HATCH if area.deleted else None
+    axes.add_patch(
+        Rectangle(
+            (area.x0, area.y0), x1 - area.x0, y1 - area.y0,
+            facecolor=shade, edgecolor=edge, hatch=hatch, linewidth=0.8,
+        )
+    )  # fmt: skip
+    if area.x1 == NO_END:
+        axes.plot(right, (area.y0 + y1) / 2, ">", color=edge, markersize=7, clip_on=False)
+    if area.y1 == NO_END:
+        axes.plot((area.x0 + x1) / 2, top, "^", color=edge, markersize=7, clip_on=False)
+
+
+def _name_areas(
+    axes: Axes,
+    areas: list[Area],
+    ends: tuple[float, float],
+    shades: Mapping[str | None, str],
+    forms: Mapping[str | None, Sequence[str]],
+    latest: Area | None,
+) -> set[str | None]:
+    """Write values into their areas: the latest known, the one that stands last, then the largest first."""
+    labels, written = Labels(axes), Counter[str | None]()
+    pieces, named = pieces_of(areas), set[int]()
+    last = max(areas, key=lambda area: (area.y1, area.x0))
+
+    def turn(area: Area) -> tuple[bool, bool, float]:
+        size = (min(area.x1, ends[0]) - area.x0) * (min(area.y1, ends[1]) - area.y0)
+        return area != latest, area != last, -size
+
+    for area in sorted(areas, key=turn):
+        # What looks like one area has one name; and two areas of a value say enough of it.
+        if pieces[area] in named or (not area.deleted and written[area.value] >= 2):
+            continue
+        box = Bbox([[area.x0, area.y0], [min(area.x1, ends[0]), min(area.y1, ends[1])]])
+        ink, behind = (INK, "white") if area.deleted else (ink_on(shades[area.value]), shades[area.value])
+        told = ["deleted"] if area.deleted else forms[area.value]
+        has_room = labels.write_in(told, box, colour=ink, behind=behind, must=area in (latest, last))
+        if has_room:
+            named.add(pieces[area])
+        written[area.value] += has_room and not area.deleted
+    return {value for value, times in written.items() if times}

@@ -1,0 +1,145 @@
+"""The events of a stream in their order, and the windows that they are in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from cdckit.notebook.pictures.asked import first_rows, require_limit
+from cdckit.notebook.pictures.look import FAINT, HATCH, INK, draw_key, new_figure, only_words, source_looks
+from cdckit.notebook.pictures.rows import rows_axis
+from cdckit.notebook.pictures.words import one_line, with_number
+from cdckit.parts.schemas import require_types
+
+_READ = T.StructType(
+    [
+        T.StructField("offset", T.LongType()),
+        T.StructField("kind", T.StringType()),
+        T.StructField("scn", T.LongType()),
+        T.StructField("source", T.StringType()),
+        T.StructField("window", T.LongType()),
+        T.StructField("window_state", T.StringType()),
+        T.StructField("error_code", T.StringType()),
+    ]
+)
+_PASSED, _OTHER = "#dbe5f1", "#f4f4f4"
+
+
+def event_windows(told: DataFrame, *, limit: int = 120) -> Figure:
+    """
+    The events of one stream in their order, a row for each source, and the windows that they are in.
+
+    A window that passes has a coloured ground; one that does not is hatched, with what became of it above.
+    An event that counts is filled, one that does not is hollow, and one in error has a cross.
+
+    Args:
+        told: Events of one stream, each with its window: what `databus.with_windows` returns.
+        limit: How many events to draw, the first ones by their offsets.
+
+    Returns:
+        The figure: the offsets across, the SCN of each end below it.  Its title says how many windows pass,
+        of those that are drawn.
+
+    Raises:
+        MissingColumns, WrongColumnType: *told* has no events with windows.
+        InvalidArgument: *limit* is not a positive number.
+
+    Cost: one job that sorts and takes the first rows.
+
+    >>> from cdckit.notebook import pictures
+    >>> told = session().sql('''
+    ...     SELECT offset, kind, 5L AS scn, if(kind = 'data', 'planes', NULL) AS source,
+    ...         window, state AS window_state, CAST(NULL AS string) AS error_code
+    ...     FROM VALUES (0L, 'data', 1L, 'complete'), (1L, 'end', 1L, 'complete'), (2L, 'data', 2L, 'open')
+    ...         AS events(offset, kind, window, state)''')
+    >>> pictures.event_windows(told).get_suptitle()
+    '1 of 2 windows passes; 1 open'
+    """
+    require_types(told, _READ, function="event_windows")
+    require_limit(limit, "event_windows")
+    chosen = told.select(*_READ.fieldNames()).orderBy("offset")
+    rows, more = first_rows(chosen, limit)
+    return _drawn(rows, more) if rows else only_words("There are no events.")
+
+
+def _drawn(rows: list[dict[str, Any]], more: bool) -> Figure:
+    # What its end says, since single events of a window may be repeats.
+    states = {row["window"]: str(row["window_state"]) for row in rows}
+    spans = [
+        (list(group), window, states[window])
+        for window, group in groupby(rows, lambda row: row["window"])
+        if window is not None
+    ]
+    counted = Counter(state for _, _, state in spans)
+    passed = counted.pop("complete", 0)
+    others = "".join(f"; {count} {state}" for state, count in sorted(counted.items()))
+    verb = "passes" if passed == 1 else "pass"
+    title = f"{passed} of {with_number(len(spans), 'window')} {verb}{others}"
+    left_out = f"the first {len(rows)} events; " if more else ""
+    figure, axes = new_figure(title, f"{left_out}filled: counts, hollow: does not count, cross: in error")
+    names = sorted({row["source"] for row in rows if row["source"]})
+    looks = source_looks(names)
+    place = {name: at for at, name in enumerate(names)}
+    for group, window, state in spans:
+        _draw_window(axes, group, window, state)
+    for row in rows:
+        look = looks.get(row["source"], looks["unknown source"])
+        counts = row["kind"] != "data" or row["window_state"] == "complete"
+        is_bad = row["error_code"] is not None
+        at = place.get(row["source"], len(names)) if row["kind"] == "data" else len(names)
+        axes.plot(
+            row["offset"],
+            at,
+            _mark(row, look.marker),
+            markersize=8,
+            color=look.colour if row["kind"] == "data" else INK,
+            markerfacecolor=look.colour if counts and row["kind"] == "data" else "white",
+            markeredgecolor=INK if is_bad else FAINT,
+            markeredgewidth=1.4 if is_bad else 0.9,
+            zorder=3,
+        )
+        if row["kind"] in ("end", "rollback"):
+            axes.annotate(
+                f"{row['scn']}", (row["offset"], at), xytext=(0, -14), textcoords="offset points",
+                ha="center", fontsize=7.5, color=FAINT,
+            )  # fmt: skip
+    rows_axis(axes, [*(one_line(name, 30) for name in names), "end ┃ or rollback ◀"])
+    axes.set_ylim(len(names) + 0.7, -1.4)
+    axes.set_xlim(rows[0]["offset"] - 0.8, rows[-1]["offset"] + 0.8)
+    axes.set_xlabel("offset of the record; below each end its SCN", fontsize=9, color=INK)
+    grounds = {
+        "passes": Patch(facecolor=_PASSED, edgecolor=FAINT),
+        "does not pass": Patch(facecolor=_OTHER, edgecolor=FAINT, hatch=HATCH),
+        "in error": Line2D([], [], linestyle="", marker="x", color=INK),
+    }
+    draw_key(figure, {name: looks[name] for name in names}, points=True, others=grounds)
+    return figure
+
+
+def _mark(row: dict[str, Any], of_source: str) -> Any:
+    if row["error_code"] is not None:
+        return "x"
+    return {"data": of_source, "end": "|", "rollback": "<"}.get(row["kind"], ".")
+
+
+def _draw_window(axes: Axes, group: list[dict[str, Any]], window: int, state: str) -> None:
+    passes = state == "complete"
+    first, last = group[0]["offset"] - 0.45, group[-1]["offset"] + 0.45
+    axes.axvspan(
+        first, last, facecolor=_PASSED if passes else _OTHER, edgecolor="#bbbbbb", linewidth=0.6,
+        hatch=None if passes else HATCH, zorder=0,
+    )  # fmt: skip
+    upright = len(group) < 4 and not passes
+    axes.text(
+        (first + last) / 2, -0.78, f"{window}" if passes else f"{window} {state}", fontsize=8, color=INK,
+        ha="center", va="center", parse_math=False, rotation=90 if upright else 0,
+        bbox={"facecolor": _PASSED if passes else _OTHER, "edgecolor": "none", "pad": 1.5},
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""The Spark session of a notebook or a test."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from cdckit.errors import CdcError
+from cdckit.notebook import jupyter
+from cdckit.notebook.jvm_messages import without_the_usual
+
+GIBIBYTE = 1024**3
+
+# PySpark reads these when the JVM and the workers start; there are no settings for them.
+ENVIRONMENT = {
+    "TZ": "UTC",
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_LOCAL_HOSTNAME": "localhost",
+}
+
+# They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
+_TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+# PySpark asks the JVM what these stand for at every use: for each column, and for each `select`.  For a short
+# name Java then looks through all jars of Spark, in one package after another.
+_ASKED_AT_EVERY_USE = (
+    "functions",
+    "PythonUtils",
+    "PythonSQLUtils",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+)
+
+
+class NoJava(CdcError, RuntimeError):
+    """Spark's Java part did not start."""
+
+    def __str__(self) -> str:
+        return (
+            "session() needs Java 17 or newer, and Spark's Java part did not start (as it said above): "
+            "install one, and let JAVA_HOME name it, or have `java` on the PATH and JAVA_HOME not set."
+        )
+
+
+def session(
+    *,
+    app_name: str = "cdckit",
+    memory: str | None = None,
+    small: bool = False,
+    ui: bool = False,
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """
+    The running Spark session if there is one, of whichever thread, else a local one for interactive work.
+
+    The local session is quiet, keeps to the loopback interface, reads and shows every instant in
+    UTC, and its Python workers run the interpreter of the driver.  Nothing else in cdckit looks a
+    session up, except that tables of pandas become Spark's in this one.
+
+    In a Jupyter notebook a DataFrame that ends a cell is then shown as `show` shows it, a line below a cell
+    says what Spark is doing, and `options.progress = False` turns that line off.
+
+    Args:
+        app_name: What the session is called in Spark's own listings.
+        memory:
+            Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
+            machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
+        small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
+            runs at half the speed, shuffles make two partitions, and plans are not adapted while they run.
+        ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
+            name each job by what cdckit does.
+        config: Further Spark settings; they win over the ones chosen here.
+
+    Returns:
+        A session.  A session that is running already is returned as it is: the arguments are for
+        the one that is made here.
+
+    Raises:
+        NoJava: There is no Java that Spark could run on.
+
+    Note:
+        Sets `TZ=UTC` for this process when it makes a session: Spark's Python side reads a naive
+        datetime in the zone of the process, and two zones in one answer are one too many.  Windows
+        takes it up in the workers alone: there, set TZ before Python starts.
+
+    >>> session().conf.get("spark.sql.session.timeZone")
+    'UTC'
+    """
+    running = _running()
+    if running is not None:
+        jupyter.attach()
+        return running
+    os.environ.update(ENVIRONMENT)
+    if hasattr(time, "tzset"):
+        time.tzset()
+    builder = SparkSession.Builder().appName(app_name).master("local[*]")
+    chosen = {"spark.ui.enabled": "true"} if ui else {}
+    chosen |= _forking(config or {})
+    for name, value in {**settings(memory or _default_memory(), small), **chosen, **(config or {})}.items():
+        builder = builder.config(name, value)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        with without_the_usual():
+            made = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise NoJava() from error
+        raise
+    _ask_once()
+    jupyter.attach()
+    return made
+
+
+def _running() -> SparkSession | None:
+    try:
+        found = SparkSession.active()
+        found.range(0)  # One whose context was stopped is found as well, and can do nothing.
+    except (PySparkRuntimeError, AttributeError):
+        return None
+    return found
+
+
+def _ask_once() -> None:
+    """Let PySpark's view of its JVM keep what names of classes stand for, which is always the same."""
+    jvm: Any = SparkContext._jvm
+    for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
+        found = getattr(jvm, name)
+        if isinstance(found, JavaClass):
+            vars(jvm)[name] = found
+
+
+def settings(memory: str, small: bool = False) -> dict[str, str]:
+    """What a local session with so large a heap is told, for *small* data or any."""
+    partitions = 2 if small else 8 * (os.cpu_count() or 1)
+    log = Path(__file__).with_name("log4j2.properties")
+    java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "localhost",
+        "spark.driver.extraJavaOptions": f"{java} {_ONE_COMPILER}" if small else java,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Spark writes a text of every plan that it runs, for the UI that is off: the short one.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.session.timeZone": "UTC",
+        # For data of any size an upper bound only: adaptive execution joins partitions that turn out small.
+        "spark.sql.shuffle.partitions": str(partitions),
+        # After each shuffle it plans anew, and writes a text of the whole plan, with the plans of all that is
+        # cached in it: of few rows both take longer than what is gained.
+        "spark.sql.adaptive.enabled": str(not small).lower(),
+        # Each batch that goes through Python costs a millisecond or two, whatever it holds; with
+        # Spark's 10,000 rows that is a fifth of the time of decoding.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",
+        # Rows of kilobytes go in fewer, so that what copies them again and again finds them in the cache:
+        # a fifth of the JVM's time for messages of 2 KB.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+
+
+def _forking(config: Mapping[str, str]) -> dict[str, str]:
+    """
+    Where that is sure to work, workers forked from a process that knows cdckit (`parts.worker_daemon`).
+
+    Workers on other machines may have another Python or none of cdckit, and so may an interpreter of one's
+    own; macOS does not let a process fork after it has used some of its libraries.
+    """
+    here = config.get("spark.master", "local").partition("[")[0] == "local"  # and not local-cluster[…]
+    if sys.platform != "linux" or not here or "spark.pyspark.python" in config or not _is_found():
+        return {}
+    return {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}
+
+
+def _is_found() -> bool:
+    """Whether a Python that is started here finds this very package: who knows what `sys.path` was told."""
+    code = "import importlib.util as u; print(u.find_spec('cdckit').origin)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return found.stdout.strip() == str(Path(__file__).parents[1] / "__init__.py")
+
+
+# Java's second compiler makes a program of seconds slower: it takes as long as all else together.  The first
+# one alone has room for 48 MiB of code, which a minute's notebook fills; then all is interpreted for ever.
+_ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+
+
+def _default_memory() -> str:
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf, other systems not these two
+        return "2g"
+    return f"{min(8, max(1, total // (3 * GIBIBYTE)))}g"

@@ -1,0 +1,15 @@
+"""Widgets: a history to ask with the mouse, in Jupyter.
+
+Import the module itself, `from cdckit.notebook import widgets`; the extra `notebooks` brings ipywidgets.
+Without it, or where no kernel runs, each widget is the table that it would begin with.
+
+A widget asks again at every move and caches nothing: memory is the caller's to give.  What is the result
+of much work, a merged history or changes decoded from records, is best cached before it is handed over.
+"""
+
+from cdckit.notebook.widgets.board import priority_board
+from cdckit.notebook.widgets.explorer import entity_explorer
+from cdckit.notebook.widgets.panel import Page, Panel
+from cdckit.notebook.widgets.slider import as_of_slider
+
+__all__ = ["Page", "Panel", "as_of_slider", "entity_explorer", "priority_board"]

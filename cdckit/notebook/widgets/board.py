@@ -1,0 +1,243 @@
+"""Whose word counts how much, and what the history then says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.changes import UPSERT
+from cdckit.errors import InvalidArgument
+from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.merging import merge
+from cdckit.notebook import Table, show
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.widgets.marks import Marked, marked
+from cdckit.notebook.widgets.panel import Area, Page, Panel, instant_text, joined_text
+from cdckit.notebook.widgets.texts import on_the_clock_of
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.identifiers import guid
+from cdckit.parts.schemas import require_struct
+from cdckit.parts.values import as_text
+from cdckit.query.as_of import as_of, current
+from cdckit.query.differences import diff
+
+_MOST_SOURCES = 50
+_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
+
+
+def priority_board(
+    changes: DataFrame,
+    *,
+    entity: str,
+    keys: Sequence[str],
+    at: datetime | None = None,
+    rows: int | None = None,
+    provenance: bool = True,
+    zone: tzinfo | str | None = None,
+) -> Panel:
+    """
+    What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
+
+    There is a number for each source, the entity priority of its changes.  Fields that have a priority
+    of their own (`field_priorities`) keep it, and so do the changes of a source whose number was never
+    touched: where they differ, the number begins with the highest.
+
+    Args:
+        changes: One row per change, of at most 50 sources.
+        entity: As for `merge`.
+        keys: As for `merge`.
+        at: The instant to show, aware; None shows what is current.
+        rows: As for `show`, for each of the two tables.
+        provenance: As for `show`.
+        zone: As for `show`, of the changed values too.
+
+    Returns:
+        A panel: the numbers; the entities as they stand at *at*, by key, after a move each with what the
+        move changed, those that are gone struck through; and the values at *at* that it changed, with the
+        messages they came from.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *at* is naive.  And when
+            it is displayed: the changes are of more than 50 sources.
+
+    Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
+    four merges, of all changes, and one more scan of their keys.
+
+    >>> print(priority_board(changes, entity="product", keys=["number"], provenance=False))
+    current, with the priorities shop 0
+    number  name    valid_from  valid_to  message  guid
+    1       teapot  10:00       …         m2       7165d408…
+    (1 row; instants of 2024-01-01, UTC; … is an open end)
+    """
+    clock = as_zone(zone, function="priority_board")
+    board = _Board(changes, entity, tuple(keys), at, rows, provenance, clock)
+    merge(changes, entity=entity, keys=keys)
+    if at is not None:
+        require_instant(at, "at", function="priority_board")
+    board.check()
+
+    def build(library: Any, first: Callable[[], Page]) -> Any:
+        area = Area(library)
+        area.show(first, "the first state")
+        chosen: dict[str | None, int] = {}
+
+        def move(source: str | None, change: Mapping[str, Any]) -> None:
+            before = dict(chosen)
+            chosen[source] = change["new"]
+            words = f"{_name(source)} was {change['old']}"
+            area.show(lambda: board.page(before, dict(chosen), words), board.heading(chosen))
+
+        numbers = []
+        for found in board.sources:
+            number = library.BoundedIntText(
+                value=found.highest,
+                min=_LOWEST_PRIORITY,
+                max=_HIGHEST_PRIORITY,
+                description=_label(found),
+                style={"description_width": "initial"},
+                layout=library.Layout(width="auto", min_width=f"{len(_label(found)) + 16}ch"),
+            )
+            number.observe(partial(move, found.source), names="value")
+            numbers.append(number)
+        return library.VBox([library.HBox(numbers, layout=library.Layout(flex_flow="wrap")), area.widget])
+
+    return Panel(board.first, build)
+
+
+class _Source(NamedTuple):
+    """A source, and the lowest and highest entity priority of its changes."""
+
+    source: str | None
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The changes, and how to show them; *chosen* is the priority by source, where it was touched."""
+
+    changes: DataFrame
+    entity: str
+    keys: tuple[str, ...]
+    at: datetime | None
+    rows: int | None
+    provenance: bool
+    zone: tzinfo
+
+    @cached_property
+    def sources(self) -> list[_Source]:
+        ends = F.min("priority").alias("lowest"), F.max("priority").alias("highest")
+        found = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
+        if len(found) > _MOST_SOURCES:
+            needed = f"of at most {_MOST_SOURCES} sources"
+            raise InvalidArgument("priority_board", "changes", needed, f"of {len(found)} or more")
+        return [_Source(*row) for row in found]
+
+    @cached_property
+    def _rule(self) -> str:
+        """What the caption has to add, where numbers do not decide about every field."""
+        if "field_priorities" not in self.changes.columns:
+            return ""
+        fields = require_struct(self.changes, "field_priorities", function="priority_board").names
+        own = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
+        found = self.changes.where(reduce(Column.__or__, own, F.lit(False))).limit(1).collect()
+        return "; fields with a priority of their own keep it" if found else ""
+
+    def heading(self, chosen: Mapping[str | None, int]) -> str:
+        """What the table stands for: the instant, and the priorities of all sources."""
+        said = ", ".join(
+            f"{_name(each.source)} {chosen.get(each.source, _between(each))}" for each in self.sources
+        )
+        return f"{self._when}, with the priorities {said}{self._rule}"
+
+    def first(self) -> Page:
+        return Page(((self.heading({}), self._table(self._standing({}, deletes=False))),))
+
+    def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
+        data = require_struct(self.changes, "data", function="priority_board")
+        told = on_the_clock_of(self.zone, self._changed(before, after), data, "before", "after")
+        changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
+        now, then = (self._standing(each, deletes=False) for each in (after, before))
+        both = marked(now, then, data.fields, self.zone)
+        return Page(
+            (
+                (self.heading(after), Marked.of(self._table(both))),
+                (f"Values that this changed: {words}", changed),
+            )
+        )
+
+    def check(self) -> None:
+        """Raise what `show` finds wrong; nothing is read."""
+        self._table(self._standing({}, deletes=False))
+
+    def _table(self, standing: DataFrame) -> Table:
+        return show(standing, rows=self.rows, order_by=self.keys, provenance=self.provenance, zone=self.zone)
+
+    @property
+    def _when(self) -> str:
+        return "current" if self.at is None else f"as of {instant_text(self.at, self.zone)}"
+
+    def _standing(self, chosen: Mapping[str | None, int], *, deletes: bool) -> DataFrame:
+        priority = F.col("priority")
+        for source, number in chosen.items():
+            is_source = F.col("source").eqNullSafe(F.lit(source).cast("string"))
+            priority = F.when(is_source, F.lit(number)).otherwise(priority)
+        ranked = self.changes.withColumn("priority", priority.cast("int"))
+        history = merge(ranked, entity=self.entity, keys=self.keys)
+        if self.at is None:
+            return current(history, deletes=deletes)
+        return as_of(history, self.at, deletes=deletes)
+
+    def _changed(self, before: Mapping[str | None, int], after: Mapping[str | None, int]) -> DataFrame:
+        differing = diff(self._standing(before, deletes=True), self._standing(after, deletes=True))
+        ends = F.col(VALID_TO)
+        # Of versions that stand now the differences end never; those of another instant may lie around it.
+        stands = ends.isNull()
+        if self.at is not None:
+            stands = (F.col(VALID_FROM) <= F.lit(self.at)) & (stands | (ends > F.lit(self.at)))
+        return (
+            differing.where(stands)
+            .join(self._names(), on="guid", how="left")
+            .select(
+                "key",
+                "field",
+                F.col("a_value").alias("before"),
+                F.col("b_value").alias("after"),
+                "a_message",
+                "b_message",
+            )
+        )
+
+    def _names(self) -> DataFrame:
+        """The key of each entity as text; from the changes, since that costs no further merge."""
+        data = require_struct(self.changes, "data", function="priority_board")
+        key = {name: F.col("data").getField(name) for name in self.keys}
+        identity = F.col("guid") if "guid" in self.changes.columns else guid(self.entity, key)
+        texts = [as_text(column, data[name].dataType) for name, column in key.items()]
+        named = self.changes.where(F.col("operation") == UPSERT)
+        return (
+            named.select(identity.alias("guid"), joined_text(texts).alias("key"))
+            .groupBy("guid")
+            .agg(F.max("key").alias("key"))
+        )
+
+
+def _name(source: str | None) -> str:
+    return "(no source)" if source is None else source
+
+
+def _label(source: _Source) -> str:
+    """What stands before the number, which begins with the highest where a source has several."""
+    several = source.lowest != source.highest
+    return f"{_name(source.source)} ({_between(source)})" if several else _name(source.source)
+
+
+def _between(source: _Source) -> str:
+    one = source.lowest == source.highest
+    return str(source.highest) if one else f"{source.lowest} to {source.highest}"

@@ -1,0 +1,310 @@
+"""One entity: its timeline, who is to blame, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.history import VALID_FROM, business_fields
+from cdckit.notebook import show
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.widgets.panel import (
+    Area,
+    Page,
+    Panel,
+    first_rows_of,
+    instant_text,
+    joined_text,
+    with_day,
+)
+from cdckit.notebook.widgets.texts import on_the_clock_of
+from cdckit.parts.arguments import require_fields
+from cdckit.parts.instants import EPOCH
+from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.values import as_text
+from cdckit.query.between import with_operation
+from cdckit.query.provenance import blame
+from cdckit.query.why import why
+
+_MOST_CHOICES = 300
+
+
+_LONGEST_VALUE = 300  # the reasons of `why` are sentences
+
+
+_END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
+
+
+def entity_explorer(
+    history: DataFrame,
+    changes: DataFrame,
+    *,
+    keys: Sequence[str],
+    rows: int | None = None,
+    zone: tzinfo | str | None = None,
+) -> Panel:
+    """
+    One entity after another: its versions, who is responsible for its values, and why one of them stands.
+
+    Args:
+        history: One row per version, all versions of each entity.
+        changes: The changes that it was merged from.
+        keys: As for `merge`.
+        rows: As for `show`, for each of the three tables.
+        zone: As for `show`, of the values that `blame` gives too.
+
+    Returns:
+        A panel: a choice of entities, by key, at most 300 at once, with a text that their keys have to
+        contain, in any case; a choice of instants, those at which its last 300 versions begin, and
+        the end of time, when all that is known has come into force; and a choice of fields.  Below,
+        the timeline of the entity, `blame` of it at that instant, and `why` of the field.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `with_operation`, `blame`, `why` and `show`.
+
+    Cost: nothing at the call.  Choosing an entity reads *history* four times (with its text once more)
+    and *changes* once; another instant reads *history* twice and *changes* once; another field reads
+    *changes* once.
+
+    >>> explorer = entity_explorer(history.where("number = 2"), changes, keys=["number"])
+    >>> versions, values, reasons = repr(explorer).split("\\n\\n")
+    >>> print(versions)
+    2: its versions
+    number  name  operation  valid_from  valid_to  state    message  guid
+    2       mug   insert     09:00       11:00              m1       3c4fe84a…
+    2       NULL  delete     11:00       …         deleted  m3       3c4fe84a…
+    (2 rows; instants of 2024-01-01, UTC; … is an open end)
+    >>> print(values.splitlines()[0], "|", reasons.splitlines()[0])
+    who is responsible, at the end of time | why name is what it is, at the end of time
+    """
+    clock = as_zone(zone, function="entity_explorer")
+    explorer = _Explorer(history, changes, tuple(keys), rows, clock)
+    explorer.check()
+    return Panel(explorer.first, lambda library, first: _ExplorerWidget(library, explorer, first).widget)
+
+
+class _Entity(NamedTuple):
+    """An entity to choose: its key as text, its guid, its key values."""
+
+    label: str
+    guid: str
+    key: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Explorer:
+    """A history and its changes, and what to ask them of one entity."""
+
+    history: DataFrame
+    changes: DataFrame
+    keys: tuple[str, ...]
+    rows: int | None
+    zone: tzinfo
+
+    def check(self) -> None:
+        """Raise what is wrong with the arguments; lazy frames are made and nothing is read."""
+        known = business_fields(self.history).names
+        require_fields(self.keys, known, "keys", function="entity_explorer")
+        nobody = _Entity("", "", (None,) * len(self.keys))
+        self.timeline(nobody)
+        self.blame(nobody, None)
+        self.why(nobody, self.fields[0], None)
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields to choose from; the keys, of which little is to be said, come last."""
+        data = require_struct(self.changes, "data", function="entity_explorer").names
+        both = [name for name in business_fields(self.history).names if name in data]
+        require_fields(self.keys, both, "keys", function="entity_explorer")
+        return [name for name in both if name not in self.keys] + list(self.keys)
+
+    @cached_property
+    def all(self) -> list[_Entity]:
+        return self.entities("")
+
+    def entities(self, containing: str) -> list[_Entity]:
+        """At most one more than can be chosen from."""
+        types = business_fields(self.history)
+        columns = [F.col(quoted(name)) for name in self.keys]
+        label = joined_text(as_text(F.col(quoted(name)), types[name].dataType) for name in self.keys)
+        places = [str(place) for place in range(len(self.keys))]
+        found = (
+            self.history.select(
+                label.alias("label"),
+                "guid",
+                *(column.alias(place) for column, place in zip(columns, places, strict=True)),
+            )
+            .where(F.lower("label").contains(containing.lower()))
+            .distinct()
+            .orderBy(*places, "guid")
+            .limit(_MOST_CHOICES + 1)
+        )
+        return [
+            _Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in first_rows_of(found)
+        ]
+
+    def beginnings(self, entity: _Entity) -> list[datetime]:
+        """Where its versions begin, the last first."""
+        begins = F.unix_micros(VALID_FROM).alias("begins")
+        found = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(_MOST_CHOICES)
+        return [EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
+
+    def first(self) -> Page:
+        if not self.all:
+            return _NOBODY
+        entity = self.all[0]
+        pages = (self.timeline(entity), self.blame(entity, None), self.why(entity, self.fields[0], None))
+        return Page(tuple(section for page in pages for section in page.sections))
+
+    def timeline(self, entity: _Entity) -> Page:
+        told = with_operation(self._versions(entity)).orderBy(VALID_FROM)
+        # Without provenance: blame says it below, and since when.
+        return self._page(f"{entity.label}: its versions", told)
+
+    def blame(self, entity: _Entity, at: datetime | None) -> Page:
+        told = blame(self.history, {"guid": entity.guid}, at=at).select(
+            "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
+        )
+        told = on_the_clock_of(self.zone, told, business_fields(self.history), "value")
+        return self._page(f"who is responsible, {self.when(at)}", told)
+
+    def why(self, entity: _Entity, field: str, at: datetime | None) -> Page:
+        by_guid = "guid" in self.changes.columns
+        key = {"guid": entity.guid} if by_guid else dict(zip(self.keys, entity.key, strict=True))
+        told = why(
+            self.changes,
+            key,
+            field,
+            keys=self.keys,
+            at=_END_OF_TIME if at is None else at,
+        ).select(
+            "step",
+            F.col("effective_timestamp").alias("effective"),
+            F.col("arrival_timestamp").alias("arrival"),
+            F.col("message_id").alias("message"),
+            *("source", "operation", "value", "priority", "verdict", "reason"),
+        )
+        return self._page(f"why {field} is what it is, {self.when(at)}", told)
+
+    def when(self, at: datetime | None) -> str:
+        return "at the end of time" if at is None else f"at {instant_text(at, self.zone)}"
+
+    def _page(self, heading: str, told: DataFrame) -> Page:
+        return Page(
+            ((heading, show(told, rows=self.rows, provenance=False, width=_LONGEST_VALUE, zone=self.zone)),)
+        )
+
+    def _versions(self, entity: _Entity) -> DataFrame:
+        return self.history.where(F.col("guid") == F.lit(entity.guid))
+
+
+_AT_THE_END = [("the end of time", None)]
+
+
+_NOBODY = Page((("There is no such entity", None),))
+
+
+class _ExplorerWidget:
+    """The controls of an explorer, and who of the three areas has to follow which of them."""
+
+    def __init__(self, library: Any, explorer: _Explorer, first: Callable[[], Page]) -> None:
+        self.explorer = explorer
+        # As wide as its longest choice, below the others where that is wider than the page.
+        wide = library.Layout(width="auto", min_width="300px", max_width="100%")
+        wrapped = library.Layout(flex_flow="row wrap")
+        self.containing = library.Text(
+            description="containing", placeholder="part of a key", continuous_update=False
+        )
+        self.entity = library.Dropdown(description="entity", layout=wide)
+        initial = {"description_width": "initial"}
+        self.at = library.Dropdown(description=f"at ({explorer.zone})", layout=wide, style=initial)
+        self.field = library.Dropdown(description="field", options=explorer.fields, layout=wide)
+        self.found = Area(library)
+        self.found.widget.layout.min_width = "max-content"
+        self.areas = {name: Area(library) for name in ("timeline", "blame", "why")}
+        self.settling = False
+        self._begin(first)
+        self.containing.observe(lambda _: self._search(), names="value")
+        self.entity.observe(lambda _: self._choose(), names="value")
+        self.at.observe(lambda _: self._ask("blame", "why"), names="value")
+        self.field.observe(lambda _: self._ask("why"), names="value")
+        choice = library.HBox([self.containing, self.entity, self.found.widget], layout=wrapped)
+        asked = library.HBox([self.at, self.field], layout=wrapped)
+        below = [self.areas[name].widget for name in ("blame", "why")]
+        self.widget = library.VBox([choice, self.areas["timeline"].widget, asked, *below])
+
+    def _begin(self, first: Callable[[], Page]) -> None:
+        """The first state, of which the tables were read already where it was displayed."""
+        self.found.show(self._list, "entities")
+        if self.entity.value is None:
+            self._ask(*self.areas)
+            return
+        self.areas["timeline"].show(partial(self._answer, "timeline", first), "versions")
+        self.areas["blame"].show(lambda: first().only(1), "values")
+        self.areas["why"].show(lambda: first().only(2), "reasons")
+
+    def _search(self) -> None:
+        self.found.show(self._list, "entities")
+        self._choose()
+
+    def _list(self) -> Page:
+        # What was found before may not stay in the list if the search fails.
+        self._settle(self.entity, [])
+        wanted = self.containing.value
+        found = self.explorer.entities(wanted) if wanted else self.explorer.all
+        self._settle(self.entity, [(each.label, each) for each in found[:_MOST_CHOICES]])
+        many = f"the first {_MOST_CHOICES} of more" if len(found) > _MOST_CHOICES else f"{len(found)} found"
+        return Page(((many, None),))
+
+    def _choose(self) -> None:
+        if not self.settling:
+            self._settle(self.at, _AT_THE_END)
+            self._ask(*self.areas)
+
+    def _ask(self, *names: str) -> None:
+        if self.settling:
+            return
+        words = {name: self._words(name) for name in names}
+        # All of them are of before from now on, not one after the other.
+        for name in names:
+            self.areas[name].wait(words[name])
+        for name in names:
+            self.areas[name].show(partial(self._answer, name), words[name])
+
+    def _words(self, name: str) -> str:
+        entity = self.entity.value.label if self.entity.value else "nobody"
+        when = "" if name == "timeline" else f", {self.explorer.when(self.at.value)}"
+        what = {"timeline": "its versions", "blame": "who is responsible", "why": f"why {self.field.value}"}
+        return f"{entity}: {what[name]}{when}"
+
+    def _answer(self, name: str, first: Callable[[], Page] | None = None) -> Page:
+        entity: _Entity | None = self.entity.value
+        if entity is None:
+            return _NOBODY if name == "timeline" else Page(())
+        if name == "timeline":
+            begins = self.explorer.beginnings(entity)
+            labels = [with_day(each, self.explorer.zone) for each in begins]
+            self._settle(self.at, [*_AT_THE_END, *zip(labels, begins, strict=True)])
+            return first().only(0) if first else self.explorer.timeline(entity)
+        if name == "blame":
+            return self.explorer.blame(entity, self.at.value)
+        return self.explorer.why(entity, self.field.value, self.at.value)
+
+    def _settle(self, dropdown: Any, options: Sequence[Any]) -> None:
+        """Other options, and the first of them chosen; the areas follow afterwards and once."""
+        self.settling = True
+        try:
+            dropdown.options = options
+            # Without a choice before, a dropdown makes none of its own.
+            dropdown.index = 0 if options else None
+        finally:
+            self.settling = False

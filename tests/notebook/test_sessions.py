@@ -1,0 +1,146 @@
+"""The session for notebooks and tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import session
+from cdckit.notebook import sessions
+
+FRESH = """
+import os, sys, time
+from pyspark.sql import functions as F
+from cdckit import session
+spark = session(memory="1g", config={"spark.sql.shuffle.partitions": "3"})
+conf = spark.conf
+print(time.tzname[0], conf.get("spark.sql.session.timeZone"), conf.get("spark.sql.shuffle.partitions"))
+print(conf.get("spark.driver.memory"), conf.get("spark.driver.host"), conf.get("spark.ui.enabled"))
+print(session(memory="7g") is spark)
+from cdckit_probe import batches
+asked, client = [], spark.sparkContext._gateway._gateway_client
+send = client.send_command
+client.send_command = lambda command, *more: (asked.append(command), send(command, *more))[1]
+spark.range(1).select(F.col("id") + 1, F.lit(2))
+print(len(asked) > 10, [command for command in asked if command.startswith("r\\nu\\n")])
+print(*spark.range(1).mapInArrow(batches, "exe string, known boolean").first())
+spark.sparkContext.stop()
+print(session().range(3).count())
+# Windows has neither of the two.
+session().sparkContext.stop()
+del time.tzset, os.sysconf, os.environ["TZ"]
+print(session().conf.get("spark.sql.session.timeZone"), os.environ["TZ"], session().range(4).count())
+"""
+PROBE = """
+import sys
+import pyarrow as pa
+def batches(it):
+    for batch in it:
+        known = "cdckit.kernel" in sys.modules
+        yield pa.RecordBatch.from_pydict({"exe": [sys.executable], "known": [known]})
+"""
+
+
+def test_a_running_session_is_returned(spark: SparkSession) -> None:
+    """Whoever made it: a notebook on a cluster keeps its cluster."""
+    assert session(memory="16g") is spark
+
+
+def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
+    """Noon UTC reads noon."""
+    noon = spark.range(1).select(F.timestamp_seconds(F.lit(43_200)).cast("string"))
+    assert noon.first()[0] == "1970-01-01 12:00:00"
+
+
+@pytest.mark.jvm
+def test_a_session_of_ones_own(tmp_path: Path) -> None:
+    """
+    UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter, and on Linux
+    they are forked from a process that knows this package.  Columns are made without asking Java what the
+    classes are of which PySpark makes them.
+
+    Who stopped the context gets another one, and so does Windows.  One JVM for all: each takes seconds.
+    """
+    (tmp_path / "cdckit_probe.py").write_text(PROBE)
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TZ": "America/New_York"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:5] == [
+        "UTC UTC 3",
+        "1g localhost false",
+        "True",
+        "True []",
+        f"{sys.executable} {sys.platform == 'linux'}",
+    ]
+    assert lines[5:] == ["3", "UTC UTC 4"]
+    assert done.stderr == ""
+
+
+def test_a_session_for_samples_compiles_once_and_makes_few_partitions() -> None:
+    few, many = sessions.settings("1g", small=True), sessions.settings("1g")
+    assert few["spark.sql.shuffle.partitions"] == "2"
+    java = "spark.driver.extraJavaOptions"
+    assert few[java].startswith(f"{many[java]} -XX:TieredStopAtLevel=1")
+    # By itself Java gives one compiler 48 MiB, and stops compiling when they are full.
+    assert "-XX:ReservedCodeCacheSize=240m" in few[java]
+    assert [each["spark.sql.adaptive.enabled"] for each in (few, many)] == ["false", "true"]
+    only = {java, "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled"}
+    assert {name for name in few if few[name] != many[name]} <= only
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are Spark's own in every case")
+def test_workers_are_forked_by_us_where_that_is_sure_to_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not on a cluster, with another interpreter, or where a new Python does not find this very package."""
+    ours = {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}
+    assert sessions._forking({"spark.sql.shuffle.partitions": "3"}) == ours
+    assert sessions._forking({"spark.master": "local[1]"}) == ours
+    assert sessions._forking({"spark.master": "spark://localhost:7077"}) == {}
+    assert sessions._forking({"spark.master": "local-cluster[2,1,1024]"}) == {}
+    assert sessions._forking({"spark.pyspark.python": "python3"}) == {}
+    (tmp_path / "cdckit").mkdir()
+    (tmp_path / "cdckit" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert sessions._forking({}) == {}
+
+
+def test_a_running_session_is_found_from_another_thread(spark: SparkSession) -> None:
+    """And left as it is: its settings are not those of a session that would be made here."""
+    found = []
+    thread = Thread(target=lambda: found.append((session(), spark.conf.get("spark.sql.shuffle.partitions"))))
+    thread.start()
+    thread.join()
+    assert found == [(spark, "4")]
+
+
+def test_a_system_that_does_not_tell_its_memory_gets_two_gibibytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no sysconf at all, other systems not its words."""
+    assert re.fullmatch("[1-8]g", sessions._default_memory())
+    monkeypatch.setattr(os, "sysconf", lambda name: int("SC_PAGE_SIZE"))
+    assert sessions._default_memory() == "2g"
+    monkeypatch.delattr(os, "sysconf")
+    assert sessions._default_memory() == "2g"
+
+
+def test_a_machine_without_java_is_told_so() -> None:
+    """The remedy, not the port number of a gateway."""
+    code = "from cdckit.notebook import sessions\n"
+    code += "try:\n    sessions.session()\nexcept sessions.NoJava as error:\n    print(error)"
+    env = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "needs Java 17 or newer" in done.stdout
