@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, content_hash, side_by_side
-from cdckit.debezium import streams
-from cdckit.debezium.streams.batches import PATCH_SCHEMA
+from cdckit import streams
+from cdckit.streams.batches import PATCH_SCHEMA
 
 PATCHES = 1_000_000
 ENTITIES = 100_000

@@ -3,7 +3,7 @@ cdckit: any change feed into one trustworthy history.
 
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
 of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdckit.datahub`,
-`cdckit.debezium` and `cdckit.rdss`; of any table of rows `changes_from`, of full lists
+`cdckit.debezium`, `cdckit.streams` and `cdckit.rdss`; of any table of rows `changes_from`, of full lists
 `changes_from_snapshots`); `merge`, from
 changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history
 answers:
@@ -28,7 +28,7 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 `cdckit.notebook.pictures` and `cdckit.notebook.widgets` are imported by name.
 """
 
-from cdckit import databus, datahub, debezium, rdss, replicate
+from cdckit import databus, datahub, debezium, rdss, replicate, streams
 from cdckit.changes import (
     Priority,
     find_unused_priorities,
@@ -166,6 +166,7 @@ __all__ = [
     "session",
     "show",
     "sources_of",
+    "streams",
     "timeline",
     "to_pandas",
     "transitions",

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cdckit import Ledger, datahub, rdss, replicate, session
-from cdckit.debezium import streams
+from cdckit import Ledger, datahub, rdss, replicate, session, streams
 from cdckit.store import Store
 
 ENTITY, KEYS = "e", ["h", "k"]

@@ -10,7 +10,7 @@ from typing import Any
 import patch_interpreter
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.debezium import streams
+from cdckit import streams
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)

@@ -14,7 +14,7 @@ MODULES = (
     "cdckit.databus",
     "cdckit.datahub",
     "cdckit.debezium",
-    "cdckit.debezium.streams",
+    "cdckit.streams",
     "cdckit.ledger",
     "cdckit.notebook.pictures",
     "cdckit.rdss",

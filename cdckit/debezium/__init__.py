@@ -1,5 +1,5 @@
 """
-The Debezium door: change events of databases, and the streams of the prototype of 2014.
+The Debezium door: change events of databases.
 
     decoded = debezium.decode(records)                     every record: a row, a truncate, a message, …
     decoded = debezium.decode_avro(records, schemas)       the same, in Avro with the schemas of a registry
@@ -10,7 +10,7 @@ The Debezium door: change events of databases, and the streams of the prototype 
     said = debezium.messages(decoded)                      what programs wrote into the log
 
 A record that cannot be used has one of the catalogue's codes (`EventFault`).
-The streams of 2014 are a package of their own, `cdckit.debezium.streams`.
+The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
 """
 
 from cdckit.debezium.avro_events import decode_avro

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import samples, session
-from cdckit.debezium import streams
+from cdckit import samples, session, streams
 
 PARTITIONS = 3
 

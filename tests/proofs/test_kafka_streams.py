@@ -10,7 +10,7 @@ from jars import kafka_connector
 from kafka import Broker
 from programs import run
 
-from cdckit.debezium import streams
+from cdckit import streams
 
 pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 

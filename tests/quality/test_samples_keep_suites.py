@@ -22,8 +22,8 @@ from cdckit import (
     rejects,
     replicate,
     samples,
+    streams,
 )
-from cdckit.debezium import streams
 
 Asked = dict[str, tuple[DataFrame, str]]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import check_all, databus, rdss, replicate, samples
-from cdckit.debezium import streams
+from cdckit import check_all, databus, rdss, replicate, samples, streams
 from cdckit.quality.contracts import HasContracts
 
 

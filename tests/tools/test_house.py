@@ -13,7 +13,7 @@ import pytest
 import cdckit
 
 ROOT = Path(cdckit.__file__).parent
-DOORS = {"tables", "replicate", "databus", "datahub", "debezium", "rdss"}
+DOORS = {"tables", "replicate", "databus", "datahub", "debezium", "streams", "rdss"}
 BELOW = {
     "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "notebook"},
     "parts": {"parts", "errors", "files", "records"},

@@ -36,22 +36,23 @@ def test_every_exported_name_is_described_on_one_page(staged: Path) -> None:
     assert set(described) | moved | by_cdckit == set(reference.exported())
     assert {f"cdckit.{name}" for name in cdckit.__all__ if name.islower()} <= {
         *described, "cdckit.databus", "cdckit.datahub", "cdckit.debezium", "cdckit.rdss", "cdckit.replicate",
+        "cdckit.streams",
         *reference.packages(),
     }  # fmt: skip
 
 
 def test_a_value_is_described_by_the_text_below_its_name() -> None:
     """Not by what its class says of itself, unless the class is ours and has no page."""
-    assert reference.value_docstring("cdckit.debezium.streams.CONNECTIONS") == "A `Stream`."
+    assert reference.value_docstring("cdckit.streams.CONNECTIONS") == "A `Stream`."
     assert reference.value_docstring("cdckit.notebook.NULL") == ""
-    assert reference.value_docstring("cdckit.debezium.streams.KEYS").startswith("The key fields")
+    assert reference.value_docstring("cdckit.streams.KEYS").startswith("The key fields")
     assert reference.value_docstring("cdckit.options").startswith("How tables, pictures, widgets and texts")
 
 
 def test_packages_are_found_by_what_they_hand_on() -> None:
     """Those for the inside are not: nobody imports names from `cdckit.parts`."""
     found = reference.packages()
-    assert {"cdckit", "cdckit.replicate", "cdckit.debezium.streams", "cdckit.rdss.gateway"} <= set(found)
+    assert {"cdckit", "cdckit.replicate", "cdckit.streams", "cdckit.rdss.gateway"} <= set(found)
     assert not [name for name in found if name.startswith(("cdckit.parts", "cdckit.kernel"))]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import Any, Final
 
-from cdckit.debezium.streams.json_values import DEEPEST, NoSuchText, depth_and_size, read, same, written
-from cdckit.debezium.streams.operations import (
+from cdckit.streams.json_values import DEEPEST, NoSuchText, depth_and_size, read, same, written
+from cdckit.streams.operations import (
     ADD,
     COPY,
     INCREMENT,
@@ -17,7 +17,7 @@ from cdckit.debezium.streams.operations import (
     REQUIRE,
     Operation,
 )
-from cdckit.debezium.streams.paths import APPEND, Path, begins_array, index_of, shown, step_text
+from cdckit.streams.paths import APPEND, Path, begins_array, index_of, shown, step_text
 
 MISSING: Final = object()
 """What stands where nothing stands: no entity, no field."""

@@ -9,24 +9,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answers import ANSWER_SCHEMA, ENTITY, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA, STATE
-from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import (
-    COMPLETE_RESPONSES,
-    CONNECTIONS,
-    ENTITY_BATCHES,
-    ENTITY_PATCHES,
-    SCHEMA_PATCHES,
-)
-from cdckit.debezium.streams.folding import IS_LAST
-from cdckit.debezium.streams.learning import LEARNED_SCHEMA
-from cdckit.debezium.streams.responses import REQUEST_SCHEMA
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.records import RECORD_SCHEMA
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.store import Transaction
 from cdckit.store.keeping import Tables, note, noted, rows_of
+from cdckit.streams.answers import ANSWER_SCHEMA, ENTITY, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA, STATE
+from cdckit.streams.batches import ARRIVAL_FIELDS
+from cdckit.streams.catalogue import (
+    COMPLETE_RESPONSES,
+    CONNECTIONS,
+    ENTITY_BATCHES,
+    ENTITY_PATCHES,
+    SCHEMA_PATCHES,
+)
+from cdckit.streams.folding import IS_LAST
+from cdckit.streams.learning import LEARNED_SCHEMA
+from cdckit.streams.responses import REQUEST_SCHEMA
 
 RECORDS, REJECTS, CAME = "records", "rejects", "connections"
 ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS = "answers", "schema answers", "entities", "schemas"

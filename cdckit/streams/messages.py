@@ -8,12 +8,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdckit.debezium.streams.catalogue import SEPARATOR, Stream, column_of, kind_of, require_stream
-from cdckit.debezium.streams.codes import Status
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant, require_int, require_name
 from cdckit.parts.schemas import require_columns
 from cdckit.records import require_records
+from cdckit.streams.catalogue import SEPARATOR, Stream, column_of, kind_of, require_stream
+from cdckit.streams.codes import Status
 
 
 def message_text(messages: DataFrame, stream: Stream) -> Column:
@@ -36,7 +36,7 @@ def message_text(messages: DataFrame, stream: Stream) -> Column:
 
     Cost: a projection.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> columns = "db string, user string, device string, count int, begun long, ended long"
     >>> row = session().createDataFrame([("shop", "ann", "d", 2, 7, 9)], columns)
     >>> row.select(message_text(row, streams.DEVICE_NOTIFICATIONS).alias("text")).show(truncate=False)
@@ -121,7 +121,7 @@ def to_records(
     Source:
         Debezium streams: "Key" and "Partitioned by" of each stream.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> columns = "db string, user string, device string, count int, begun long, ended long"
     >>> row = session().createDataFrame([("a/b", "ann", "d", 2, 7, 9)], columns)
     >>> made = to_records(row, streams.DEVICE_NOTIFICATIONS, partitions=8)
@@ -205,7 +205,7 @@ def compacted(
         Debezium streams: "Durability" of each stream.
 
     >>> from datetime import UTC
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> now = datetime(2024, 1, 1, tzinfo=UTC)
     >>> compacted(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
     2

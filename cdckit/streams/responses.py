@@ -10,15 +10,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answers import with_asked
-from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES
-from cdckit.debezium.streams.codes import StreamFault
-from cdckit.debezium.streams.messages import message_text
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.schemas import require_batch, require_columns, require_types
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.streams.answers import with_asked
+from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
+from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES
+from cdckit.streams.codes import StreamFault
+from cdckit.streams.messages import message_text
 
 Policy = Literal["keep", "reject"]
 
@@ -60,7 +60,7 @@ def partial_responses(*answers: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "partial-responses".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
     >>> partial_responses(nothing).count()
     0
@@ -116,7 +116,7 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     Source:
         Debezium streams, "complete-responses".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> response = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "ended": 8,
     ...     "part": %d, "parts": 3, "status": 1, "ops": []}'''
     >>> came = streams.decode(records_of(*(response % n for n in (3, 1, 3))), streams.PARTIAL_RESPONSES)
@@ -210,7 +210,7 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "complete-responses".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> response = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "ended": %d,
     ...     "part": %d, "parts": 2, "status": 1, "ops": []}'''
     >>> came = streams.decode(records_of(response % (9, 2), response % (8, 1)), streams.PARTIAL_RESPONSES)
@@ -267,7 +267,7 @@ def waiting(
         Debezium streams, "complete-responses": only after all parts have been completed.
 
     >>> from datetime import UTC
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> parts = response_parts(streams.decode(records_of(b"?"), streams.PARTIAL_RESPONSES))
     >>> waiting(parts, now=datetime(2024, 1, 1, tzinfo=UTC)).count()
     0

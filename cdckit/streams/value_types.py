@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from cdckit.debezium.streams.paths import step_text
 from cdckit.parts.instants import instant
+from cdckit.streams.paths import step_text
 
 STRING, BOOLEAN, INTEGER, LONG, DOUBLE = "STRING", "BOOLEAN", "INTEGER", "LONG", "DOUBLE"
 BIG_INTEGER, DECIMAL, TIMESTAMP, UUID, DOCUMENT = "BIG_INTEGER", "DECIMAL", "TIMESTAMP", "UUID", "DOCUMENT"

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cdckit.debezium.streams.json_values import DEEPEST, depth
-from cdckit.debezium.streams.paths import BadPath, Path, path_of, shown
+from cdckit.streams.json_values import DEEPEST, depth
+from cdckit.streams.paths import BadPath, Path, path_of, shown
 
 ADD, REMOVE, REPLACE, MOVE, COPY = "add", "remove", "replace", "move", "copy"
 INCREMENT, REQUIRE = "inc", "test"

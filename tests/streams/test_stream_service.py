@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from stream_programs import AT, Record, drawn_log, to_records, told
 
-from cdckit import InvalidArgument, Ledger
-from cdckit.debezium import streams
+from cdckit import InvalidArgument, Ledger, streams
 from cdckit.store import BatchIdReused, OtherKind
 from tools.tiers import seeds
 

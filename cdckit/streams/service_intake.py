@@ -8,8 +8,15 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.streams.answering import apply_patches, apply_schema_patches
-from cdckit.debezium.streams.answers import (
+from cdckit.ledger.within import apply_within
+from cdckit.parts.threads import at_once
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
+from cdckit.store import Transaction
+from cdckit.store.keeping import rows_of
+from cdckit.store.writing import Rows, Written
+from cdckit.streams.answering import apply_patches, apply_schema_patches
+from cdckit.streams.answers import (
     ANSWER_SCHEMA,
     ENTITY,
     ENTITY_SCHEMA,
@@ -17,8 +24,8 @@ from cdckit.debezium.streams.answers import (
     SCHEMA_SCHEMA,
     entities,
 )
-from cdckit.debezium.streams.batches import ERRORS, PATCH_SCHEMA, entity_patches, foreign
-from cdckit.debezium.streams.catalogue import (
+from cdckit.streams.batches import ERRORS, PATCH_SCHEMA, entity_patches, foreign
+from cdckit.streams.catalogue import (
     CONNECTIONS,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
@@ -26,23 +33,23 @@ from cdckit.debezium.streams.catalogue import (
     STREAMS,
     SUBSCRIPTIONS,
 )
-from cdckit.debezium.streams.codes import StreamFault
-from cdckit.debezium.streams.decoding import decode
-from cdckit.debezium.streams.learning import (
+from cdckit.streams.codes import StreamFault
+from cdckit.streams.decoding import decode
+from cdckit.streams.learning import (
     TYPE_SCHEMA,
     entity_types,
     learn,
     learned_types,
     schema_learning,
 )
-from cdckit.debezium.streams.responses import (
+from cdckit.streams.responses import (
     REQUEST,
     RESPONSE_SCHEMA,
     complete_responses,
     partial_responses,
     response_parts,
 )
-from cdckit.debezium.streams.service_tables import (
+from cdckit.streams.service_tables import (
     ANSWERS,
     BUCKET,
     CAME,
@@ -70,14 +77,7 @@ from cdckit.debezium.streams.service_tables import (
     subscriptions_kind,
     taken,
 )
-from cdckit.debezium.streams.zones import subscription_changes, zone_changes
-from cdckit.ledger.within import apply_within
-from cdckit.parts.threads import at_once
-from cdckit.records import RECORD_COLUMNS
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
-from cdckit.store import Transaction
-from cdckit.store.keeping import rows_of
-from cdckit.store.writing import Rows, Written
+from cdckit.streams.zones import subscription_changes, zone_changes
 
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""

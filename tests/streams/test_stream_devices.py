@@ -11,10 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from cdckit import InvalidArgument, WrongColumnType, as_of, merge
-from cdckit.debezium import streams
-from cdckit.debezium.streams.field_statements import CONVERT
+from cdckit import InvalidArgument, WrongColumnType, as_of, merge, streams
 from cdckit.records import RECORD_SCHEMA
+from cdckit.streams.field_statements import CONVERT
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 SUBSCRIPTIONS = "$zoneSubscription"

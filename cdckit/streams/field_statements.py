@@ -11,9 +11,10 @@ from typing import Any
 from pyspark.sql import types as T
 
 from cdckit.changes import DELETE, UPSERT
-from cdckit.debezium.streams.codes import StreamFault
-from cdckit.debezium.streams.json_values import column_text, read, read_all, written
-from cdckit.debezium.streams.operations import (
+from cdckit.parts.instants import instant
+from cdckit.streams.codes import StreamFault
+from cdckit.streams.json_values import column_text, read, read_all, written
+from cdckit.streams.operations import (
     ADD,
     INCREMENT,
     MOVE,
@@ -23,8 +24,7 @@ from cdckit.debezium.streams.operations import (
     Operation,
     operations,
 )
-from cdckit.debezium.streams.paths import Path, shown
-from cdckit.parts.instants import instant
+from cdckit.streams.paths import Path, shown
 
 _MOST_STEPS = 6  # each doubles in how many ways a name can be read
 

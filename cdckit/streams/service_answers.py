@@ -9,17 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answering import require_limits
-from cdckit.debezium.streams.answers import ENTITY, SCHEMA_SCHEMA
-from cdckit.debezium.streams.batches import require_databases
-from cdckit.debezium.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
-from cdckit.debezium.streams.connections import user_devices
-from cdckit.debezium.streams.entity_changes import Nested, changes
-from cdckit.debezium.streams.learning import LEARNED_SCHEMA, TYPE_SCHEMA
-from cdckit.debezium.streams.messages import record_columns
-from cdckit.debezium.streams.responses import REQUEST_SCHEMA
-from cdckit.debezium.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
-from cdckit.debezium.streams.service_tables import (
+from cdckit.ledger.kinds import BUCKETS
+from cdckit.parts.arguments import require_int
+from cdckit.rejected import ERROR_CODE, ERROR_FIELDS, REJECT_SCHEMA
+from cdckit.store import Snapshot, Store
+from cdckit.store.keeping import rows_of
+from cdckit.store.kinds import require_kind
+from cdckit.streams.answering import require_limits
+from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA
+from cdckit.streams.batches import require_databases
+from cdckit.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
+from cdckit.streams.connections import user_devices
+from cdckit.streams.entity_changes import Nested, changes
+from cdckit.streams.learning import LEARNED_SCHEMA, TYPE_SCHEMA
+from cdckit.streams.messages import record_columns
+from cdckit.streams.responses import REQUEST_SCHEMA
+from cdckit.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
+from cdckit.streams.service_tables import (
     ENTITIES,
     ENTITIES_SCHEMA,
     LEARNED,
@@ -33,12 +39,6 @@ from cdckit.debezium.streams.service_tables import (
     Settings,
     taken,
 )
-from cdckit.ledger.kinds import BUCKETS
-from cdckit.parts.arguments import require_int
-from cdckit.rejected import ERROR_CODE, ERROR_FIELDS, REJECT_SCHEMA
-from cdckit.store import Snapshot, Store
-from cdckit.store.keeping import rows_of
-from cdckit.store.kinds import require_kind
 
 SERVICE = "Debezium streams (form 1)"
 

@@ -11,19 +11,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import ENTITY_UPDATES
-from cdckit.debezium.streams.codes import Status
-from cdckit.debezium.streams.field_statements import CONVERT, places_of, statement
-from cdckit.debezium.streams.json_values import read
-from cdckit.debezium.streams.paths import Path, steps_of
-from cdckit.debezium.streams.value_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
-from cdckit.debezium.streams.zones import change_columns
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.schemas import require_types
 from cdckit.parts.workers import Made
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
+from cdckit.streams.batches import ARRIVAL_FIELDS
+from cdckit.streams.catalogue import ENTITY_UPDATES
+from cdckit.streams.codes import Status
+from cdckit.streams.field_statements import CONVERT, places_of, statement
+from cdckit.streams.json_values import read
+from cdckit.streams.paths import Path, steps_of
+from cdckit.streams.value_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
+from cdckit.streams.zones import change_columns
 
 Nested = Literal["dotted", "whole"]
 
@@ -76,7 +76,7 @@ def changes(
 
     Cost: one pass through Python in Arrow batches, no shuffle.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": %d, "user": "ann", "begun": 7,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1, "ops": [%s]}'''
     >>> sent = [
@@ -120,7 +120,7 @@ def find_unfit(
 
     Raises, Cost: as `changes`.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 8,
     ...     "ops": [], "collection": "Mugs", "zone": "z", "entity": "m1",
     ...     "part": 1, "parts": 1, "status": 1}'''

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from cdckit.debezium.streams.json_values import DEEPEST
+from cdckit.streams.json_values import DEEPEST
 
 Path = tuple[str, ...]
 

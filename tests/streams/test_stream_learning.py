@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.debezium import streams
-from cdckit.debezium.streams import lessons
-from cdckit.debezium.streams.json_values import written
-from cdckit.debezium.streams.lessons import EntityType
-from cdckit.debezium.streams.value_types import common_type, type_of
+from cdckit import streams
 from cdckit.records import RECORD_SCHEMA
+from cdckit.streams import lessons
+from cdckit.streams.json_values import written
+from cdckit.streams.lessons import EntityType
+from cdckit.streams.value_types import common_type, type_of
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
 DIGITS = "12345678901234567890.12345678901234567890"

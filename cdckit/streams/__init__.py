@@ -31,10 +31,10 @@ All of it kept up, batch by batch, in a store:
 Each stream is a value (`Stream`): its fields, its key, what it is partitioned by, what may be dropped of it.
 """
 
-from cdckit.debezium.streams.answering import apply_patches, apply_schema_patches
-from cdckit.debezium.streams.answers import entities, entity_updates, schema_updates
-from cdckit.debezium.streams.batches import entity_patches
-from cdckit.debezium.streams.catalogue import (
+from cdckit.streams.answering import apply_patches, apply_schema_patches
+from cdckit.streams.answers import entities, entity_updates, schema_updates
+from cdckit.streams.batches import entity_patches
+from cdckit.streams.catalogue import (
     CHANGES_BY_DEVICE,
     COMPLETE_RESPONSES,
     CONNECTIONS,
@@ -50,15 +50,15 @@ from cdckit.debezium.streams.catalogue import (
     ZONE_CHANGES,
     Stream,
 )
-from cdckit.debezium.streams.codes import Status, StreamFault
-from cdckit.debezium.streams.connections import app_versions, user_devices
-from cdckit.debezium.streams.decoding import decode
-from cdckit.debezium.streams.entity_changes import KEYS, changes, fields_of, find_unfit
-from cdckit.debezium.streams.learning import entity_types, learn, learned_types, schema_learning
-from cdckit.debezium.streams.messages import compacted, message_text, to_records
-from cdckit.debezium.streams.responses import complete_responses, partial_responses, response_parts, waiting
-from cdckit.debezium.streams.service import Received, Service
-from cdckit.debezium.streams.zones import (
+from cdckit.streams.codes import Status, StreamFault
+from cdckit.streams.connections import app_versions, user_devices
+from cdckit.streams.decoding import decode
+from cdckit.streams.entity_changes import KEYS, changes, fields_of, find_unfit
+from cdckit.streams.learning import entity_types, learn, learned_types, schema_learning
+from cdckit.streams.messages import compacted, message_text, to_records
+from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
+from cdckit.streams.service import Received, Service
+from cdckit.streams.zones import (
     changes_by_device,
     device_notifications,
     subscription_changes,

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.catalogue import CONNECTIONS
 from cdckit.parts.schemas import require_types
 from cdckit.rejected import ERROR_CODE
+from cdckit.streams.catalogue import CONNECTIONS
 
 CONNECTION_SCHEMA = CONNECTIONS.columns()
 """The fields of a connection."""
@@ -34,7 +34,7 @@ def user_devices(connections: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "connections".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'{"db": "s", "clientid": "c", "user": "ann", "device": "d", "appVersion": "%s", "begun": %d}'
     >>> came = streams.decode(records_of(said % (b"1.1", 9000), said % (b"1.0", 1000)), streams.CONNECTIONS)
     >>> user_devices(came).select("user", "device", "first_used", "app_version", "connections").show()
@@ -67,7 +67,7 @@ def app_versions(connections: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "connections": statistics of which versions of the app are being used.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'{"db": "s", "clientid": "c", "user": "ann", "device": "%s", "appVersion": "1", "begun": 1}'
     >>> came = streams.decode(records_of(said % b"d", said % b"e"), streams.CONNECTIONS)
     >>> app_versions(came).select("db", "app_version", "users", "devices").show()

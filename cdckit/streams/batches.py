@@ -11,15 +11,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.catalogue import ENTITY_BATCHES, ENTITY_PATCHES
-from cdckit.debezium.streams.json_values import column_text, read_all, written_all
-from cdckit.debezium.streams.paths import shown
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.schemas import require_types
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
+from cdckit.streams.catalogue import ENTITY_BATCHES, ENTITY_PATCHES
+from cdckit.streams.json_values import column_text, read_all, written_all
+from cdckit.streams.paths import shown
 
 ARRIVAL_COLUMNS = ("timestamp", "topic", "partition", "offset")
 """Where a message came from, and its place among all: what is left of its record."""
@@ -62,7 +62,7 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     Source:
         Debezium streams, "entity-patches".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "patches": [
     ...     {"collection": "Mugs", "zone": "z", "entity": "m1", "ops": []},
     ...     {"collection": "Mugs", "zone": "z", "entity": "m2", "ops": []}]}'''

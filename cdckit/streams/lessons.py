@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdckit.debezium.streams.json_values import column_text, read, written
-from cdckit.debezium.streams.value_types import common_type, typed_paths
+from cdckit.streams.json_values import column_text, read, written
+from cdckit.streams.value_types import common_type, typed_paths
 
 _MOST_FIELDS = 10_000
 _LONGEST_NAME = 1_000  # 100 names within each other may have 50 megabytes, of a document of one

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import SCHEMA_LEARNING
-from cdckit.debezium.streams.json_values import column_text, read, written
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.workers import Made
+from cdckit.streams.batches import ARRIVAL_FIELDS
+from cdckit.streams.catalogue import SCHEMA_LEARNING
+from cdckit.streams.json_values import column_text, read, written
 
 _HEADER = ("db", "client_id", "request", "user", "begun", "ended", "status")
 _KEPT = T.StructType([*ARRIVAL_FIELDS, *(SCHEMA_LEARNING.columns()[name] for name in _HEADER)])

@@ -9,18 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.streams.catalogue import Stream, require_stream
-from cdckit.debezium.streams.responses import waiting
-from cdckit.debezium.streams.service_answers import SERVICE, Answers
-from cdckit.debezium.streams.service_intake import MANY_FILES, Intake
-from cdckit.debezium.streams.service_tables import (
-    PARTS,
-    PARTS_SCHEMA,
-    RECORDS,
-    SEEN,
-    SEEN_SCHEMA,
-    TAKES,
-)
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.documents import Document
@@ -31,6 +19,18 @@ from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
 from cdckit.store.keeping import committed, rows_of
+from cdckit.streams.catalogue import Stream, require_stream
+from cdckit.streams.responses import waiting
+from cdckit.streams.service_answers import SERVICE, Answers
+from cdckit.streams.service_intake import MANY_FILES, Intake
+from cdckit.streams.service_tables import (
+    PARTS,
+    PARTS_SCHEMA,
+    RECORDS,
+    SEEN,
+    SEEN_SCHEMA,
+    TAKES,
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Service(Answers):
         Debezium streams; all of them.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> mug = {"db": "shop", "clientid": "c", "user": "ann", "begun": 7, "part": 1, "parts": 1,
     ...        "collection": "Mugs", "zone": "z", "entity": "m1"}
     >>> made = {**mug, "request": 1, "ops": [{"op": "add", "path": "cl", "value": 25}]}

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.catalogue import Stream, column_of, kind_of, require_stream
-from cdckit.debezium.streams.codes import StreamFault
-from cdckit.debezium.streams.json_values import NoSuchText, column_text, read_all, written, written_all
-from cdckit.debezium.streams.paths import shown
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.rejected import ERROR_FIELDS
+from cdckit.streams.catalogue import Stream, column_of, kind_of, require_stream
+from cdckit.streams.codes import StreamFault
+from cdckit.streams.json_values import NoSuchText, column_text, read_all, written, written_all
+from cdckit.streams.paths import shown
 
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
@@ -50,7 +50,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
 
     Cost: one pass through Python in Arrow batches, no shuffle.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'{"db": "shop", "clientid": "c", "user": "ann", "device": "d", "appVersion": "1", "begun": 7}'
     >>> decoded = streams.decode(records_of(said, b"{}", b"?"), streams.CONNECTIONS)
     >>> decoded.select("offset", "user", "device", "begun", "error_code").orderBy("offset").show()

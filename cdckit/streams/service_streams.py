@@ -8,9 +8,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.streams.answers import ENTITY, entity_updates, schema_updates
-from cdckit.debezium.streams.batches import PATCH_SCHEMA
-from cdckit.debezium.streams.catalogue import (
+from cdckit.ledger import View
+from cdckit.merging import merge
+from cdckit.records import RECORD_COLUMNS
+from cdckit.rejected import ERROR_CODE
+from cdckit.store import Snapshot
+from cdckit.store.keeping import rows_of
+from cdckit.streams.answers import ENTITY, entity_updates, schema_updates
+from cdckit.streams.batches import PATCH_SCHEMA
+from cdckit.streams.catalogue import (
     CHANGES_BY_DEVICE,
     COMPLETE_RESPONSES,
     CONNECTIONS,
@@ -24,11 +30,11 @@ from cdckit.debezium.streams.catalogue import (
     SCHEMA_UPDATES,
     ZONE_CHANGES,
 )
-from cdckit.debezium.streams.connections import user_devices
-from cdckit.debezium.streams.decoding import decode
-from cdckit.debezium.streams.learning import schema_learning
-from cdckit.debezium.streams.responses import partial_responses
-from cdckit.debezium.streams.service_tables import (
+from cdckit.streams.connections import user_devices
+from cdckit.streams.decoding import decode
+from cdckit.streams.learning import schema_learning
+from cdckit.streams.responses import partial_responses
+from cdckit.streams.service_tables import (
     ANSWERS,
     CAME,
     CAME_SCHEMA,
@@ -44,18 +50,12 @@ from cdckit.debezium.streams.service_tables import (
     answers_of,
     subscriptions_kind,
 )
-from cdckit.debezium.streams.zones import (
+from cdckit.streams.zones import (
     changes_by_device,
     device_notifications,
     subscription_changes,
     zone_changes,
 )
-from cdckit.ledger import View
-from cdckit.merging import merge
-from cdckit.records import RECORD_COLUMNS
-from cdckit.rejected import ERROR_CODE
-from cdckit.store import Snapshot
-from cdckit.store.keeping import rows_of
 
 Told = Callable[[Snapshot, int | None], DataFrame]
 """A stream: of the tables as a commit has them, what has come after another commit, or all."""

@@ -9,7 +9,11 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.streams.answers import (
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_flag, require_instant, require_int
+from cdckit.parts.schemas import require_batch, require_columns, require_types
+from cdckit.rejected import ERROR_CODE
+from cdckit.streams.answers import (
     ENTITY,
     ENTITY_SCHEMA,
     MADE,
@@ -18,14 +22,10 @@ from cdckit.debezium.streams.answers import (
     STATE,
     kept_columns,
 )
-from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ERRORS
-from cdckit.debezium.streams.catalogue import ENTITY_PATCHES, SCHEMA_PATCHES, SUBSCRIPTIONS, Stream
-from cdckit.debezium.streams.documents import Document
-from cdckit.debezium.streams.folding import Plan, folded
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_flag, require_instant, require_int
-from cdckit.parts.schemas import require_batch, require_columns, require_types
-from cdckit.rejected import ERROR_CODE
+from cdckit.streams.batches import ARRIVAL_COLUMNS, ERRORS
+from cdckit.streams.catalogue import ENTITY_PATCHES, SCHEMA_PATCHES, SUBSCRIPTIONS, Stream
+from cdckit.streams.documents import Document
+from cdckit.streams.folding import Plan, folded
 
 # Names that no column of a caller has, by which patches may be ordered.
 _AT, _SHOWN = "answered at", "shown in any case"
@@ -98,7 +98,7 @@ def apply_patches(
     Source:
         Debezium streams, "entity-updates".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "includeAfter": true, "collection": "Mugs", "zone": "z", "entity": "m1",
     ...     "part": 1, "parts": 1, "ops": [%s]}'''
@@ -155,7 +155,7 @@ def apply_schema_patches(
     Source:
         Debezium streams, "schema-updates".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "part": 1, "parts": 1, "includeAfter": true,
     ...     "ops": [{"op": "add", "path": "Mugs/fields/size", "value": {"type": "LONG"}}]}'''

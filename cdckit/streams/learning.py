@@ -8,14 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.answers import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
-from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import SCHEMA_LEARNING
-from cdckit.debezium.streams.codes import Status
-from cdckit.debezium.streams.folding import IS_LAST, Plan, folded
-from cdckit.debezium.streams.lessons import EntityType
-from cdckit.debezium.streams.schema_types import explode_types
 from cdckit.parts.schemas import require_batch, require_columns, require_types
+from cdckit.streams.answers import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
+from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
+from cdckit.streams.catalogue import SCHEMA_LEARNING
+from cdckit.streams.codes import Status
+from cdckit.streams.folding import IS_LAST, Plan, folded
+from cdckit.streams.lessons import EntityType
+from cdckit.streams.schema_types import explode_types
 
 LEARNING_SCHEMA = T.StructType(
     [*ARRIVAL_FIELDS, *SCHEMA_LEARNING.columns().fields, T.StructField("is_type", T.BooleanType())]
@@ -75,7 +75,7 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     Source:
         Debezium streams, "schema-learning".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
     >>> schema_learning(nothing).count()
     0
@@ -136,7 +136,7 @@ def learn(
     Source:
         Debezium streams, "schema-learning".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
@@ -179,7 +179,7 @@ def learned_types(lessons: DataFrame) -> DataFrame:
 
     The second mug changes nothing:
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
@@ -212,7 +212,7 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
 
     Cost: a filter; with *known*, one shuffle of it.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from cdckit.debezium.streams.codes import Status
-from cdckit.debezium.streams.json_values import column_text, read, written
-from cdckit.debezium.streams.operations import ADD, operations
-from cdckit.debezium.streams.patching import MISSING, Unfit, patched
+from cdckit.streams.codes import Status
+from cdckit.streams.json_values import column_text, read, written
+from cdckit.streams.operations import ADD, operations
+from cdckit.streams.patching import MISSING, Unfit, patched
 
 CREATED, UPDATED, DELETED = "created", "updated", "deleted"
 

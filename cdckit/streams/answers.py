@@ -6,17 +6,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, ERRORS
-from cdckit.debezium.streams.catalogue import (
+from cdckit.parts.schemas import require_columns, require_types
+from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, ERRORS
+from cdckit.streams.catalogue import (
     ENTITY_PATCHES,
     ENTITY_UPDATES,
     SCHEMA_PATCHES,
     SCHEMA_UPDATES,
     Stream,
 )
-from cdckit.debezium.streams.codes import Status
-from cdckit.debezium.streams.folding import IS_LAST
-from cdckit.parts.schemas import require_columns, require_types
+from cdckit.streams.codes import Status
+from cdckit.streams.folding import IS_LAST
 
 STATE = T.StructType(
     [
@@ -96,7 +96,7 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
 
     Cost: a filter; with *known*, one shuffle of it by identity.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "a", "value": 1}]}'''
@@ -141,7 +141,7 @@ def entity_updates(answers: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "entity-updates": a durable record of all entities that were changed.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.decode(records_of(b"?"), streams.ENTITY_PATCHES)
     >>> entity_updates(streams.apply_patches(nothing)).count()
     0
@@ -154,7 +154,7 @@ def schema_updates(answers: DataFrame) -> DataFrame:
     """
     The updates of schemas: as `entity_updates`, of what `apply_schema_patches` returned.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.decode(records_of(b"?"), streams.SCHEMA_PATCHES)
     >>> schema_updates(streams.apply_schema_patches(nothing)).count()
     0

@@ -14,13 +14,13 @@ import patch_interpreter
 import pytest
 from growth import growth
 
-from cdckit.debezium.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
-from cdckit.debezium.streams.decoding import message
-from cdckit.debezium.streams.documents import Document
-from cdckit.debezium.streams.json_values import depth, read, written
+from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
+from cdckit.streams.decoding import message
+from cdckit.streams.documents import Document
+from cdckit.streams.json_values import depth, read, written
 from tools.tiers import seeds
 
-CASES = json.loads((Path(__file__).parents[1] / "cases/debezium_streams/patches.json").read_text())["cases"]
+CASES = json.loads((Path(__file__).parents[1] / "cases/streams/patches.json").read_text())["cases"]
 
 
 def document(value: Any, *, most: int = 1_000_000) -> Document:

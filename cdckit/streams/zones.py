@@ -7,14 +7,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
-from cdckit.debezium.streams.answers import ANSWER_SCHEMA
-from cdckit.debezium.streams.batches import ARRIVAL_FIELDS
-from cdckit.debezium.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES, SUBSCRIPTIONS
-from cdckit.debezium.streams.codes import Status
 from cdckit.history import require_history
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import require_columns, require_types
 from cdckit.query.joins import Lookup, as_of_join
+from cdckit.streams.answers import ANSWER_SCHEMA
+from cdckit.streams.batches import ARRIVAL_FIELDS
+from cdckit.streams.catalogue import CHANGES_BY_DEVICE, ENTITY_UPDATES, SUBSCRIPTIONS
+from cdckit.streams.codes import Status
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
@@ -63,7 +63,7 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     Source:
         Debezium streams, "zone-changes".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
     >>> zone_changes(nothing).count()
     0
@@ -99,7 +99,7 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
 
     Cost: one filter and a projection.
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
     >>> subscription_changes(zone_changes(nothing)).count()
     0
@@ -165,7 +165,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
         Debezium streams, "changes-by-device".
 
     >>> from cdckit import merge
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> nothing = streams.apply_patches(streams.decode(records_of(b"?"), streams.ENTITY_PATCHES))
     >>> changes = zone_changes(nothing)
     >>> known = merge(subscription_changes(changes), entity="subscription", keys=["db", "subscription"])
@@ -233,7 +233,7 @@ def device_notifications(
     Source:
         Debezium streams, "device-notifications".
 
-    >>> from cdckit.debezium import streams
+    >>> from cdckit import streams
     >>> columns = "db string, device string, notification string, ended long"
     >>> rows = [("s", "d", "n1", 5), ("s", "d", "n2", 7), ("s", "d", "n3", 9)]
     >>> told = session().createDataFrame(rows, columns)
