@@ -15,6 +15,7 @@ answers:
     what was believed      as_known, bitemporal, known_at, beliefs_about, belief_changes, as_shown,
                            error_durations
     several sources        union_changes, with_fields, with_priorities
+    rows that get new keys complete_moves
     who said so            why, blame, by_message, sources_of, with_messages
     what if                with_priorities (and require_sources), revoke, and merge again
     is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
@@ -40,6 +41,7 @@ from cdckit.errors import CdcError, InvalidArgument, MissingColumns, MissingExtr
 from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
 from cdckit.merging import merge
+from cdckit.moves import complete_moves
 from cdckit.notebook import jupyter, show
 from cdckit.notebook.options import options
 from cdckit.notebook.sessions import session
@@ -126,6 +128,7 @@ __all__ = [
     "check",
     "check_all",
     "coalesce",
+    "complete_moves",
     "counts_over_time",
     "create_view",
     "current",

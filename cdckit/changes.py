@@ -77,7 +77,8 @@ independently.  Beside them stand
 - `moved` (may be missing), a struct of `id`, a text, and of `old_key` and `new_key`, structs of the key
   fields: of a delete and an upsert that are one move of a row from key to key, the same in both; null in all
   others.  What the upsert did not send is under the new key what stood under the old one right before the
-  delete, with its message and its priority.  `id` tells the moves of a source between two keys apart;
+  delete, with its message and its priority: a `Ledger` sees to it, and `merge` after `complete_moves`.
+  `id` tells the moves of a source between two keys apart;
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.  Such changes say
   nothing of moves.
 

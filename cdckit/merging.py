@@ -31,7 +31,7 @@ from cdckit.kernel.layout import (
     flat_columns,
 )
 from cdckit.kernel.versions import versions
-from cdckit.moves import SHARES, brings_identity, with_taken_along
+from cdckit.moves import SHARES, brings_identity, with_moves
 from cdckit.parts.arguments import require_keys, require_name
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.identifiers import can_be_guids, guid
@@ -68,10 +68,12 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
 
-    A row that moves to another key (`moved`) takes along what the upsert of the new key did not send: the
-    value that stood under the old key right before its delete, with its message and its priority.  It counts
-    right behind that upsert, as a word of its own: where the new key is there already, a higher priority
-    stands.  If the delete is not among *changes*, nothing is taken along.
+    A row that moves to another key (`moved`) and does not send all of its values is an error, until
+    `complete_moves` is said of the changes.  Then it takes along what the upsert of the new key did not send:
+    the value that stood under the old key right before its delete, with its message and its priority.  It
+    counts right behind that upsert, as a word of its own: where the new key is there already, a higher
+    priority stands.  If the delete is not among *changes*, or its upsert does not say `moved`, nothing is
+    taken along.
 
     Changes that say `snapshot` stand in the order of their source, and their times follow their places: see
     `cdckit.changes.CHANGE_SCHEMA`.
@@ -106,14 +108,14 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
             carried (as a whole) or, where that is the identity, guid; or its operation is none of
             upsert, delete and absent; or its text holds `CircularMoves`, where the two changes of moves
             stand so far apart that each would take along what another one brings.
+        SparkRuntimeException: When the result is computed: a row moved to another key without all of its
+            values, and `complete_moves` was not said.
 
     Cost: one shuffle by key and one sort; then the rows pass once through Python as Arrow batches.
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more, and they
     take three to four times their own size: a million changes of one key took 0.5 GB of the worker's
-    memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).  Where *changes* have
-    the column `moved` they are read three times: keep them (`localCheckpoint`) if it costs to make them.
-    Which keys moves connect is found out in one task, which holds two numbers for each move; the changes of
-    such keys are shuffled and sorted twice, and those of all keys that moves connect are in memory at once.
+    memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).  What moves cost,
+    `complete_moves` says.
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.
@@ -190,7 +192,7 @@ def sorted_by_entity(
     by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
     says_places = SNAPSHOT in changes.columns
     if MOVED in changes.columns:
-        changes = with_taken_along(changes, keys, function=function, at_once=ARRIVED in more)
+        changes = with_moves(changes, keys, function=function, at_once=ARRIVED in more)
     priorities = fields_with_priority(changes, names, function)
     # Workers see each entity once, the JVM each version; but only the JVM knows the text of every key.
     types = {key: arrow_type(data[key].dataType) for key in keys}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -27,19 +28,54 @@ from cdckit.kernel.layout import (
 )
 from cdckit.kernel.moves import FAMILY, MOVE, OWN, families, taken_along
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.schemas import quoted, require_columns, require_struct
 from cdckit.parts.workers import Made
 
 _NODE, _OTHER = "node", "other"
 _EDGES = T.StructType().add(_NODE, T.LongType()).add(_OTHER, T.LongType())
 _FAMILIES = T.StructType().add(_NODE, T.LongType()).add(FAMILY, T.LongType())
 
+_COMPLETE = "cdckit.complete"
+
 SHARES = 1 << 12
 """Into how many shares what is read together falls by a hash, each of which is given every truncate: many
 more than there are tasks, so that tasks have about as much to do."""
 
 
-def with_taken_along(
+def complete_moves(changes: DataFrame) -> DataFrame:
+    """
+    Let rows that moved to another key take along what was not sent with it.
+
+    A producer may leave out a value that did not change, such as a large text of PostgreSQL.  Where it does
+    so in a message that gives a row another key, the value stands under the old key only.  So a merge refuses
+    such changes until this is said: to look for the value there costs more, and few feeds need it.  A
+    `Ledger` does it by itself.
+
+    Args:
+        changes: One row per change, with `moved` (`cdckit.changes.CHANGE_SCHEMA`).
+
+    Returns:
+        The same rows.  Say it last: what makes the column `moved` anew, or saves the table, forgets it.
+
+    Raises:
+        MissingColumns, WrongColumnType: *changes* do not say which rows moved.
+
+    Cost: none here.  `merge`, `as_known`, `bitemporal` and `why` then read the changes four times, so keep
+    them first (`localCheckpoint`) if it costs to make them, and shuffle all of them once more.  Which keys
+    moves connect is found out in one task, which holds two numbers for each move; the changes of such keys
+    are sorted twice, and those of all keys that moves connect are in memory at once.
+
+    >>> from cdckit import complete_moves, debezium, merge
+    >>> told = debezium.changes(decoded, "products", keys=["id"])
+    >>> merge(complete_moves(told), entity="product", keys=["id"]).count()
+    3
+    """
+    require_columns(changes, [MOVED], function="complete_moves")
+    require_moved(changes, [], function="complete_moves")
+    return changes.withMetadata(MOVED, {_COMPLETE: True})
+
+
+def with_moves(
     changes: DataFrame,
     keys: Sequence[str],
     *,
@@ -48,8 +84,9 @@ def with_taken_along(
     known: DataFrame | None = None,
 ) -> DataFrame:
     """
-    The changes, and beside them the words that rows took along when their keys changed; without `moved`.
+    The changes without `moved`, and beside them the words that rows took along when their keys changed.
 
+    Where nobody said `complete_moves`, there are none, and a row that would need them ends the computation.
     With changes that bring their identity it raises `InvalidArgument`: those say nothing of moves.
 
     Args:
@@ -62,10 +99,28 @@ def with_taken_along(
     if brings_identity(changes, keys):
         needed = "without the column `moved` where their guids say which entity they are about: drop it"
         raise InvalidArgument(function, "changes", needed, changes.columns)
+    if not changes.schema[MOVED].metadata.get(_COMPLETE):
+        return _refused_if_incomplete(changes, keys, function)
     said = changes if known is None else known
     words = words_taken_along(said, keys, function=function, at_once=at_once)
     plain = _with_all_priorities(changes.drop(MOVED))
     return plain.unionByName(words, allowMissingColumns=True)
+
+
+def _refused_if_incomplete(changes: DataFrame, keys: Sequence[str], function: str) -> DataFrame:
+    """The changes without `moved`; one that gave a row another key, but not all its values, is an error."""
+    names = require_struct(changes, "data", function=function).fieldNames()
+    has_all = reduce(
+        and_, (F.col("carried").getField(name) for name in names if name not in keys), F.lit(True)
+    )
+    has_moved = F.col(MOVED).isNotNull() & (F.col("operation") == UPSERT)
+    text = (
+        f" gave a row another key, but not all of its values: {function}(complete_moves(changes), …) takes"
+        " them along from the old key.  To merge without them, drop the column `moved`."
+    )
+    refused = F.raise_error(F.concat(F.lit("The message "), "message_id", F.lit(text))).cast("int")
+    priority = F.when(has_moved & ~has_all, refused).otherwise(F.col("priority"))
+    return changes.withColumn("priority", priority).drop(MOVED)
 
 
 def words_taken_along(

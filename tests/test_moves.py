@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import Ledger, as_known, bitemporal, blame, known_at, merge, union_changes, why, with_fields
+from cdckit import (
+    Ledger,
+    MissingColumns,
+    WrongColumnType,
+    as_known,
+    bitemporal,
+    blame,
+    complete_moves,
+    known_at,
+    merge,
+    union_changes,
+    why,
+    with_fields,
+)
 from tools.tiers import seeds
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -67,7 +80,7 @@ def moved(number: int, old: int, new: int, hour: int, *, world: int = 0, **sent:
 def frame(spark: SparkSession, rows: Sequence[Row], *, placed: bool = False) -> DataFrame:
     schema = change_schema(FIELDS).add("moved", MOVED)
     found = rows_to_dataframe(spark, rows, schema)
-    return found.withColumn("snapshot", F.lit(False)) if placed else found
+    return complete_moves(found.withColumn("snapshot", F.lit(False)) if placed else found)
 
 
 def shown(history: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
@@ -107,6 +120,33 @@ def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession
     assert shown(known, "k", "a", "b") == [(1, "large", 1), (1, None, None), (2, "large", 5)]
 
 
+@pytest.mark.parametrize("question", ["merge", "as_known", "bitemporal", "why"])
+def test_a_row_that_moved_without_all_of_its_values_is_refused_until_asked_for(
+    spark: SparkSession, question: str
+) -> None:
+    ask: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "merge": lambda changes: merge(changes, **CALL),
+        "as_known": lambda changes: as_known(changes, START + timedelta(days=2), **CALL),
+        "bitemporal": lambda changes: bitemporal(changes, **CALL),
+        "why": lambda changes: why(changes, {"w": 0, "k": 2}, "b", keys=KEYS),
+    }
+    silent = frame(spark, ONE_MOVE).withMetadata("moved", {})
+    with pytest.raises(
+        PySparkException, match=rf"message m2 gave .*{question}\(complete_moves\(changes\), …\)"
+    ):
+        ask[question](silent).collect()
+    assert ask[question](silent.drop("moved")).collect()
+    everything = frame(spark, [ONE_MOVE[0], *moved(2, 1, 2, 2, a=None, b=5)]).withMetadata("moved", {})
+    assert ask[question](everything).collect()
+
+
+def test_only_a_table_that_says_what_moved_can_be_completed(spark: SparkSession) -> None:
+    with pytest.raises(MissingColumns, match="moved"):
+        complete_moves(frame(spark, ONE_MOVE).drop("moved"))
+    with pytest.raises(WrongColumnType, match="moved as a struct of id"):
+        complete_moves(frame(spark, ONE_MOVE).withColumn("moved", F.struct(F.lit(1).alias("id"))))
+
+
 def test_what_became_known_of_the_old_key_after_the_move_is_refused_by_bitemporal(
     spark: SparkSession,
 ) -> None:
@@ -132,11 +172,13 @@ def test_moves_of_two_tables_come_together_and_keys_may_get_other_names(spark: S
     wider = changes.where("moved IS NULL")
     long = wider.withColumn("data", F.col("data").withField("k", F.col("data.k").cast("long")))
     both = union_changes(long.drop("moved"), changes)
-    assert shown(merge(both, **CALL), "k", "a") == [(1, "large"), (1, None), (2, "large")]
+    found = merge(complete_moves(both), **CALL)
+    assert shown(found, "k", "a") == [(1, "large"), (1, None), (2, "large")]
     renamed = with_fields(
         changes, {"id": lambda w, k: F.concat_ws("-", w.cast("string"), k.cast("string")), "a": "a"}
     )
-    history = merge(renamed, entity="thing", keys=["id"]).orderBy("id", "valid_from_timestamp").collect()
+    history = merge(complete_moves(renamed), entity="thing", keys=["id"])
+    history = history.orderBy("id", "valid_from_timestamp").collect()
     assert [(row["id"], row["a"]) for row in history] == [("0-1", "large"), ("0-1", None), ("0-2", "large")]
 
 

@@ -17,6 +17,7 @@ from cdckit.kernel.layout import GUID
 from cdckit.ledger.columns import BUCKET, EVERY, LISTS_SCHEMA, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
 from cdckit.merging import merge
+from cdckit.moves import complete_moves
 from cdckit.outputs.views import create_view
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.arrow_types import arrow_type
@@ -67,7 +68,7 @@ class View:
         Every change that was news, as it was given, and the guid of its entity; of a truncate an empty one.
 
         `merge` makes the history of them, and shows keys that a change did not carry: the column `guid` says
-        in its metadata that it is made of the key.
+        in its metadata that it is made of the key.  Where `moved` is there, `complete_moves` was said of it.
 
         Args:
             key: Of the one entity that is wanted: a mapping of its key fields, or its guid.  What its sources
@@ -83,14 +84,12 @@ class View:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
         shown = shown_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
-        return shown if key is None else self._with_words(shown, where)
-
-    def _with_words(self, changes: DataFrame, where: dict[str, Any] | None = None) -> DataFrame:
-        """The changes, and the words that rows took along instead of the moves."""
-        if MOVED not in changes.columns:
-            return changes
+        if MOVED not in shown.columns:
+            return shown
+        if key is None:
+            return complete_moves(shown)
         words = shown_changes(self._snapshot.read(self.kind.words, where), self.kind)
-        return changes.drop(MOVED).unionByName(words)
+        return shown.drop(MOVED).unionByName(words)
 
     def history(self, key: Key | None = None) -> DataFrame:
         """

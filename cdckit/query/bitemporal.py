@@ -91,8 +91,8 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         PythonException: When the result is computed, as `merge`; also for a change without
             `arrival.timestamp`.
 
-    Of rows that moved to another key (`moved`) it cannot tell what was believed where something of the old
-    key arrived after the move and is true before it: then the computation ends with `LateMoves`.
+    Of rows that moved to another key (`complete_moves`) it cannot tell what was believed where something of
+    the old key arrived after the move and is true before it: then the computation ends with `LateMoves`.
 
     Changes that say `snapshot` have the times here that they have once all is known (see
     `cdckit.changes.CHANGE_SCHEMA`), also in what was believed before.

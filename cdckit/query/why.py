@@ -17,7 +17,7 @@ from cdckit.history import DELETED
 from cdckit.kernel.layout import GUID, SNAPSHOT
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
 from cdckit.merging import sorted_by_entity
-from cdckit.moves import brings_identity, with_taken_along
+from cdckit.moves import brings_identity, with_moves
 from cdckit.parts.arguments import microseconds, require_fields, require_keys
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import written
@@ -78,8 +78,8 @@ def why(
         - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
         - ARRIVED_LATER: it arrived after *known_at*.
 
-        What a row took along from another key (`moved`) is said of this key by the message that had said it,
-        at the time of the move and by the source that told of it.
+        What a row took along from another key (`complete_moves`) is said of this key by the message that had
+        said it, at the time of the move and by the source that told of it.
 
         Ordered by `step`.  Nothing for a key that no change has.
 
@@ -127,7 +127,7 @@ def why(
         require_keys(keys, names, function="why")
         # What was known then is what could be taken along then.
         known = None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
-        changes = with_taken_along(changes, keys, function="why", known=known)
+        changes = with_moves(changes, keys, function="why", known=known)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _of_key(changes, key, keys, data)
     ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
