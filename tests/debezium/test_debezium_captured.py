@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Ledger, debezium, merge, samples
+from cdckit import Ledger, complete_moves, debezium, merge, samples
 from tools import debezium_samples
 from tools.tiers import seeds
 
@@ -61,7 +61,7 @@ def require_what_was_held(spark: SparkSession, table: str, folder: Path) -> None
     """The history of a captured stream is, at each of six checks, what the database wrote down."""
     records = spark.read.parquet(str(folder / "wal2json.parquet"))
     decoded = debezium.decode_wal2json(records).localCheckpoint()
-    told = debezium.changes(decoded, table, keys=KEYS[table])
+    told = complete_moves(debezium.changes(decoded, table, keys=KEYS[table]))
     fields = told.schema["data"].dataType.fieldNames()
     history = merge(told, entity=table, keys=KEYS[table]).collect()
     checks = list(held(table, folder))
@@ -87,7 +87,7 @@ def require_what_the_engine_said(spark: SparkSession, folder: Path) -> None:
     """The history is what the table held, large values that no message sent with a new key among them."""
     decoded = debezium.decode(spark.read.parquet(str(folder / "engine.parquet")))
     columns = {"id": "int32", "n": "int32", "big": "string"}
-    told = debezium.changes(decoded, "items", keys=["id"], columns=columns)
+    told = complete_moves(debezium.changes(decoded, "items", keys=["id"], columns=columns))
     history = merge(told, entity="item", keys=["id"])
     versions = history.drop("field_provenance", "source_message").collect()
     instants = json.loads((folder / "engine_instants.json").read_text())
@@ -149,7 +149,7 @@ def test_any_batches_give_the_history_of_one(spark: SparkSession, tmp_path: Path
     chance, keys = random.Random(seed), KEYS["flights"]
     records = spark.read.parquet(str(samples("debezium/wal2json.parquet")))
     decoded = debezium.decode_wal2json(records).localCheckpoint()
-    told = debezium.changes(decoded, "flights", keys=keys).localCheckpoint()
+    told = complete_moves(debezium.changes(decoded, "flights", keys=keys).localCheckpoint())
     ledger = Ledger(spark, tmp_path / "flights", entity="flight", keys=keys, buckets=2)
     batch = F.pmod(F.xxhash64("arrival", F.lit(seed)), F.lit(4))
     for number in chance.sample(range(4), 4):
