@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rdss_messages import MESSAGES, as_bytes
 from replicate_messages import Version, numbered, to_dataframe
 
-from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, tables
+from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, streams, tables
 from cdckit.records import RECORD_SCHEMA
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -92,6 +92,20 @@ def test_debezium(spark: SparkSession) -> None:
     told = debezium.changes(decoded, "product", keys=["number"], columns={"number": "integer"})
     history = merge(told, entity="product", keys=["number"]).orderBy("valid_from_timestamp").collect()
     assert [(row["number"], row["deleted_indicator"]) for row in history] == [(1, False), (1, True)]
+
+
+@pytest.mark.smoke("streams")
+def test_streams(spark: SparkSession) -> None:
+    """A request with one patch, which makes a mug, and bytes that are no request."""
+    ops = [{"op": "add", "path": "/name", "value": "mug"}]
+    request = {"db": "shop", "clientid": "c", "request": 1, "user": "ann", "begun": 7}
+    request["patches"] = [{"collection": "Mugs", "zone": "z", "entity": "m1", "ops": ops}]
+    values = [json.dumps(request).encode(), b"?"]
+    rows = [(None, value, "shop", 0, offset, AT, 0, None) for offset, value in enumerate(values)]
+    decoded = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_BATCHES)
+    assert [row["error_code"] for row in decoded.orderBy("offset").collect()] == [None, "NOT_JSON"]
+    answers = streams.apply_patches(streams.entity_patches(decoded), documents=True).collect()
+    assert [(row["entity"], row["status"], row["after"]) for row in answers] == [("m1", 1, '{"name":"mug"}')]
 
 
 @pytest.mark.smoke("replicate")
