@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import and_, or_
@@ -34,7 +34,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
 
     INSERT, UPDATE and REFRESH are upserts, DELETE is a delete.  An update that gives a row another
     key, as its `before` shows, is two changes: a delete of the old one (record number 1) and an
-    upsert of the new one (record number 2) with what the message sent.
+    upsert of the new one (record number 2) with what the message sent, and for the rest with what its
+    `before` says: those values did not change, and under the new key nobody else has said them.
 
     Args:
         rows: What `data` returned; rows in error are passed over.
@@ -47,7 +48,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `message_id` is the server, the task and
         the change sequence, so that a redelivered message is the same message; topic, partition and
         offset where there is no sequence.  `effective_timestamp` is the time of the change at the
-        source, `carried` are the columns that were sent, `priority` is 0 (see
+        source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
         `cdckit.with_priorities`).  The row of a full load that says no time has no `sequence`, so it
         comes before every change of the same instant.
 
@@ -70,11 +71,13 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     <BLANKLINE>
     """
     _require_rows(rows, keys, function="changes")
+    names = require_struct(rows, "data", function="changes").fieldNames()
     good = rows.where(F.col(ERROR_CODE).isNull() & ~_lacks_key(keys))
     moved = _key_differs(keys)
     parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     spread = good.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
+    is_arriving = F.col("moved") & (F.col("record_number") == 2)
     return spread.select(
         F.when(is_leaving | (F.col("operation") == "DELETE"), DELETE).otherwise(UPSERT).alias("operation"),
         F.col("change_timestamp").alias("effective_timestamp"),
@@ -83,8 +86,24 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         _message_id().alias("message_id"),
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
-        F.when(is_leaving, F.col("before")).otherwise(F.col("data")).alias("data"),
-        F.col("sent").alias("carried"),
+        F.when(is_leaving, F.col("before"))
+        .when(is_arriving, _filled(names, "data", F.col("before").getField))
+        .otherwise(F.col("data"))
+        .alias("data"),
+        F.when(is_arriving, _filled(names, "sent", lambda name: F.col("before").getField(name).isNotNull()))
+        .otherwise(F.col("sent"))
+        .alias("carried"),
+    )
+
+
+def _filled(names: Sequence[str], struct: str, instead: Callable[[str], Column]) -> Column:
+    """The fields of a struct, of those that were not sent *instead*."""
+    sent, own = F.col("sent"), F.col(struct)
+    return F.struct(
+        *(
+            F.when(sent.getField(name), own.getField(name)).otherwise(instead(name)).alias(name)
+            for name in names
+        )
     )
 
 

@@ -36,7 +36,7 @@ MESSAGES = {
     "refresh without a sequence": dt("REFRESH", ROW, changeSequence=""),
     "delete, row in data": dt("DELETE", ROW, count=15),
     "delete, row in beforeData": dt("DELETE", None, ROW, count=16, columnMask=b"\x03"),
-    "another key": dt("UPDATE", OTHER_A, ROW, count=17, columnMask=b"\x07"),
+    "another key": dt("UPDATE", OTHER_A | {"note": None}, ROW, count=17, columnMask=b"\x07"),
     "another second key": dt("UPDATE", OTHER_B, ROW, count=18),
     "an insert with a row before": dt("INSERT", OTHER_A, ROW, count=19),
     "a delete with another row before": dt("DELETE", OTHER_A, ROW, count=20),
@@ -140,7 +140,10 @@ def test_an_update_of_the_key_is_a_delete_of_the_old_and_an_upsert_of_the_new(
     leaving, coming = told[offset("another key")]
     assert (leaving["data"], coming["data"]) == (ROW, OTHER_A)
     assert leaving["message_id"] == coming["message_id"]
-    assert carried(coming) == ["a", "b", "price"]
+    # The mask leaves the note out; under the new key it is what the row before says.
+    assert carried(coming) == ["a", "b", "price", "note"]
+    (partial,) = told[offset("partial update")]
+    assert carried(partial) == ["a", "b", "note"]
     leaving, coming = told[offset("another second key")]
     assert (leaving["data"], coming["data"]) == (ROW, OTHER_B)
 
