@@ -96,12 +96,26 @@ def cast_encoding(kind: T.DataType) -> Encoding:
     if isinstance(kind, T.BinaryType):
         return Encoding(kind, _from_base64)
     if isinstance(kind, T.DecimalType):
-        return Encoding(kind, lambda text: text.try_cast(kind), Digits.ALL)
+        return Encoding(kind, lambda text: _exactly(text, kind), Digits.ALL)
     if isinstance(kind, T.StringType):
         return Encoding(kind, lambda text: text.try_cast(kind), Digits.WRITTEN)
     if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
         return _or_infinity(Encoding(kind, lambda text: text.try_cast(kind)), *_ISO)
     return Encoding(kind, lambda text: text.try_cast(kind))
+
+
+def _exactly(text: Column, kind: T.DecimalType) -> Column:
+    """The decimal that a text says; null if it has digits behind the last place, which a cast would round."""
+    value = text.try_cast(kind).cast("string")
+    is_longer = text.rlike(rf"\.\d{{{kind.scale}}}\d|[eE]")
+    is_same = _significant(text) == _significant(value)
+    # Asked before the cast: behind it, Spark would work out the value once more to ask whether it is null.
+    return F.when(~is_longer | is_same, text).try_cast(kind)
+
+
+def _significant(number: Column) -> Column:
+    """The digits of a number from the first to the last that is no zero; rounded, it has others."""
+    return F.regexp_replace(number, r"^[-+0.]+|\.|[0.]*[eE].*$|[0.]+$", "")
 
 
 def _or_infinity(of: Encoding, later: _Test, earlier: _Test) -> Encoding:
@@ -192,7 +206,7 @@ def _connect_decimal(digits: list[int]) -> Encoding:
         kind,
         lambda text: F.coalesce(
             decimal_of_bytes(_from_base64(_padded_alone(text)), most, scale),
-            F.when(text.rlike(_IS_NUMBER), text.try_cast(kind)),
+            _exactly(F.when(text.rlike(_IS_NUMBER), text), kind),
         ),
         Digits.CODED,
     )
@@ -256,9 +270,7 @@ _DATE = _or_infinity(
     *_DAYS,
 )
 _OF_MILLIS = _or_infinity(
-    Encoding(
-        T.TimestampType(), lambda text: _micros((text.try_cast("decimal(20,0)") * 1000).try_cast("long"))
-    ),
+    Encoding(T.TimestampType(), lambda text: _micros(F.try_multiply(_whole(text), F.lit(1000)))),
     *_MILLIS,
 )
 _BASE64 = Encoding(T.BinaryType(), _from_base64)

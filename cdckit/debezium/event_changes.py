@@ -67,7 +67,7 @@ def changes(
             the stream had said nothing is then not there before it was read.
         source: The name of the source; without it, what the events say.
         placeholder: What the connector writes for a value that is not available, if it was told otherwise.
-        unreadable: What a value that its column's type cannot hold, such as more digits than a decimal has,
+        unreadable: What a value that its column's type cannot hold, such as 19.999 in a `decimal(10,2)`,
             costs: `reject`, its row (`VALUE_INVALID`); or `null`, itself alone: it is null, and `faults`
             says it.  A row whose key cannot be read, or could not be before, is always rejected.
 
@@ -92,7 +92,8 @@ def changes(
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in
         Base64, unless *columns* says a type for it: `org.apache.kafka.connect.data.Decimal(38,30)`.
         Decimals of Kafka Connect may be Base64 or numbers (`decimal.format=NUMERIC`): a JSON text is Base64,
-        a JSON number is one.  Numbers keep every digit that their type has room for.
+        a JSON number is one.  No number is rounded: one with more digits than its type has, on either side
+        of the point, zeros at the end aside, cannot be read.
 
         Arrays, maps and structs, nested too, are such of Spark, a `VariableScaleDecimal` the text of its
         digits; a part that cannot be read makes the whole value one that cannot.  A map whose keys are no

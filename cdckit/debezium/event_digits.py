@@ -18,8 +18,8 @@ from cdckit.debezium.mongo_documents import MONGODB
 _IMAGES = ("before", "after")
 _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])
 _VALUE = T.StructType([*_ENVELOPE, T.StructField("payload", _ENVELOPE)])
-_DIGITS_ALONE = r"^(?:\d{4})+$"
-"""A whole number, or Base64."""
+_DIGITS_ALONE = r"^(?:true|(?:\d{4})+)$"
+"""A whole number or a word, or Base64."""
 _FROM_DOUBLE = r"^(?:[\[{]|-?\d+\.\d+(?:E-?\d+)?$)"
 """What Spark's reader made of a fraction, or of what may hold some."""
 
@@ -32,13 +32,23 @@ def with_digits(decoded: DataFrame, encodings: Mapping[str, Sequence[Encoding]])
     was one or a number.  To look through every event would cost a fifth; so what has been read is asked
     first, then the event's own text, and few are read once more.
 
-    A whole number where a text would be Base64 has a point behind it.
+    A whole number, or `true`, where a text would be Base64 has a point behind it.
     """
-    coded = [name for name, each in encodings.items() if Digits.CODED in {kind.digits for kind in each}]
+    coded = coded_names(encodings)
     again = F.when(_asks(encodings), _images(coded))
     # What both need Spark works out once; in a step of its own it would have to be carried there.
     exact = {name: F.coalesce(again[name], F.col(name)) for name in _IMAGES}
     return decoded.withColumns({"row_key": _key(coded), **exact})
+
+
+def coded_names(encodings: Mapping[str, Sequence[Encoding]]) -> list[str]:
+    """The columns of which a text is Base64."""
+    return [name for name, each in encodings.items() if Digits.CODED in {kind.digits for kind in each}]
+
+
+def exact_key(text: Column, coded: Sequence[str]) -> Column:
+    """The columns of a key that is JSON text, as `with_digits` has those of a row."""
+    return _exact(read_marked(text, TEXTS, chosen=without_schema), coded)
 
 
 def _images(coded: Sequence[str]) -> Column:
@@ -53,8 +63,7 @@ def _images(coded: Sequence[str]) -> Column:
 
 def _key(coded: Sequence[str]) -> Column:
     """The key of a delete; of any other event the row itself says it."""
-    marked = read_marked(_text("key"), TEXTS, chosen=without_schema)
-    exact = F.when(~F.col("connector").eqNullSafe(F.lit(MONGODB)), _exact(marked, coded))
+    exact = F.when(~F.col("connector").eqNullSafe(F.lit(MONGODB)), exact_key(_text("key"), coded))
     return F.when(F.col("operation") == DELETE, F.coalesce(exact, F.col("row_key")))
 
 

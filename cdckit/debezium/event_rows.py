@@ -18,21 +18,19 @@ from cdckit.debezium.column_types import encoding, is_schema
 from cdckit.debezium.encodings import Encoding
 from cdckit.debezium.event_columns import Columns, is_of, keys_of
 from cdckit.debezium.event_columns import columns as columns_of
-from cdckit.debezium.event_digits import with_digits
+from cdckit.debezium.event_digits import coded_names, exact_key, with_digits
 from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.events import (
     DELETE,
     OF_ROWS,
-    TEXTS,
     TRUNCATE,
     UPDATE,
     Kind,
     apart,
     error_columns,
     require_events,
-    without_schema,
 )
-from cdckit.debezium.json_values import read_json
+from cdckit.debezium.json_values import without_point
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.schemas import quoted, require_distinct_names
@@ -126,6 +124,7 @@ def typed_rows(
     is_row = apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
     events = decoded.where(is_of(table, function="changes") & is_sound)
+    coded = coded_names(encodings)
     sent = with_digits(events, encodings).select(
         *RECORD_COLUMNS,
         *KEPT,
@@ -133,7 +132,7 @@ def typed_rows(
         "after",
         _content().alias("content"),
         "row_key",
-        _other_key().alias("other_key"),
+        _other_key(coded).alias("other_key"),
         *(["types"] if varied else []),
     )
     absent = placeholders(placeholder)
@@ -152,10 +151,10 @@ def _encodings(name: str, types: Sequence[str]) -> list[Encoding]:
     return found
 
 
-def _other_key() -> Column:
+def _other_key(coded: Sequence[str]) -> Column:
     """The columns of the key to which a row went, or from which it came, as a header says."""
     text = F.when(F.col("operation") == DELETE, F.col("new_key")).otherwise(F.col("old_key"))
-    return read_json(text, TEXTS, chosen=without_schema)
+    return exact_key(text, coded)
 
 
 def _content() -> Column:
@@ -195,7 +194,7 @@ def _made(
         F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
         ((apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
         F.when(named, F.struct(*(value.alias(name) for name, value in other.items()))).alias("other"),
-        *_errors(values, old, unreadable),
+        *_errors(values, old, unreadable, coded_names(encodings)),
     ]
 
 
@@ -322,14 +321,16 @@ def _common(name: str, encodings: Sequence[Encoding]) -> T.DataType:
     return common
 
 
-def _errors(values: Mapping[str, Column], old: Mapping[str, Column], unreadable: str) -> list[Column]:
+def _errors(
+    values: Mapping[str, Column], old: Mapping[str, Column], unreadable: str, coded: Sequence[str]
+) -> list[Column]:
     """What is wrong with a row; a key that cannot be read, now or before, always costs it."""
     missing = {key: values[key].isNull() for key in old}
     unread = {name: _unread("text of", name, value) for name, value in values.items()}
-    says = {name: _saying(name, _of("text of", name)) for name in values}
+    says = {name: _saying("text of", name, coded) for name in values}
     invalid = {name: each for name, each in unread.items() if unreadable == "reject" or name in old}
     for key, value in old.items():
-        says[key] = F.when(unread[key], says[key]).otherwise(_saying(key, _of("old text of", key)))
+        says[key] = F.when(unread[key], says[key]).otherwise(_saying("old text of", key, coded))
         invalid[key] |= _unread("old text of", key, value)
     faults = F.lit(None).cast("array<string>")
     if unreadable == "null":
@@ -355,8 +356,9 @@ def _unread(texts: str, name: str, value: Column) -> Column:
     return _of(texts, name).isNotNull() & value.isNull()
 
 
-def _saying(name: str, text: Column) -> Column:
-    return F.concat(F.lit(f"{name}: "), F.substring(text, 1, 200))
+def _saying(texts: str, name: str, coded: Sequence[str]) -> Column:
+    text = F.substring(_of(texts, name), 1, 200)
+    return F.concat(F.lit(f"{name}: "), without_point(text) if name in coded else text)
 
 
 def _first(conditions: Mapping[str, Column], says: Mapping[str, Column]) -> Column:

@@ -22,13 +22,17 @@ _OTHER = rf'[^"\d-]*+(?:(?:{_TEXT}|-(?!\d)|-?(?:0|[1-9]\d*+)(?![\d.eE]))[^"\d-]*
 _NUMBER = r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+[,}\]])"
 _NEXT_NUMBER = rf"\G({_OTHER})({_NUMBER})"
 """All up to the next number that is no whole one, and that number; never within a text."""
-_NO_NUMBER = rf'[^"\d-]*+(?:(?:{_TEXT}|-(?!\d)|-0(?![\d.eE]))[^"\d-]*+)*+'
-_ANY_NUMBER = rf"\G({_NO_NUMBER})({_NUMBER})"
-"""The same of every number; but a zero below zero is left to the reader, which makes it plain."""
+_NO_NUMBER = rf'[^"\dt-]*+(?:(?:{_TEXT}|-(?!\d)|-0(?![\d.eE]))[^"\dt-]*+)*+'
+_ANY_NUMBER = rf"\G({_NO_NUMBER})({_NUMBER}|true)"
+"""
+The same of every number; but a zero below zero is left to the reader, which makes it plain.
+
+And of `true`, the one other word of JSON that may be Base64.
+"""
 
 _MARK = "\ufdd0\ufdd1"
 """Before a number that is written as a text: Unicode leaves these two to programs' own use."""
-_MARKED = rf'"?{_MARK}([-+.0-9eE]++)"?'
+_MARKED = rf'"?{_MARK}([-+.0-9eE]++|true)"?'
 
 
 def _itself(text: Column) -> Column:
@@ -59,7 +63,7 @@ def read_json(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Colu
 
 
 def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _itself) -> Column:
-    """What JSON text says, each number as a text with a mark, for `digits` or for `pointed`."""
+    """What JSON text says, each number and `true` as a text with a mark, for `digits` or for `pointed`."""
     marked = F.regexp_replace(text, _ANY_NUMBER, f'$1"{_MARK}$2"')
     return read_quickly(marked, kind, chosen=chosen)
 
@@ -71,8 +75,13 @@ def digits(value: Column) -> Column:
 
 
 def pointed(value: Column) -> Column:
-    """As `digits`; but a whole number has a point behind it, which tells it from a text of digits."""
-    return digits(F.regexp_replace(value, rf"^{_MARK}(\d++)(?!\.)", "$1."))
+    """As `digits`; but a whole number and `true` have a point behind them, which no Base64 has."""
+    return digits(F.regexp_replace(value, rf"^{_MARK}(\d++|true)(?!\.)", "$1."))
+
+
+def without_point(text: Column) -> Column:
+    """A text as it was sent, without the point that `pointed` gave it."""
+    return F.regexp_replace(text, r"\.(?!\d)", "")
 
 
 def _unmarked(value: Column, kind: T.DataType) -> Column:

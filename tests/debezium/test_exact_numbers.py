@@ -156,6 +156,7 @@ def test_a_text_is_what_debezium_sent(spark: SparkSession, beside_schema: bool, 
 CONNECT = "org.apache.kafka.connect.data.Decimal"
 COLUMNS = {"id": "decimal(38,2)", "a": "decimal(38,18)", "b": f"{CONNECT}(38,2)", "c": f"{CONNECT}(20,0)"}
 BASE64_OF_1234 = Decimal(int.from_bytes(bytes([0xD7, 0x6D, 0xF8]), signed=True))
+TRUE = Decimal("-48016.34")
 FAR = "99999999999999999999999999999999999.90"
 EIGHTEEN = "123456789012345678"
 DECIMALS: list[tuple[str, tuple[Decimal | None, ...]]] = [
@@ -177,7 +178,7 @@ DECIMALS: list[tuple[str, tuple[Decimal | None, ...]]] = [
         (Decimal("4.10"), Decimal("1.10"), Decimal("0.00"), BASE64_OF_1234),
     ),
     (
-        '{"id": 12345678901234567.89, "a": 0.1000000000000000001, "b": 1E+3, "c": 12345678}',
+        '{"id": 12345678901234567.89, "a": 0.1000000000000000000, "b": 1E+3, "c": 12345678}',
         (Decimal("12345678901234567.89"), Decimal("0.1"), Decimal(1000), Decimal(12345678)),
     ),
     (
@@ -185,6 +186,8 @@ DECIMALS: list[tuple[str, tuple[Decimal | None, ...]]] = [
         (Decimal("1234567890123456789.01"), Decimal("19.900000000000000001"), Decimal(12345), Decimal(1000)),
     ),
     ('{"id": 5, "a": null, "b": null, "c": "MTIz"}', (Decimal(5), None, None, Decimal(0x313233))),
+    # A text of these letters is Base64.
+    ('{"id": 6, "a": 20000000.50, "b": "true", "c": null}', (Decimal(6), Decimal("20000000.5"), TRUE, None)),
 ]  # fmt: skip
 
 
@@ -200,6 +203,93 @@ def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token(
     told = debezium.table_rows(decoded, "t", keys=["id"], columns=COLUMNS).orderBy("offset").collect()
     assert [tuple(row["data"]) for row in told] == [row for _, row in DECIMALS]
     assert {(row["moved"], row["error_code"]) for row in told} == {(False, None)}
+
+
+NOT_HELD = {
+    "decimal(10,2)": [
+        "19.999",
+        "-0.001",
+        '"19.999"',
+        "19.9900000000000000000000000000000000000001",
+        "1999E-3",
+        "1E-3",
+        "12345678.125",
+        "0.1234567890123456789E-1",
+        "1E+9",
+        "123456789.00",
+        "true",
+        "false",
+        '"19.9x1"',
+    ],
+    f"{CONNECT}(10,2)": ["19.999", "1999E-3", "-0.001", "1E+9", "true", "false", "12345678.125"],
+    "numeric(10,2)": ["19.999", "true"],
+    "decimal(10,0)": ["1.5", "15E-1"],
+    f"array<{CONNECT}(10,2)>": ["[true]", "[1.10, 19.999]", "[1999E-3]"],
+    "array<decimal(10,2)>": ["[1.10, 19.999]"],
+    "io.debezium.time.Timestamp": ["1529507596945.5"],
+}
+HELD = [
+    ("19.9900000000000000000000000000000000000000", "19.99"), ("19900E-3", "19.90"), ("-1999E-2", "-19.99"),
+    ("0E-9", "0.00"), ("0.000", "0.00"), ("-0.000", "0.00"), ("1.0E7", "10000000.00"), ("100E-1", "10.00"),
+    ("12345678.10", "12345678.10"), ("0.5E+1", "5.00"), ("10.0100", "10.01"), ("1E-2", "0.01"),
+]  # fmt: skip
+
+
+def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault(spark: SparkSession) -> None:
+    """Too many digits on either side of the point, or no number at all; nothing is rounded."""
+    cases = [(said, sent) for said, values in NOT_HELD.items() for sent in values]
+    columns = {f"c{place}": said for place, said in enumerate(NOT_HELD)}
+    names = {said: name for name, said in columns.items()}
+    values = [
+        debezium_value(f'{{"id": {place}, "{names[said]}": {sent}}}')
+        for place, (said, sent) in enumerate(cases)
+    ]
+    rows = debezium.table_rows(
+        debezium.decode(of(spark, *values)), "t", keys=["id"], columns={"id": "int32", **columns}
+    )
+    kept = rows.where("error_code IS NULL").select("offset", "data").collect()
+    assert [(cases[row["offset"]], row["data"]) for row in kept] == []
+
+
+@pytest.mark.parametrize("said", ["decimal(10,2)", f"{CONNECT}(10,2)"])
+def test_a_number_is_held_whose_further_digits_are_zeros(spark: SparkSession, said: str) -> None:
+    values = [debezium_value(f'{{"id": {place}, "a": {sent}}}') for place, (sent, _) in enumerate(HELD)]
+    rows = debezium.table_rows(
+        debezium.decode(of(spark, *values)), "t", keys=["id"], columns={"id": "int32", "a": said}
+    )
+    assert [row["a"] for row in rows.orderBy("offset").select("data.a").collect()] == [
+        Decimal(expected) for _, expected in HELD
+    ]
+
+
+def test_a_decimal_that_is_a_word_is_named_as_it_was_sent(spark: SparkSession) -> None:
+    rows = debezium.table_rows(
+        debezium.decode(
+            of(spark, debezium_value('{"id": 1, "a": true}'), debezium_value('{"id": 2, "a": 12345678}'))
+        ),
+        "t",
+        keys=["id"],
+        columns={"id": "int32", "a": f"{CONNECT}(5,2)"},
+    )
+    told = [row["error_description"].partition("It says: ")[2] for row in rows.orderBy("offset").collect()]
+    assert told == ["a: true", "a: 12345678"]
+
+
+def test_a_key_that_is_a_whole_number_pairs_a_delete_with_its_create(spark: SparkSession) -> None:
+    """A header's key is read as the row's own: four digits that are a number are no Base64."""
+    source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
+    gone = {"op": "d", "before": {"id": 1234}, "source": source}
+    come = {"op": "c", "after": {"id": 5678}, "source": source}
+    headers = [("newkey", '{"schema": {}, "payload": {"id": 5678}}'), ("oldkey", '{"id": 1234}')]
+    rows = [
+        (None, json.dumps(event).encode(), "t", 0, offset, None, 0, [(f"__debezium.{name}", key.encode())])
+        for offset, (event, (name, key)) in enumerate(zip([gone, come], headers, strict=True))
+    ]
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": f"{CONNECT}(10,0)"}).collect()
+    assert [(row["moved"]["old_key"]["id"], row["moved"]["new_key"]["id"]) for row in told] == [
+        (Decimal(1234), Decimal(5678))
+    ] * 2
 
 
 def test_a_whole_number_is_itself_however_many_digits_it_has(spark: SparkSession) -> None:
