@@ -163,7 +163,11 @@ def require_moved(changes: DataFrame, keys: Sequence[str], *, function: str) -> 
     if not isinstance(parts.get("id"), T.StringType) or not complete:
         named = ", ".join(keys)
         needed = f"a struct of id (string), old_key and new_key (structs with {named})"
-        raise WrongColumnType(function, MOVED, needed, kind.simpleString())
+        remedy = (
+            "`with_fields` makes both keys of fields that are made of the key alone; "
+            f"`changes.drop({MOVED!r})` takes moves for deletes and new rows, which take nothing along."
+        )
+        raise WrongColumnType(function, MOVED, needed, kind.simpleString(), remedy)
 
 
 def _require_distinct(names: Iterable[str], *, function: str) -> None:

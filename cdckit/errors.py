@@ -39,14 +39,18 @@ class MissingColumns(CdcError, ValueError):
 
 
 class WrongColumnType(CdcError, TypeError):
-    """A column is there, but is not of the type that the called function reads."""
+    """A column is there, but is not of the type that the called function reads; *remedy* says what to do."""
 
-    def __init__(self, function: str, column: str, needed: str, found: str) -> None:
+    def __init__(
+        self, function: str, column: str, needed: str, found: str, remedy: str | None = None
+    ) -> None:
         self.function, self.column, self.needed, self.found = function, column, needed, found
-        super().__init__(function, column, needed, found)
+        self.remedy = remedy
+        super().__init__(function, column, needed, found, remedy)
 
     def __str__(self) -> str:
-        return f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
+        said = f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
+        return said if self.remedy is None else f"{said} {self.remedy}"
 
 
 class InvalidArgument(CdcError, ValueError):

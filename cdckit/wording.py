@@ -35,7 +35,9 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
     Returns:
         The same rows.  `data` has these fields, in this order, and no others.  One that is made of several
         is carried where all of them are, and has the lowest of their priorities (`field_priorities`, null
-        where none of them has one).  `guid` is dropped: the fields of the key may be others now.
+        where none of them has one).  `guid` is dropped: the fields of the key may be others now.  `moved`
+        says keys in the same words, of the fields that are made of the key alone: a key made of other fields
+        too is not among them, and `merge` refuses the moves until `moved` is dropped.
 
     Raises:
         InvalidArgument: *fields* is no mapping of names to such names and functions, or names a field that

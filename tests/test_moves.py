@@ -107,6 +107,9 @@ def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession
     changes = frame(spark, ONE_MOVE)
     told = why(changes, {"w": 0, "k": 2}, "a", keys=KEYS).collect()
     assert [(row["message_id"], row["value"], row["verdict"]) for row in told] == [("m1", "large", "WON")]
+    assert told[0]["reason"] == ("taken along from the key that the row had: its word is the one that stands")
+    (sent,) = why(changes, {"w": 0, "k": 2}, "b", keys=KEYS).where("message_id = 'm2'").collect()
+    assert sent["reason"] == "its word is the one that stands"
     rows = why(changes, {"w": 0, "k": 2}, "deleted_indicator", keys=KEYS).collect()
     assert [(row["message_id"], row["verdict"]) for row in rows] == [("m2", "WON")]
     history = merge(changes, **CALL)
@@ -145,6 +148,17 @@ def test_only_a_table_that_says_what_moved_can_be_completed(spark: SparkSession)
         complete_moves(frame(spark, ONE_MOVE).drop("moved"))
     with pytest.raises(WrongColumnType, match="moved as a struct of id"):
         complete_moves(frame(spark, ONE_MOVE).withColumn("moved", F.struct(F.lit(1).alias("id"))))
+
+
+def test_a_key_that_is_not_made_of_the_old_one_alone_is_refused_with_the_way(spark: SparkSession) -> None:
+    mixed: dict[str, Any] = {"w": "w", "key": lambda k, a: F.concat(k, a), "a": "a"}
+    changes = with_fields(frame(spark, ONE_MOVE), mixed)
+    call = {"entity": "thing", "keys": ["w", "key"]}
+    with pytest.raises(
+        WrongColumnType, match=r"with w, key\); it is .*with_fields.*`changes.drop\('moved'\)`"
+    ):
+        merge(complete_moves(changes), **call)
+    merge(changes.drop("moved"), **call)
 
 
 def test_what_became_known_of_the_old_key_after_the_move_is_refused_by_bitemporal(

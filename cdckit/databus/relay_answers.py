@@ -101,7 +101,7 @@ class Answers:
         Args:
             version: The commit that is meant; the newest without it.
         """
-        found = rows_of(self.store.snapshot(version), EVENTS, KEPT_SCHEMA)
+        found = rows_of(self.store.snapshot(version, function="consistent"), EVENTS, KEPT_SCHEMA)
         whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete"))
         return as_told(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
@@ -177,7 +177,7 @@ class Answers:
         Raises:
             InvalidArgument: There is no such commit, or *timestamp* is naive.
         """
-        snapshot = self.store.snapshot(version, timestamp)
+        snapshot = self.store.snapshot(version, timestamp, function="tables")
         require_kind(snapshot, RELAY)
         return self._ledgers(snapshot)
 

@@ -58,6 +58,9 @@ _REASONS = {
 }
 
 
+_ALONG = "taken along from the key that the row had: "
+"""Before the reason of what a change of the former key had said."""
+
 _TIE = "decided by order of arrival, equal priority at one instant"
 """Which of two messages stands of which neither time nor priority says it."""
 
@@ -114,7 +117,8 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reasons = pa.array([each.reason for each in _ALL] + [_TIE] * len(_ALL))
+    said = [each.reason for each in _ALL] + [_TIE] * len(_ALL)
+    reasons, along = pa.array(said + [_ALONG + each for each in said]), changes.is_taken_along
     tied = _ties(changes, ruling, stated, overruling)
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
@@ -126,7 +130,7 @@ def verdicts(
         "value": _said(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
-        "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * tied)[speaks])),
+        "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * (tied + 2 * along))[speaks])),
         "by_message": table.column("message_id").take(by).take(at),
         "by_source": table.column("source").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),

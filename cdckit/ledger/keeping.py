@@ -116,7 +116,7 @@ class Ledger:
             InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
             OtherKind: The store is not this ledger's.
         """
-        snapshot = self.store.snapshot(version, timestamp)
+        snapshot = self.store.snapshot(version, timestamp, function="at")
         return View(snapshot, self._kind.noted(snapshot, self.location, self._buckets))
 
     def changes(self, key: Key | None = None) -> DataFrame:
@@ -249,7 +249,8 @@ class Ledger:
             ForeignChange: Another program has changed rows of one of the tables: `adopt` keeps what it did
                 to the log, `rebuild` makes the other tables anew.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
-            PythonException: A change lacks what each needs, as for `merge`.
+            PythonException: As `merge`: a change lacks what each needs, or moves stand too far apart
+                (`CircularMoves`).
 
         Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each.
             The other reads, of each bucket that is touched, 8 bytes for each change in the log, and the open

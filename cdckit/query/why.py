@@ -79,7 +79,8 @@ def why(
         - ARRIVED_LATER: it arrived after *known_at*.
 
         What a row took along from another key (`complete_moves`) is said of this key by the message that had
-        said it, at the time of the move and by the source that told of it.
+        said it, at the time of the move and by the source that told of it; its `reason` begins with "taken
+        along".
 
         Ordered by `step`.  Nothing for a key that no change has.
 

@@ -166,7 +166,7 @@ class Answers:
             InvalidArgument: No ledger is kept of that type, there is no such commit, or *timestamp* is naive.
         """
         kind = self._settings.kind(self._type(object_type, "objects"))
-        snapshot = self.store.snapshot(version, timestamp)
+        snapshot = self.store.snapshot(version, timestamp, function="objects")
         return View(snapshot, kind.noted(snapshot, self.location, None))
 
     def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:

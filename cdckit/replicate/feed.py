@@ -192,7 +192,7 @@ class Feed:
                 commit, or *timestamp* is naive.
             OtherKind: Its ledger was made by another key than its settings say (`rebuild` makes it anew).
         """
-        snapshot = self.store.snapshot(version, timestamp)
+        snapshot = self.store.snapshot(version, timestamp, function="table")
         # By the metadata of that commit: the table may have had another key then.
         found = self._one(snapshot, table, task, server, schema, function="table")
         if not found.keys:

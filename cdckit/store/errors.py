@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cdckit.errors import CdcError
 
 _KEEP_OR_REBUILD = (
-    "To keep that change, call `adopt()`; to make the table anew from what is kept beside it, call "
-    "`rebuild()`, where there is one."
+    "A table that is made of a log, as a history, cannot keep it: `rebuild()` makes the table anew. To keep "
+    "a change of a log, call `adopt()`."
 )
 
 

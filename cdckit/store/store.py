@@ -66,13 +66,16 @@ class Store:
         self._location = locate(location, storage_options, spark)
         self._commits()
 
-    def snapshot(self, version: int | None = None, at: datetime | None = None) -> Snapshot:
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
+    ) -> Snapshot:
         """
         The tables as one commit names them.
 
         Args:
             version: The number of the commit; the newest without it.
-            at: The commit that held at this instant, instead.
+            timestamp: The commit that held at this instant, instead.
+            function: What was called, which an error names.
 
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
@@ -80,28 +83,29 @@ class Store:
         commits = self._commits()
         if commits is None:
             if version is not None:
-                raise InvalidArgument("snapshot", "version", "that of a commit; there is none yet", version)
+                raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
             return Snapshot(self._spark, self._location, None, None)
         newest = commits.commit()
         found = newest
-        if at is not None:
+        if timestamp is not None:
             if version is not None:
-                raise InvalidArgument("snapshot", "version", "None where `at` is given", version)
-            microseconds(at, "at", function="snapshot")
-            found = next((one for one in commits.since(at) if one.timestamp <= at), None)
+                raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
+            microseconds(timestamp, "timestamp", function=function)
+            found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
             if found is None:
                 return Snapshot(self._spark, self._location, None, None)
         elif version is not None:
             found = commits.commit(version)
             if found is None:
-                raise InvalidArgument("snapshot", "version", f"from 0 to {commits.version}", version)
+                raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
         assert newest is not None
         assert found is not None
         horizon = int(newest.notes.get(maintenance.VACUUMED, 0))
         if found.version < horizon:
-            raise InvalidArgument(
-                "snapshot", "version", f"{horizon} or later, because of vacuum", found.version
-            )
+            needed = f"{horizon} or later, because of vacuum"
+            if timestamp is not None:
+                raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
+            raise InvalidArgument(function, "version", needed, found.version)
         return Snapshot(self._spark, self._location, commits, found)
 
     def begin(self) -> Transaction:

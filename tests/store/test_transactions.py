@@ -134,10 +134,10 @@ def test_time_travel_by_number_and_by_instant(store: Store) -> None:
         at = store.snapshot(version=number)
         assert held(at, "log") == list(range(1, number + 1))
         assert at.timestamp is not None
-        assert store.snapshot(at=at.timestamp).version == number
-        assert store.snapshot(at=at.timestamp - timedelta(microseconds=1)).version == number - 1
-    assert store.snapshot(at=start).names() == []
-    assert store.snapshot(at=start).version is None
+        assert store.snapshot(timestamp=at.timestamp).version == number
+        assert store.snapshot(timestamp=at.timestamp - timedelta(microseconds=1)).version == number - 1
+    assert store.snapshot(timestamp=start).names() == []
+    assert store.snapshot(timestamp=start).version is None
     with pytest.raises(InvalidArgument, match="from 0 to 39"):
         store.snapshot(version=40)
 
