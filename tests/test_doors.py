@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rdss_messages import MESSAGES, as_bytes, changed, message
-from replicate_messages import Version, record, to_dataframe
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
+from support.replicate_messages import Version, record, to_dataframe
 
 from cdckit import databus, datahub, debezium, merge, rdss, rejects, replicate, tables
 from cdckit.changes import require_changes

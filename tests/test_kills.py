@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from histories import assert_folds_to, to_dataframe
-from killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of, service_of
-from killing import run_and_kill
-from ledger_programs import FIELDS, all_of, batches
 from pyspark.sql import DataFrame, SparkSession
-from replicate_messages import life
-from replicate_messages import to_dataframe as to_records
-from stream_programs import drawn_log, told
-from stream_programs import to_records as to_stream
+from support.histories import assert_folds_to, to_dataframe
+from support.killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of, service_of
+from support.killing import run_and_kill
+from support.ledger_programs import FIELDS, all_of, batches
+from support.replicate_messages import life
+from support.replicate_messages import to_dataframe as to_records
+from support.stream_programs import drawn_log, told
+from support.stream_programs import to_records as to_stream
 
 from cdckit import datahub, merge, rdss, replicate, samples
 from tools.tiers import seeds

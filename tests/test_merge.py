@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fold import fold, guid_of, identity
-from histories import (
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from support.fold import fold, guid_of, identity
+from support.histories import (
     EXTREME_PRIORITIES,
     INSTANTS,
     KINDS,
@@ -31,11 +36,6 @@ from histories import (
     to_dataframe,
     to_rows,
 )
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
 from cdckit.kernel.entities import ROWS_AT_ONCE

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fold import fold_with_moves, identity
-from histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from support.fold import fold_with_moves, identity
+from support.histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
 
 from cdckit import (
     Ledger,

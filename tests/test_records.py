@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from replicate_messages import numbered, to_dataframe
+from support.replicate_messages import numbered, to_dataframe
 
 from cdckit import MissingColumns, WrongColumnType
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from replicate_messages import (
+from support.replicate_messages import (
     HEADERS,
     METADATA_SCHEMA,
     NOON,
@@ -20,7 +20,7 @@ from replicate_messages import (
     record,
     to_dataframe,
 )
-from replicate_readings import Reading, read, settled
+from support.replicate_readings import Reading, read, settled
 
 from cdckit import MissingColumns, drop_rejects, rejects, replicate
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import to_dataframe as changes_to_dataframe
 from pyspark.sql import DataFrame, SparkSession
-from rdss_messages import MESSAGES, as_bytes
-from replicate_messages import Version, numbered, to_dataframe
+from support.histories import to_dataframe as changes_to_dataframe
+from support.rdss_messages import MESSAGES, as_bytes
+from support.replicate_messages import Version, numbered, to_dataframe
 
 from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, streams, tables
 from cdckit.records import RECORD_SCHEMA

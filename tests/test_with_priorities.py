@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from histories import Row, change_schema, rows_to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
+from support.histories import Row, change_schema, rows_to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, Priority, merge, with_priorities
 

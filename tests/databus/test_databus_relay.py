@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from databus_streams import drawn_words, record_of
 from pyspark.sql import DataFrame, SparkSession
+from support.databus_streams import drawn_words, record_of
 
 from cdckit import InvalidArgument, databus, merge
 from cdckit.databus import Relay

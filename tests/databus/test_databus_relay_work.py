@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from databus_streams import COLUMNS, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.databus_streams import COLUMNS, cut_rows, events_of
 
 from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_intake import adopted, task_of

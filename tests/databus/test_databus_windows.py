@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 
 from cdckit.databus import grammar
 from tools.tiers import examples

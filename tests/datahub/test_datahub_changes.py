@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_interpreter import InterpretedHub
-from hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_interpreter import InterpretedHub
+from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
 
 from cdckit import InvalidArgument, MissingColumns, datahub, merge
 from tools.tiers import seeds

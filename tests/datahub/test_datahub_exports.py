@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, bulk_lines, records, schema

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.hub_programs import rows_of
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns, rejects
 from cdckit.datahub import Hub, decode, files, records, schema

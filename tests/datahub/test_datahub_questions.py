@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import query

@@ -14,9 +14,9 @@ from uuid import uuid5
 
 import pyarrow as pa
 import pytest
-from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
+from support.hub_programs import rows_of
 
 from cdckit import as_of, merge
 from cdckit.datahub import (

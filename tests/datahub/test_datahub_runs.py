@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_programs import rows_of
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from support.hub_programs import rows_of
 
 import cdckit.datahub.runs
 from cdckit.datahub import Hub, ReadByAnotherSchema, records, schema

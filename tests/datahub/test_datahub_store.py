@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hub_programs import rows_of
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_programs import rows_of
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hub_programs import rows_of
 from pyspark.sql import DataFrame, SparkSession
+from support.hub_programs import rows_of
 
 from cdckit.datahub import Hub, records, schema
 from cdckit.records import RECORD_SCHEMA

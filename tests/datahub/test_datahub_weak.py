@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from hub_interpreter import Message, read_message
-from hub_programs import FILTERS, READERS, Program, draw_program, to_json
+from support.hub_interpreter import Message, read_message
+from support.hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from test_hub_programs import interpreted
 
 from cdckit import datahub

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hub_programs import CaseFile, SparkHub, case_files, run_together
 from pyspark.sql import SparkSession
+from support.hub_programs import CaseFile, SparkHub, case_files, run_together
 
 
 @pytest.mark.parametrize("file", case_files(), ids=lambda file: file.name)

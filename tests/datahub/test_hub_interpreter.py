@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hub_interpreter import InterpretedHub, guid_of
-from hub_programs import FILTERS, READERS, Case, case_files, run_together
+from support.hub_interpreter import InterpretedHub, guid_of
+from support.hub_programs import FILTERS, READERS, Case, case_files, run_together
 
 Row = dict[str, Any]
 FILES = case_files()

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hub_interpreter import InterpretedHub
-from hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 from pyspark.sql import SparkSession
+from support.hub_interpreter import InterpretedHub
+from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 
 import cdckit.datahub.runs
 from tools.tiers import seeds

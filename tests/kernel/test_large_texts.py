@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import random_changes, to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import Version, numbered, sequence
-from replicate_messages import to_dataframe as to_records
+from support.histories import random_changes, to_dataframe
+from support.replicate_messages import Version, numbered, sequence
+from support.replicate_messages import to_dataframe as to_records
 
 from cdckit import bitemporal, merge, replicate, why
 from cdckit.datahub import Hub, records, schema

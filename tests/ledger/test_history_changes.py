@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from histories import Row, by_guid, plain, to_dataframe, to_rows
-from ledger_programs import FIELDS, KEYS, batches
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, by_guid, plain, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS, batches
 
 import cdckit.ledger.ranges
 import cdckit.ledger.upkeep

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
-from ledger_programs import FIELDS, KEYS, all_of, batches
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 
 from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from histories import Row, assert_folds_to, change_schema, rows_to_dataframe
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe
 
 from cdckit import changes_from_snapshots, check_all, diff, union_changes
 from cdckit.changes import Priority

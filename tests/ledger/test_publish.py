@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from histories import plain, to_dataframe
-from ledger_programs import FIELDS, KEYS, batches
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import plain, to_dataframe
+from support.ledger_programs import FIELDS, KEYS, batches
 
 import cdckit.store.reading
 from cdckit import Ledger, changes_from, periodic_snapshots, scd_type_1, scd_type_2

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fold import fold, identity
-from histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
-from ledger_programs import FIELDS, KEYS, all_of, batches
 from pyspark.sql import types as T
+from support.fold import fold, identity
+from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from versions_by_hand import day, history_of, rows_of
+from support.versions_by_hand import day, history_of, rows_of
 
 from cdckit import InvalidArgument, Ledger, MissingColumns, as_of, between, changes_from, create_view, current
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from versions_by_hand import day, history_of
+from support.versions_by_hand import day, history_of
 
 from cdckit import as_of, create_view, current, diff, scd_type_1, scd_type_2, to_pandas
 

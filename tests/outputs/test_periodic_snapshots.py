@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from versions_by_hand import day, history_of, rows_of
+from support.versions_by_hand import day, history_of, rows_of
 
 from cdckit import InvalidArgument, UnfitHistory, as_of, periodic_snapshots
 from tools.tiers import seeds

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from versions_by_hand import Row, day, history_of, rows_of
+from support.versions_by_hand import Row, day, history_of, rows_of
 
 from cdckit import (
     InvalidArgument,

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
-    import without_spark
+    from support import without_spark
 
     without_spark.install()
 
-from rdss_exchange import NOON
-from rdss_traffic import DONE, handler
+from support.rdss_exchange import NOON
+from support.rdss_traffic import DONE, handler
 
 from cdckit.rdss.gateway import Backoff, Gateway, Producer, SqliteRepository, Status, open_channels
 from cdckit.rdss.gateway.messages import Message

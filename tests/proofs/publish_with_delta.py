@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from delta_session import delta_session
-from histories import plain, random_changes, to_dataframe
-from ledger_programs import FIELDS, KEYS
 from pyspark.sql import DataFrame
+from support.histories import plain, random_changes, to_dataframe
+from support.ledger_programs import FIELDS, KEYS
 
 from cdckit import Ledger, scd_type_1, scd_type_2
 from cdckit.errors import InvalidArgument

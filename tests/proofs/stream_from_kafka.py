@@ -17,9 +17,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from killed_programs import hub_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from support.killed_programs import hub_of
 
 from cdckit import replicate, session
 

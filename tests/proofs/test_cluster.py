@@ -11,9 +11,9 @@ import pytest
 from cluster import Cluster
 from connect import ConnectServer
 from everywhere import results
-from histories import plain
 from programs import run
 from pyspark.sql import DataFrame, SparkSession
+from support.histories import plain
 
 pytestmark = pytest.mark.soak
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from histories import assert_folds_to, by_guid, random_changes, to_dataframe, to_rows
 from jars import DELTA, fitting, jars
-from ledger_programs import FIELDS, KEYS
 from programs import Running, run
 from pyspark.sql import SparkSession
-from store_numbers import add, held
+from support.histories import assert_folds_to, by_guid, random_changes, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS
+from support.store_numbers import add, held
 
 from cdckit import Ledger, merge
 from cdckit.store import ForeignChange, Store

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from disks import Disk
-from histories import assert_folds_to, plain, to_dataframe
-from killed_programs import ENTITY, KEYS, hub_of, ledger_of
-from ledger_programs import FIELDS, all_of, batches
 from pyspark.sql import DataFrame, SparkSession
-from store_numbers import add, held, numbers
+from support.histories import assert_folds_to, plain, to_dataframe
+from support.killed_programs import ENTITY, KEYS, hub_of, ledger_of
+from support.ledger_programs import FIELDS, all_of, batches
+from support.store_numbers import add, held, numbers
 
 from cdckit import datahub
 from cdckit.store import Store

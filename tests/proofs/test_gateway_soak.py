@@ -15,7 +15,7 @@ import pytest
 from kinesis_server import KinesisServer
 from programs import HERE, environment, wait_until
 from rabbitmq import Rabbit
-from rdss_traffic import Traffic, check, traffic
+from support.rdss_traffic import Traffic, check, traffic
 
 from cdckit.rdss.gateway import Channel, KinesisChannel, RabbitChannel, SqliteRepository
 from tools.tiers import seeds

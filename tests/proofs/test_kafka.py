@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from histories import plain
 from jars import kafka_connector
 from kafka import Broker
-from killed_programs import hub_of
 from programs import Running
 from pyspark.sql import DataFrame, SparkSession
-from replicate_messages import RECORD_SCHEMA, V1, V2, Record, record, sequence, to_dataframe
+from support.histories import plain
+from support.killed_programs import hub_of
+from support.replicate_messages import RECORD_SCHEMA, V1, V2, Record, record, sequence, to_dataframe
 
 from cdckit import datahub, merge, replicate
 from tools.tiers import seeds

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from histories import plain, random_changes, to_dataframe
 from jars import DELTA, fitting, jars
-from killed_programs import hub_of
 from programs import run
 from pyspark.sql import SparkSession
+from support.histories import plain, random_changes, to_dataframe
+from support.killed_programs import hub_of
 
 from cdckit import Ledger, datahub
 from cdckit.store import Snapshot

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from histories import Row, assert_folds_to, to_dataframe
-from killed_programs import ENTITY, KEYS, ledger_of
-from ledger_programs import FIELDS, all_of, batches
 from programs import Running
 from pyspark.sql import SparkSession
-from store_numbers import held
+from support.histories import Row, assert_folds_to, to_dataframe
+from support.killed_programs import ENTITY, KEYS, ledger_of
+from support.ledger_programs import FIELDS, all_of, batches
+from support.store_numbers import held
 from write_for_a_while import LEAST
 
 from cdckit.store import Store

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from killed_programs import ledger_of
-from store_numbers import numbers
+from support.killed_programs import ledger_of
+from support.store_numbers import numbers
 
 from cdckit import session
 from cdckit.store import ConflictingCommit, Store

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from histories import to_dataframe
-from ledger_programs import FIELDS, KEYS, all_of, batches
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import to_dataframe
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from test_suites import sentences, told, views
 
 from benchmarks.merging import random_changes

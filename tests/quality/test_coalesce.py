@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fold import fold, same_value
-from histories import (
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from support.fold import fold, same_value
+from support.histories import (
     Row,
     by_guid,
     history_schema,
@@ -18,8 +20,6 @@ from histories import (
     to_dataframe,
     to_rows,
 )
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
 from cdckit.quality.periods import coalesce

@@ -7,10 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fold import place, same_value
-from histories import KINDS, Row, change_schema, plain, random_changes, rows_to_dataframe, to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import place, same_value
+from support.histories import (
+    KINDS,
+    Row,
+    change_schema,
+    plain,
+    random_changes,
+    rows_to_dataframe,
+    to_dataframe,
+)
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, find_contradictions
 

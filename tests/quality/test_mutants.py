@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from histories import change_schema, history_schema, rows_to_dataframe
-from ledger_programs import FIELDS, KEYS
-from mutants import KINDS_OF_MUTANTS, mutants
 from pyspark.sql import DataFrame, SparkSession
+from support.histories import change_schema, history_schema, rows_to_dataframe
+from support.ledger_programs import FIELDS, KEYS
+from support.mutants import KINDS_OF_MUTANTS, mutants
 
 from cdckit.quality.checking import VIEW, sql
 from cdckit.quality.counting import by_rows, counted

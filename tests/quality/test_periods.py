@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from histories import Row, random_changes, to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, random_changes, to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, merge
 from cdckit.quality.periods import find_empty_periods, find_gaps, find_overlaps, find_several_current

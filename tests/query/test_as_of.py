@@ -7,9 +7,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, as_of, current, merge
 

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from histories import INSTANTS, Row, plain, random_changes, to_dataframe, to_rows
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import streamed
+from support.histories import INSTANTS, Row, plain, random_changes, to_dataframe, to_rows
+from support.random_versions import streamed
 
 from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, merge
 from tools.tiers import seeds

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from fold import fold
-from histories import Row, random_changes, to_dataframe
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from searching import searched
+from support.fold import fold
+from support.histories import Row, random_changes, to_dataframe
+from support.searching import searched
 
 from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, bitemporal
 from tools.tiers import seeds

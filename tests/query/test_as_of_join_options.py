@@ -15,8 +15,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import Row, history_of, hour, random_versions
-from searching import searched
+from support.random_versions import Row, history_of, hour, random_versions
+from support.searching import searched
 
 from cdckit import InvalidArgument, Lookup, as_of_join
 from cdckit.history import OPEN_END

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from random_versions import SCHEMA, Row, hour, random_versions
+from support.random_versions import SCHEMA, Row, hour, random_versions
 
 from cdckit import (
     InvalidArgument,

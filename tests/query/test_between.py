@@ -6,10 +6,18 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from fold import fold
-from histories import INSTANTS, Row, by_guid, history_schema, random_changes, rows_to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold
+from support.histories import (
+    INSTANTS,
+    Row,
+    by_guid,
+    history_schema,
+    random_changes,
+    rows_to_dataframe,
+    to_rows,
+)
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.between import between

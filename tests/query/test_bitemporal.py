@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fold import fold, identity
-from histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold, identity
+from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
 import cdckit.kernel.beliefs
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_known, bitemporal, known_at, merge

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from fold import fold
-from histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe
-from provenances import in_force, is_run, rows_of, text, told
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold
+from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe
+from support.provenances import in_force, is_run, rows_of, text, told
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
 from cdckit.query.provenance import blame

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fold import fold, identity
-from histories import Row, random_changes, to_dataframe
-from provenances import is_run, rows_of, text, told
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold, identity
+from support.histories import Row, random_changes, to_dataframe
+from support.provenances import is_run, rows_of, text, told
 
 from cdckit import InvalidArgument, MissingColumns, current, merge
 from cdckit.query.provenance import by_message

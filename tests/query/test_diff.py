@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fold import fold, same_value
-from histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold, same_value
+from support.histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import diff

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import MIDNIGHT, Row, history_of, hour, random_versions
+from support.random_versions import MIDNIGHT, Row, history_of, hour, random_versions
 
 from cdckit import InvalidArgument, WrongColumnType, episodes, transitions
 

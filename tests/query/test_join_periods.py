@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_versions import hour, streamed
+from support.random_versions import hour, streamed
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
 from cdckit.history import OPEN_END

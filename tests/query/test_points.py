@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searching import searched
+from support.searching import searched
 
 from cdckit.parts.running import NOWHERE
 from cdckit.query.join_answers import REASONS, How, answered

@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from histories import (
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from support.histories import (
     Row,
     assert_folds_to,
     change_schema,
@@ -16,9 +19,6 @@ from histories import (
     to_dataframe,
     to_rows,
 )
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
 from cdckit.query.provenance import by_message, revoke

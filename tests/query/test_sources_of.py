@@ -6,10 +6,10 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from fold import fold
-from histories import Row, random_changes, to_dataframe
-from provenances import told
 from pyspark.sql import DataFrame, SparkSession
+from support.fold import fold
+from support.histories import Row, random_changes, to_dataframe
+from support.provenances import told
 
 from cdckit import MissingColumns, WrongColumnType, current, merge
 from cdckit.query.provenance import sources_of

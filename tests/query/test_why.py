@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fold import fold
-from histories import Row, random_changes, to_dataframe
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.fold import fold
+from support.histories import Row, random_changes, to_dataframe
 
 from cdckit import InvalidArgument, why
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from rdss_messages import as_bytes, changed, message
+from support.rdss_messages import as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss, samples
 from cdckit.rdss import Exchange, Rules

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from rdss_messages import as_bytes, changed, message, read_cases
+from support.rdss_messages import as_bytes, changed, message, read_cases
 
 from cdckit.rdss import Exchange
 from cdckit.records import RECORD_SCHEMA

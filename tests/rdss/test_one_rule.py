@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from rdss_exchange import exchange as queues
-from rdss_exchange import gateway
-from rdss_messages import as_bytes, changed, message
+from support.rdss_exchange import exchange as queues
+from support.rdss_exchange import gateway
+from support.rdss_messages import as_bytes, changed, message
 
 from cdckit.rdss import Exchange, Status
 from cdckit.rdss.gateway import Fate, Outgoing, SqliteRepository

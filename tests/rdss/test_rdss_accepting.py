@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from rdss_messages import as_bytes, message
+from support.rdss_messages import as_bytes, message
 
 from cdckit import InvalidArgument, MissingColumns, merge, rdss
 from cdckit.rdss.object_types import NESTED, ObjectType

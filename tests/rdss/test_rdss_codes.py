@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from rdss_messages import MESSAGES, as_bytes, changed, message
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit.rdss import RdssFault, Rules, decorated, decorated_value, validate
 

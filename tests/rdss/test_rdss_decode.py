@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from test_rdss_validation import HOSTILE
 
 from cdckit import InvalidArgument, MissingColumns, drop_rejects, rdss, rejects

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from rdss_messages import as_bytes, changed, message
+from support.rdss_messages import as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss
 from cdckit.records import RECORD_SCHEMA

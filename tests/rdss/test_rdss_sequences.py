@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from rdss_messages import MESSAGES, as_bytes, changed, message
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss, rejects
 from cdckit.rdss import Rules

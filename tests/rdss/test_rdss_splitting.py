@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from rdss_messages import MESSAGES, as_bytes, changed, message
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit import InvalidArgument
 from cdckit.rdss import Rules, joined, split, validate

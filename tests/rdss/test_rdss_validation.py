@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 from cdckit import InvalidArgument
 from cdckit.rdss import Queue, RdssFault, Rules, validate

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence
-from replicate_readings import read
+from support.replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence
+from support.replicate_readings import read
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate
 from cdckit.changes import CHANGE_SCHEMA

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     HEADERS,
     Version,
     by_offset,
@@ -28,7 +28,7 @@ from replicate_messages import (
     record,
     to_dataframe,
 )
-from replicate_readings import Reading, read, rows_of
+from support.replicate_readings import Reading, read, rows_of
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
 from cdckit.parts.arrow_widening import common_type, to_common_type

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     METADATA_SCHEMA,
     NOON,
     by_offset,

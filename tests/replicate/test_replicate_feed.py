@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from replicate_messages import (
+from support.replicate_messages import (
     NOON,
     Record,
     Version,

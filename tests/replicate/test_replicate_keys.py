@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import Version, numbered, to_dataframe
-from replicate_readings import Reading, read
+from support.replicate_messages import Version, numbered, to_dataframe
+from support.replicate_readings import Reading, read
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     NO_TIME,
     Record,
     Version,
@@ -18,7 +18,7 @@ from replicate_messages import (
     record,
     to_dataframe,
 )
-from replicate_readings import read, settled
+from support.replicate_readings import read, settled
 
 from cdckit import MissingColumns, WrongColumnType, replicate
 

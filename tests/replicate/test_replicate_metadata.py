@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     HEADERS,
     METADATA_SCHEMA,
     NOON,
@@ -29,7 +29,7 @@ from replicate_messages import (
     text,
     to_dataframe,
 )
-from replicate_readings import Reading, read, settled
+from support.replicate_readings import Reading, read, settled
 
 from cdckit import MissingColumns, WrongColumnType, replicate
 from cdckit.replicate.schema_messages import ZONE_SCHEMA

@@ -18,7 +18,7 @@ import pytest
 from fastavro import parse_schema, schemaless_reader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     NO_TIME,
     NOON,
     Record,
@@ -30,7 +30,7 @@ from replicate_messages import (
     record,
     to_dataframe,
 )
-from replicate_readings import Reading, settled
+from support.replicate_readings import Reading, settled
 
 from cdckit import merge, replicate
 from cdckit.replicate import ReplicateFault

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from replicate_messages import RECORD_SCHEMA, Version, numbered
+from support.replicate_messages import RECORD_SCHEMA, Version, numbered
 
 from cdckit.parts import avro
 from cdckit.parts.avro import decoding

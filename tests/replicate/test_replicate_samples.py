@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_readings import Reading, settled
+from support.replicate_readings import Reading, settled
 
 from cdckit import as_of, current, merge, replicate, union_changes
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import HEADERS, NO_TIME, NOON, Version, by_offset, numbered, record, sequence
-from replicate_readings import Reading, read
+from support.replicate_messages import HEADERS, NO_TIME, NOON, Version, by_offset, numbered, record, sequence
+from support.replicate_readings import Reading, read
 
 from cdckit import InvalidArgument, as_of, merge, replicate
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from replicate_messages import (
+from support.replicate_messages import (
     NOON,
     Record,
     Version,
@@ -22,7 +22,7 @@ from replicate_messages import (
     sequence,
     to_dataframe,
 )
-from replicate_readings import read, rows_of
+from support.replicate_readings import read, rows_of
 
 from cdckit import InvalidArgument, current, merge, rejects, replicate, union_changes
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from replicate_messages import (
+from support.replicate_messages import (
     NOON,
     Record,
     Version,
@@ -25,7 +25,7 @@ from replicate_messages import (
     record,
     to_dataframe,
 )
-from replicate_readings import Reading, read, settled
+from support.replicate_readings import Reading, read, settled
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate, union_changes
 from cdckit.records import RECORD_COLUMNS

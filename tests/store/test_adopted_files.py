@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
-from store_numbers import add, held
+from support.store_numbers import add, held
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from store_numbers import add, held, listing
+from support.store_numbers import add, held, listing
 
 from cdckit.store import DamagedTable, Store
 from cdckit.store.locations import Location

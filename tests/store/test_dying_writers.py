@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from store_numbers import add, held, numbers
+from support.store_numbers import add, held, numbers
 
 from cdckit.store import Store, commits, landing, log, writing
 

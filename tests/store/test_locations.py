@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 from pyspark.sql import SparkSession
-from store_numbers import add, held
+from support.store_numbers import add, held
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem, Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from store_numbers import add, held, numbers
+from support.store_numbers import add, held, numbers
 
 from cdckit.store import DamagedTable, Store, store
 from cdckit.store.locations import Location

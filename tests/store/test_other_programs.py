@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyspark.sql import SparkSession
-from store_numbers import add, held, numbers
+from support.store_numbers import add, held, numbers
 
 from cdckit.store import DamagedTable, ForeignChange, Store, log
 

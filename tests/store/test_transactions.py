@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from store_numbers import add, held, listing, numbers
+from support.store_numbers import add, held, listing, numbers
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoSuchTable, Store

@@ -8,7 +8,7 @@ from threading import Barrier, Thread
 
 import pyarrow as pa
 import pytest
-from store_numbers import add, held, numbers
+from support.store_numbers import add, held, numbers
 
 from cdckit.store import BatchIdReused, ConflictingCommit, Store, Transaction
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from store_numbers import add, held, numbers
+from support.store_numbers import add, held, numbers
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import StreamBatch

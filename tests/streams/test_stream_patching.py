@@ -10,9 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import patch_interpreter
 import pytest
-from growth import growth
+from support import patch_interpreter
+from support.growth import growth
 
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
 from cdckit.streams.decoding import message

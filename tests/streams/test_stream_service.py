@@ -7,10 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import patch_interpreter
 import pytest
 from pyspark.sql import SparkSession
-from stream_programs import AT, Record, drawn_log, to_records, told
+from support import patch_interpreter
+from support.stream_programs import AT, Record, drawn_log, to_records, told
 
 from cdckit import InvalidArgument, Ledger, streams
 from cdckit.store import BatchIdReused, OtherKind

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import patch_interpreter
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support import patch_interpreter
 
 from cdckit import InvalidArgument, rejects, streams
 from cdckit.records import RECORD_SCHEMA

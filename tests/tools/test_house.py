@@ -56,6 +56,14 @@ def test_no_module_is_hidden_by_a_name_that_its_package_hands_on(package: str) -
     assert not modules & handed_on
 
 
+def test_tests_mirror_the_tree_and_what_they_share_is_in_support() -> None:
+    tests = Path(__file__).parents[1]
+    folders = {each.name for each in tests.iterdir() if each.is_dir()} - {"__pycache__"}
+    packages = {each.parent.name for each in ROOT.glob("*/__init__.py")}
+    assert folders - packages == {"cases", "proofs", "support", "tools"}
+    assert [each.name for each in tests.glob("*.py") if not each.name.startswith(("test_", "conftest"))] == []
+
+
 def test_nobody_imports_a_door_but_itself_and_the_face_of_the_package() -> None:
     found = {(str(path), name) for path, name in imports() if name.split(".")[0] in DOORS}
     doors = {(path, name) for path, name in found if path.split("/")[0] == name.split(".")[0]}

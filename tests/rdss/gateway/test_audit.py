@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from rdss_exchange import exchange, gateway, message, put, uuid
+from support.rdss_exchange import exchange, gateway, message, put, uuid
 
 from cdckit.rdss.gateway import Audited, AuditLog, SqliteRepository
 from cdckit.rdss.gateway.audit import SCHEMA

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rdss_exchange import exchange, gateway
-from rdss_traffic import DONE, Traffic, check, handler, traffic
+from support.rdss_exchange import exchange, gateway
+from support.rdss_traffic import DONE, Traffic, check, handler, traffic
 
 from cdckit.rdss.gateway import Channels, ChannelUnreachable, MemoryChannel, SendFailed, SqliteRepository
 from tools.tiers import seeds

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rdss_exchange import NOON, OBJECT, OTHERS, exchange, expired, gateway, kept, message, part, put, uuid
+from support.rdss_exchange import (
+    NOON,
+    OBJECT,
+    OTHERS,
+    exchange,
+    expired,
+    gateway,
+    kept,
+    message,
+    part,
+    put,
+    uuid,
+)
 
 from cdckit import InvalidArgument
 from cdckit.rdss.codes import RdssFault

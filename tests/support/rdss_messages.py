@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-CASES = Path(__file__).parent / "cases" / "rdss"
+CASES = Path(__file__).parents[1] / "cases" / "rdss"
 
 
 def read_cases(name: str) -> Any:

@@ -331,7 +331,7 @@ def by_offset(frame: DataFrame) -> dict[int, dict[str, Any]]:
 
 # --- cases --------------------------------------------------------------------------------------------------
 
-CASES = Path(__file__).parent / "cases" / "replicate"
+CASES = Path(__file__).parents[1] / "cases" / "replicate"
 
 
 def read_cases(name: str) -> dict[str, Any]:

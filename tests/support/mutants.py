@@ -14,8 +14,8 @@ from copy import deepcopy
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from fold import fold, guid_of, identity
-from histories import KINDS, Row, plain, random_changes
+from support.fold import fold, guid_of, identity
+from support.histories import KINDS, Row, plain, random_changes
 
 Versions = list[Row]
 ENDS = ("valid_from_timestamp", "valid_to_timestamp")

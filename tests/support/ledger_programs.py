@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from histories import Row, random_changes
+from support.histories import Row, random_changes
 
 FIELDS = {"h": "int", "k": "string", "a": "string", "b": "double", "c": "struct<x:double,y:string>"}
 KEYS = ["h", "k"]

@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 from typing import Any, TypeVar
 
-import fold
+from support import fold
 
 Row = dict[str, Any]
 Moment = TypeVar("Moment", date, datetime)

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from fold import fold, guid_of, identity
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from support.fold import fold, guid_of, identity
 
 Row = dict[str, Any]
 Pick = Callable[[Sequence[Any]], Any]
 
-CASES = Path(__file__).parent / "cases" / "merge"
+CASES = Path(__file__).parents[1] / "cases" / "merge"
 NAN = float("nan")
 
 

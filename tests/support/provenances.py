@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from fold import Row, same_value
 from pyspark.sql import DataFrame
+from support.fold import Row, same_value
 
 
 def rows_of(answer: DataFrame) -> list[Row]:

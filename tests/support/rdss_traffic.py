@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rdss_exchange import OBJECT, expired, message, uuid
+from support.rdss_exchange import OBJECT, expired, message, uuid
 
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import Fate, Message, Rejection, SqliteRepository, Turn

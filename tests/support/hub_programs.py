@@ -25,7 +25,7 @@ from cdckit import datahub
 from cdckit.records import RECORD_SCHEMA
 
 Row = dict[str, Any]
-CASES = Path(__file__).parent / "cases" / "datahub"
+CASES = Path(__file__).parents[1] / "cases" / "datahub"
 LOG_COLUMNS = ("message_identifier", "record", "target", "outcome", "error_code", "guid")
 
 

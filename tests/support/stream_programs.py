@@ -7,8 +7,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import patch_interpreter
 from pyspark.sql import DataFrame, SparkSession
+from support import patch_interpreter
 
 from cdckit import streams
 from cdckit.records import RECORD_SCHEMA

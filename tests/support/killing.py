@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "killed_programs.py"
 
 _LONGEST = 600
@@ -54,7 +54,8 @@ class _Program:
     """One run; whatever it has started has ended with it."""
 
     def __init__(self, work: str, folder: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         self._process = subprocess.Popen(
             [sys.executable, str(PROGRAMS), work, str(folder)],
             env=environment,
