@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from test_with_priorities import change, frame
 
 import cdckit
 from cdckit import InvalidArgument, Priority, UnknownSource, merge, require_sources, with_priorities
+from test_with_priorities import change, frame
 
 KEYS = {"entity": "flight", "keys": ["flight"]}
 NAIVE, LATER = datetime(2024, 1, 1, 9, 30), datetime(2024, 1, 2)

@@ -17,12 +17,12 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.rdss_messages import MESSAGES, as_bytes, changed, message
-from support.replicate_messages import Version, record, to_dataframe
 
 from cdckit import databus, datahub, debezium, merge, rdss, rejects, replicate, tables
 from cdckit.changes import require_changes
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
+from support.replicate_messages import Version, record, to_dataframe
 
 AT = datetime(2024, 3, 1, 12, tzinfo=UTC)
 BAD = b"?"

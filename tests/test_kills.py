@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import datahub, merge, rdss, replicate, samples
 from support.histories import assert_folds_to, to_dataframe
 from support.killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of, service_of
 from support.killing import run_and_kill
@@ -16,8 +18,6 @@ from support.replicate_messages import life
 from support.replicate_messages import to_dataframe as to_records
 from support.stream_programs import drawn_log, told
 from support.stream_programs import to_records as to_stream
-
-from cdckit import datahub, merge, rdss, replicate, samples
 from tools.tiers import seeds
 
 BATCHES = 40

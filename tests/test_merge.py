@@ -17,6 +17,13 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit.kernel.entities import ROWS_AT_ONCE
+from cdckit.kernel.layout import Layout
+from cdckit.kernel.versions import versions
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.identifiers import NAMESPACE
 from support.fold import fold, guid_of, identity
 from support.histories import (
     EXTREME_PRIORITIES,
@@ -36,13 +43,6 @@ from support.histories import (
     to_dataframe,
     to_rows,
 )
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
-from cdckit.kernel.entities import ROWS_AT_ONCE
-from cdckit.kernel.layout import Layout
-from cdckit.kernel.versions import versions
-from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.identifiers import NAMESPACE
 from tools.tiers import examples, seeds
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}

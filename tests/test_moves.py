@@ -13,8 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from support.fold import fold_with_moves, identity
-from support.histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
 
 from cdckit import (
     Ledger,
@@ -30,6 +28,8 @@ from cdckit import (
     why,
     with_fields,
 )
+from support.fold import fold_with_moves, identity
+from support.histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
 from tools.tiers import seeds
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from support.replicate_messages import numbered, to_dataframe
 
 from cdckit import MissingColumns, WrongColumnType
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from support.replicate_messages import numbered, to_dataframe
 
 KAFKA = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import MissingColumns, drop_rejects, rejects, replicate
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.rejected import REJECT_SCHEMA
+from cdckit.replicate import ReplicateFault
 from support.replicate_messages import (
     HEADERS,
     METADATA_SCHEMA,
@@ -21,11 +26,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, read, settled
-
-from cdckit import MissingColumns, drop_rejects, rejects, replicate
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.rejected import REJECT_SCHEMA
-from cdckit.replicate import ReplicateFault
 
 ITEMS = Version({"id": "int", "name": ["null", "string"]}, headers=HEADERS | {"operation": "string"})
 ID, NOWHERE = ITEMS.schema_id, "0" * 32

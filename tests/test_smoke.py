@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.histories import to_dataframe as changes_to_dataframe
-from support.rdss_messages import MESSAGES, as_bytes
-from support.replicate_messages import Version, numbered, to_dataframe
 
 from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, streams, tables
 from cdckit.records import RECORD_SCHEMA
+from support.histories import to_dataframe as changes_to_dataframe
+from support.rdss_messages import MESSAGES, as_bytes
+from support.replicate_messages import Version, numbered, to_dataframe
 
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.histories import Row, change_schema, rows_to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, Priority, merge, with_priorities
+from support.histories import Row, change_schema, rows_to_dataframe, to_rows
 
 FIELDS = {"flight": "string", "tailnum": "string", "gate": "string"}
 RANKS = {"operations": Priority(entity=10, fields={"tailnum": 30}), "schedule": Priority(fields={"gate": -5})}

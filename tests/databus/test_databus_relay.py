@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.databus_streams import drawn_words, record_of
 
 from cdckit import InvalidArgument, databus, merge
 from cdckit.databus import Relay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, OtherKind, Store
+from support.databus_streams import drawn_words, record_of
 from tools.tiers import seeds
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.databus_streams import COLUMNS, cut_rows, events_of
 
 from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_intake import adopted, task_of
 from cdckit.databus.relay_tables import WAITING, marks_of
 from cdckit.databus.relay_work import ASIDE, keep
 from cdckit.store import Store
+from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
 
 ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (ASIDE, pa.bool_())])

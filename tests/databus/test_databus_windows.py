@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 
 from cdckit.databus import grammar
+from support.databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 from tools.tiers import examples
 
 

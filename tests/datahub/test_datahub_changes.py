@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.hub_interpreter import InterpretedHub
-from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
 
 from cdckit import InvalidArgument, MissingColumns, datahub, merge
+from support.hub_interpreter import InterpretedHub
+from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
 from tools.tiers import seeds
 
 Row = dict[str, Any]

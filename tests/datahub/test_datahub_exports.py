@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, bulk_lines, records, schema
+from support.hub_programs import rows_of
 
 Row = dict[str, Any]
 SINCE_YEAR_1 = 62_135_596_800_000_000

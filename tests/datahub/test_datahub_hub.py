@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.hub_programs import rows_of
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs
@@ -21,6 +20,7 @@ from cdckit.datahub.statuses import Status
 from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA
+from support.hub_programs import rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)

@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns, rejects
 from cdckit.datahub import Hub, decode, files, records, schema
@@ -20,6 +19,7 @@ from cdckit.datahub.message_store import MESSAGE_SCHEMA, with_statuses
 from cdckit.parts.identifiers import NAMESPACE
 from cdckit.parts.json_text import members
 from cdckit.records import RECORD_SCHEMA
+from support.hub_programs import rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, 30, 15, 123_456, tzinfo=UTC)

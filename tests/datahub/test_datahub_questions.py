@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.hub_programs import rows_of
 
 from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import query
+from support.hub_programs import rows_of
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 COLUMNS = (

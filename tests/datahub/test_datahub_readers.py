@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
-from support.hub_programs import rows_of
 
 from cdckit import as_of, merge
 from cdckit.datahub import (
@@ -40,6 +39,7 @@ from cdckit.datahub.record_keys import known_guids
 from cdckit.datahub.walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.identifiers import NAMESPACE
+from support.hub_programs import rows_of
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

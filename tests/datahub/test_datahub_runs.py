@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support.hub_programs import rows_of
 
 import cdckit.datahub.runs
 from cdckit.datahub import Hub, ReadByAnotherSchema, records, schema
+from support.hub_programs import rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)

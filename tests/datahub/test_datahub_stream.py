@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from support.hub_programs import rows_of
 
 from cdckit.datahub import Hub, records, schema
 from cdckit.records import RECORD_SCHEMA
+from support.hub_programs import rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)

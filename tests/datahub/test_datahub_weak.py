@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from support.hub_interpreter import Message, read_message
-from support.hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from test_hub_programs import interpreted
 
 from cdckit import datahub
@@ -19,6 +17,8 @@ from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak import walked as walked_rows
 from cdckit.datahub.weak_walk import LOOKS, WeakKeys
 from cdckit.parts.arrow_types import arrow_schema
+from support.hub_interpreter import Message, read_message
+from support.hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from tools.tiers import seeds
 
 Row = dict[str, Any]

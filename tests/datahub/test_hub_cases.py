@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from support.hub_programs import CaseFile, SparkHub, case_files, run_together
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from support.hub_interpreter import InterpretedHub, guid_of
 from support.hub_programs import FILTERS, READERS, Case, case_files, run_together
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.hub_interpreter import InterpretedHub
-from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 
 import cdckit.datahub.runs
+from support.hub_interpreter import InterpretedHub
+from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 from tools.tiers import seeds
 
 # A day between runs: whoever waits is due by then, and nobody has waited too long in the end.

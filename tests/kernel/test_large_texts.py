@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import random_changes, to_dataframe
-from support.replicate_messages import Version, numbered, sequence
-from support.replicate_messages import to_dataframe as to_records
 
 from cdckit import bitemporal, merge, replicate, why
 from cdckit.datahub import Hub, records, schema
+from support.histories import random_changes, to_dataframe
+from support.replicate_messages import Version, numbered, sequence
+from support.replicate_messages import to_dataframe as to_records
 
 LARGE_TEXTS = "spark.sql.execution.arrow.useLargeVarTypes"
 FIELDS = {

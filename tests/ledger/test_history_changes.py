@@ -11,14 +11,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import Row, by_guid, plain, to_dataframe, to_rows
-from support.ledger_programs import FIELDS, KEYS, batches
 
 import cdckit.ledger.ranges
 import cdckit.ledger.upkeep
 from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.within import withdraw_within
+from support.histories import Row, by_guid, plain, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds
 
 

@@ -13,14 +13,14 @@ from deltalake import DeltaTable
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
-from support.ledger_programs import FIELDS, KEYS, all_of, batches
 
 from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM
 from cdckit.ledger import Ledger
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
+from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 
 WIDE = {"h": "int", "k": "string", "a": "string"}
 """Fields of which a later batch brings one more, and one of another type."""

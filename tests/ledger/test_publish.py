@@ -13,14 +13,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import plain, to_dataframe
-from support.ledger_programs import FIELDS, KEYS, batches
 
 import cdckit.store.reading
 from cdckit import Ledger, changes_from, periodic_snapshots, scd_type_1, scd_type_2
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import publishing
 from cdckit.store import ForeignChange, NoSuchTable, Store, published
+from support.histories import plain, to_dataframe
+from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds
 
 SNAPSHOTS = partial(periodic_snapshots, start=date(2023, 12, 30), end=date(2024, 1, 4))

@@ -15,9 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
-from support.fold import fold, identity
-from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
-from support.ledger_programs import FIELDS, KEYS, all_of, batches
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout
@@ -30,6 +27,9 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.locations import locate
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import OpenFiles, Target
+from support.fold import fold, identity
+from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from tools.tiers import seeds
 
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.versions_by_hand import day, history_of, rows_of
 
 from cdckit import InvalidArgument, Ledger, MissingColumns, as_of, between, changes_from, create_view, current
+from support.versions_by_hand import day, history_of, rows_of
 
 VERSIONS = [
     ("a", day(1), day(3), False, 1, "x"),

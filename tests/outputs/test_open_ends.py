@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.versions_by_hand import day, history_of
 
 from cdckit import as_of, create_view, current, diff, scd_type_1, scd_type_2, to_pandas
+from support.versions_by_hand import day, history_of
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 VERSIONS = [

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.versions_by_hand import day, history_of, rows_of
 
 from cdckit import InvalidArgument, UnfitHistory, as_of, periodic_snapshots
+from support.versions_by_hand import day, history_of, rows_of
 from tools.tiers import seeds
 
 US = timedelta(microseconds=1)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.versions_by_hand import Row, day, history_of, rows_of
 
 from cdckit import (
     InvalidArgument,
@@ -25,6 +24,7 @@ from cdckit import (
     scd_type_4,
     scd_type_6,
 )
+from support.versions_by_hand import Row, day, history_of, rows_of
 from tools.tiers import seeds
 
 FIELDS = "id int, price int, place string"

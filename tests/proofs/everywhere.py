@@ -21,14 +21,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import Ledger, check_all, create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
+from cdckit.records import RECORD_SCHEMA
 from support.histories import Row, to_dataframe
 from support.killed_programs import ENTITY, KEYS, hub_of, ledger_of
 from support.ledger_programs import FIELDS, all_of, batches
 from support.replicate_messages import life
 from support.replicate_messages import to_dataframe as to_records
-
-from cdckit import Ledger, check_all, create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
-from cdckit.records import RECORD_SCHEMA
 
 NOW = datetime(2024, 2, 1, tzinfo=UTC)
 SEED = 11

@@ -20,11 +20,10 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from support.rdss_exchange import NOON
-from support.rdss_traffic import DONE, handler
-
 from cdckit.rdss.gateway import Backoff, Gateway, Producer, SqliteRepository, Status, open_channels
 from cdckit.rdss.gateway.messages import Message
+from support.rdss_exchange import NOON
+from support.rdss_traffic import DONE, handler
 
 PATIENT = Backoff(retries=60, longest=1)
 """A broker that was killed takes a while to come back."""

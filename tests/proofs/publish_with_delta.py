@@ -12,12 +12,12 @@ from pathlib import Path
 
 from delta_session import delta_session
 from pyspark.sql import DataFrame
-from support.histories import plain, random_changes, to_dataframe
-from support.ledger_programs import FIELDS, KEYS
 
 from cdckit import Ledger, scd_type_1, scd_type_2
 from cdckit.errors import InvalidArgument
 from cdckit.store import ForeignChange
+from support.histories import plain, random_changes, to_dataframe
+from support.ledger_programs import FIELDS, KEYS
 
 NAME = "spark_catalog.others.dim"
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from support.killed_programs import hub_of
 
 from cdckit import replicate, session
+from support.killed_programs import hub_of
 
 NOW = datetime(2024, 2, 1, tzinfo=UTC)
 BATCH = 12

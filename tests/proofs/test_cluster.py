@@ -13,6 +13,7 @@ from connect import ConnectServer
 from everywhere import results
 from programs import run
 from pyspark.sql import DataFrame, SparkSession
+
 from support.histories import plain
 
 pytestmark = pytest.mark.soak

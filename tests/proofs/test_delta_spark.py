@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 from jars import DELTA, fitting, jars
 from programs import Running, run
 from pyspark.sql import SparkSession
-from support.histories import assert_folds_to, by_guid, random_changes, to_dataframe, to_rows
-from support.ledger_programs import FIELDS, KEYS
-from support.store_numbers import add, held
 
 from cdckit import Ledger, merge
 from cdckit.store import ForeignChange, Store
+from support.histories import assert_folds_to, by_guid, random_changes, to_dataframe, to_rows
+from support.ledger_programs import FIELDS, KEYS
+from support.store_numbers import add, held
 
 pytestmark = pytest.mark.soak
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from disks import Disk
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import datahub
+from cdckit.store import Store
 from support.histories import assert_folds_to, plain, to_dataframe
 from support.killed_programs import ENTITY, KEYS, hub_of, ledger_of
 from support.ledger_programs import FIELDS, all_of, batches
 from support.store_numbers import add, held, numbers
-
-from cdckit import datahub
-from cdckit.store import Store
 
 pytestmark = pytest.mark.soak
 

@@ -15,9 +15,9 @@ import pytest
 from kinesis_server import KinesisServer
 from programs import HERE, environment, wait_until
 from rabbitmq import Rabbit
-from support.rdss_traffic import Traffic, check, traffic
 
 from cdckit.rdss.gateway import Channel, KinesisChannel, RabbitChannel, SqliteRepository
+from support.rdss_traffic import Traffic, check, traffic
 from tools.tiers import seeds
 
 pytestmark = pytest.mark.soak

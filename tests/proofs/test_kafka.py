@@ -16,11 +16,11 @@ from jars import kafka_connector
 from kafka import Broker
 from programs import Running
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import datahub, merge, replicate
 from support.histories import plain
 from support.killed_programs import hub_of
 from support.replicate_messages import RECORD_SCHEMA, V1, V2, Record, record, sequence, to_dataframe
-
-from cdckit import datahub, merge, replicate
 from tools.tiers import seeds
 
 pytestmark = pytest.mark.soak

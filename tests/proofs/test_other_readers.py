@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from jars import DELTA, fitting, jars
 from programs import run
 from pyspark.sql import SparkSession
-from support.histories import plain, random_changes, to_dataframe
-from support.killed_programs import hub_of
 
 from cdckit import Ledger, datahub
 from cdckit.store import Snapshot
+from support.histories import plain, random_changes, to_dataframe
+from support.killed_programs import hub_of
 
 pytestmark = pytest.mark.soak
 

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, S3FileSystem
 from s3 import S3
-from support.store_numbers import add, held, numbers
 
 from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.store import ConflictingCommit, DamagedTable, NoFileSystem, Store
+from support.store_numbers import add, held, numbers
 
 pytestmark = pytest.mark.soak
 

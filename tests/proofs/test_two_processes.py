@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from programs import Running
 from pyspark.sql import SparkSession
+from write_for_a_while import LEAST
+
+from cdckit.store import Store
 from support.histories import Row, assert_folds_to, to_dataframe
 from support.killed_programs import ENTITY, KEYS, ledger_of
 from support.ledger_programs import FIELDS, all_of, batches
 from support.store_numbers import held
-from write_for_a_while import LEAST
-
-from cdckit.store import Store
 from tools.tiers import seeds
 
 pytestmark = pytest.mark.soak

@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support.killed_programs import ledger_of
-from support.store_numbers import numbers
-
 from cdckit import session
 from cdckit.store import ConflictingCommit, Store
+from support.killed_programs import ledger_of
+from support.store_numbers import numbers
 
 LEAST = 8
 """How many batches each takes, however long that lasts."""

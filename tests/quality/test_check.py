@@ -11,8 +11,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import to_dataframe
-from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from test_suites import sentences, told, views
 
 from benchmarks.merging import random_changes
@@ -45,6 +43,8 @@ from cdckit.quality.unrolled import (
     SOME,
     UNSAID,
 )
+from support.histories import to_dataframe
+from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from tools.tiers import seeds
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit.quality.periods import coalesce
 from support.fold import fold, same_value
 from support.histories import (
     Row,
@@ -20,9 +23,6 @@ from support.histories import (
     to_dataframe,
     to_rows,
 )
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
-from cdckit.quality.periods import coalesce
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,

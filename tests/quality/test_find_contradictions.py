@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, find_contradictions
 from support.fold import place, same_value
 from support.histories import (
     KINDS,
@@ -19,8 +21,6 @@ from support.histories import (
     rows_to_dataframe,
     to_dataframe,
 )
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, find_contradictions
 
 FIELDS = {"k": "string", "a": "int", "b": "double"}
 NAN = float("nan")

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import Row, random_changes, to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, merge
 from cdckit.quality.periods import find_empty_periods, find_gaps, find_overlaps, find_several_current
+from support.histories import Row, random_changes, to_dataframe, to_rows
 
 SCHEMA = "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, source_message string"
 Period = tuple[str, int | None, int | None]

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, as_of, current, merge
+from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,

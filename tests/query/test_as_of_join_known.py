@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, bitemporal
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe
 from support.searching import searched
-
-from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, bitemporal
 from tools.tiers import seeds
 
 BELIEFS = """

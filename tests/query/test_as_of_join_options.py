@@ -15,12 +15,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import Row, history_of, hour, random_versions
-from support.searching import searched
 
 from cdckit import InvalidArgument, Lookup, as_of_join
 from cdckit.history import OPEN_END
 from cdckit.parts.arrow_types import NoSuchArrowType
+from support.random_versions import Row, history_of, hour, random_versions
+from support.searching import searched
 from tools.tiers import seeds
 
 HOUR = timedelta(hours=1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.random_versions import SCHEMA, Row, hour, random_versions
 
 from cdckit import (
     InvalidArgument,
@@ -21,6 +20,7 @@ from cdckit import (
     error_durations,
     known_at,
 )
+from support.random_versions import SCHEMA, Row, hour, random_versions
 from tools.tiers import seeds
 
 HOURS = range(-8, 90)

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.query.between import between
 from support.fold import fold
 from support.histories import (
     INSTANTS,
@@ -18,9 +21,6 @@ from support.histories import (
     rows_to_dataframe,
     to_rows,
 )
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.query.between import between
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold, identity
-from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
 import cdckit.kernel.beliefs
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_known, bitemporal, known_at, merge
@@ -19,6 +17,8 @@ from cdckit.kernel.beliefs import NEVER
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merging import sorted_by_entity
 from cdckit.parts.arrow_types import arrow_schema
+from support.fold import fold, identity
+from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
 KEYS = ["h", "k"]

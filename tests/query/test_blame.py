@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold
-from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe
-from support.provenances import in_force, is_run, rows_of, text, told
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
 from cdckit.query.provenance import blame
+from support.fold import fold
+from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe
+from support.provenances import in_force, is_run, rows_of, text, told
 
 FIELDS = {"id": "string", "name": "string", "price": "int", "color": "string"}
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold, identity
-from support.histories import Row, random_changes, to_dataframe
-from support.provenances import is_run, rows_of, text, told
 
 from cdckit import InvalidArgument, MissingColumns, current, merge
 from cdckit.query.provenance import by_message
+from support.fold import fold, identity
+from support.histories import Row, random_changes, to_dataframe
+from support.provenances import is_run, rows_of, text, told
 
 ENTRY = "struct<m: string, p: int>"
 SCHEMA = f"""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold
-from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_rows
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import changes_between
+from support.fold import fold
+from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_rows
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,

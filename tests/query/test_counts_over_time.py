@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import HOURS, MIDNIGHT, history_of, hour, in_force, random_versions
 
 from cdckit import InvalidArgument, WrongColumnType, counts_over_time
+from support.random_versions import HOURS, MIDNIGHT, history_of, hour, in_force, random_versions
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold, same_value
-from support.histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import diff
+from support.fold import fold, same_value
+from support.histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe
 
 SCHEMA = """
     guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp, deleted_indicator boolean,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import HOURS, history_of, hour, in_force, random_versions
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, durations, weighted_means
+from support.random_versions import HOURS, history_of, hour, in_force, random_versions
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import MIDNIGHT, Row, history_of, hour, random_versions
 
 from cdckit import InvalidArgument, WrongColumnType, episodes, transitions
+from support.random_versions import MIDNIGHT, Row, history_of, hour, random_versions
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import hour, streamed
 
 from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
 from cdckit.history import OPEN_END
 from cdckit.query.shared_instants import _crowded
+from support.random_versions import hour, streamed
 from tools.tiers import seeds
 
 END = 12

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
 
 from cdckit import InvalidArgument, Side, WrongColumnType, overlay
+from support.random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
 from tools.tiers import seeds
 
 HOURS = range(-8, 90)

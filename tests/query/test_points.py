@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.searching import searched
 
 from cdckit.parts.running import NOWHERE
 from cdckit.query.join_answers import REASONS, How, answered
 from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
+from support.searching import searched
 from tools.tiers import seeds
 
 Row = dict[str, Any]

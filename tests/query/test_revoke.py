@@ -10,6 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
+from cdckit.query.provenance import by_message, revoke
 from support.histories import (
     Row,
     assert_folds_to,
@@ -19,9 +22,6 @@ from support.histories import (
     to_dataframe,
     to_rows,
 )
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
-from cdckit.query.provenance import by_message, revoke
 
 FIELDS = {"k": "string", "a": "int"}
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.fold import fold
-from support.histories import Row, random_changes, to_dataframe
-from support.provenances import told
 
 from cdckit import MissingColumns, WrongColumnType, current, merge
 from cdckit.query.provenance import sources_of
+from support.fold import fold
+from support.histories import Row, random_changes, to_dataframe
+from support.provenances import told
 
 ENTRY = "struct<m: string, p: int>"
 HISTORY = f"""

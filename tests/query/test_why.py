@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.fold import fold
-from support.histories import Row, random_changes, to_dataframe
 
 from cdckit import InvalidArgument, why
+from support.fold import fold
+from support.histories import Row, random_changes, to_dataframe
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
 KEYS = ["h", "k"]

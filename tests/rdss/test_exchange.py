@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from support.rdss_messages import as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss, samples
 from cdckit.rdss import Exchange, Rules
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, OtherKind, Store, snapshot, transaction
+from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.rdss_messages import as_bytes, changed, message, read_cases
 
 from cdckit.rdss import Exchange
 from cdckit.records import RECORD_SCHEMA
+from support.rdss_messages import as_bytes, changed, message, read_cases
 
 CASES = read_cases("objects")
 GROUPS = ("repository", "preservation")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from support.rdss_exchange import exchange as queues
-from support.rdss_exchange import gateway
-from support.rdss_messages import as_bytes, changed, message
 
 from cdckit.rdss import Exchange, Status
 from cdckit.rdss.gateway import Fate, Outgoing, SqliteRepository
 from cdckit.records import RECORD_SCHEMA
+from support.rdss_exchange import exchange as queues
+from support.rdss_exchange import gateway
+from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)

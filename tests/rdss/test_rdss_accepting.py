@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation
@@ -20,6 +19,7 @@ from cdckit.rdss.header_rules import instant_of
 from cdckit.rdss.message_columns import TOLD_FIELDS, _instants, columns_of, row_of, told_columns
 from cdckit.rdss.reading import Unreadable, read
 from cdckit.rdss.rules import RULES
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)

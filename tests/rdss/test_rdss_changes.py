@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from support.rdss_messages import as_bytes, message
 
 from cdckit import InvalidArgument, MissingColumns, merge, rdss
 from cdckit.rdss.object_types import NESTED, ObjectType
 from cdckit.rdss.validators import schemas
 from cdckit.records import RECORD_SCHEMA
+from support.rdss_messages import as_bytes, message
 
 ONE, TWO = "00000384-0000-4000-8000-000000000000", "00000999-0000-4000-8000-000000000000"
 

@@ -8,9 +8,9 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit.rdss import RdssFault, Rules, decorated, decorated_value, validate
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from test_rdss_validation import HOSTILE
 
 from cdckit import InvalidArgument, MissingColumns, drop_rejects, rdss, rejects
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.rejected import REJECT_SCHEMA
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 CASES = read_cases("validation")["cases"]

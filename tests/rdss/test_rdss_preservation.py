@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.rdss_messages import as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss
 from cdckit.records import RECORD_SCHEMA
+from support.rdss_messages import as_bytes, changed, message
 
 OBJECT = "00000384-0000-4000-8000-000000000000"
 ASKED, UNANSWERED = "00000006-0000-4000-8000-000000000000", "00000016-0000-4000-8000-000000000000"

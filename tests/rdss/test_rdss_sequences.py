@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit import InvalidArgument, rdss, rejects
 from cdckit.rdss import Rules
 from cdckit.rdss.assembly import _in_order
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.records import RECORD_SCHEMA
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 RULES = Rules(max_bytes=1200)

@@ -6,11 +6,11 @@ import json
 import random
 
 import pytest
-from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 from cdckit import InvalidArgument
 from cdckit.rdss import Rules, joined, split, validate
 from cdckit.rdss.header_rules import instant_of
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
 from tools.tiers import seeds
 
 NOW = instant_of("2024-03-01T12:00:00Z")

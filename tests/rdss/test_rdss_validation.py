@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 from cdckit import InvalidArgument
 from cdckit.rdss import Queue, RdssFault, Rules, validate
+from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)

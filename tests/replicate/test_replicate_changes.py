@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence
-from support.replicate_readings import read
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.replicate.table_rows import data_schema
 from cdckit.replicate.table_versions import table_of
+from support.replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence
+from support.replicate_readings import read
 
 TEXT = ["null", "string"]
 ITEMS = Version({"a": "int", "b": "string", "price": ["null", "int"], "note": TEXT}, keys=("a", "b"))

@@ -14,6 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+from cdckit.parts.arrow_widening import common_type, to_common_type
+from cdckit.replicate.table_rows import parse_instants
 from support.replicate_messages import (
     HEADERS,
     Version,
@@ -29,10 +33,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, read, rows_of
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
-from cdckit.parts.arrow_widening import common_type, to_common_type
-from cdckit.replicate.table_rows import parse_instants
 
 Row = dict[str, Any]
 

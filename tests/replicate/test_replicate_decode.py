@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import MissingColumns, WrongColumnType, replicate
+from cdckit.replicate.envelope import open_envelopes
 from support.replicate_messages import (
     METADATA_SCHEMA,
     NOON,
@@ -22,9 +25,6 @@ from support.replicate_messages import (
     read_cases,
     to_dataframe,
 )
-
-from cdckit import MissingColumns, WrongColumnType, replicate
-from cdckit.replicate.envelope import open_envelopes
 from tools.tiers import examples
 
 CASES = read_cases("envelope")["cases"]

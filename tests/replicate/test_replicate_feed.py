@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from cdckit import InvalidArgument, merge, replicate
+from cdckit.databus.relay_answers import RELAY
+from cdckit.replicate import Feed, TableName, TableSettings, intake
+from cdckit.store import BatchIdReused, OtherKind, Store
+from cdckit.store.kinds import KIND, require_kind
 from support.replicate_messages import (
     NOON,
     Record,
@@ -22,12 +28,6 @@ from support.replicate_messages import (
     sequence,
     to_dataframe,
 )
-
-from cdckit import InvalidArgument, merge, replicate
-from cdckit.databus.relay_answers import RELAY
-from cdckit.replicate import Feed, TableName, TableSettings, intake
-from cdckit.store import BatchIdReused, OtherKind, Store
-from cdckit.store.kinds import KIND, require_kind
 
 TEXT = ["null", "string"]
 V1 = Version({"id": "int", "name": TEXT})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from support.replicate_messages import Version, numbered, to_dataframe
-from support.replicate_readings import Reading, read
 
 from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+from support.replicate_messages import Version, numbered, to_dataframe
+from support.replicate_readings import Reading, read
 
 TEXT = ["null", "string"]
 PLACED = Version({"a": "int", "x": TEXT, "b": "int", "c": "int"}, keys=("c", "a", "b"), table="PLACED")

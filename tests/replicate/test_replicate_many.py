@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import MissingColumns, WrongColumnType, replicate
 from support.replicate_messages import (
     NO_TIME,
     Record,
@@ -19,8 +21,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import read, settled
-
-from cdckit import MissingColumns, WrongColumnType, replicate
 
 TEXT = ["null", "string"]
 TABLES = [

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import MissingColumns, WrongColumnType, replicate
+from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from support.replicate_messages import (
     HEADERS,
     METADATA_SCHEMA,
@@ -30,9 +33,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, read, settled
-
-from cdckit import MissingColumns, WrongColumnType, replicate
-from cdckit.replicate.schema_messages import ZONE_SCHEMA
 
 NULLABLE_TEXT = ["null", "string"]
 ITEMS = Version({"id": "int", "name": NULLABLE_TEXT})

@@ -18,6 +18,10 @@ import pytest
 from fastavro import parse_schema, schemaless_reader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import merge, replicate
+from cdckit.replicate import ReplicateFault
+from cdckit.replicate.envelope import open_envelopes
 from support.replicate_messages import (
     NO_TIME,
     NOON,
@@ -31,10 +35,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, settled
-
-from cdckit import merge, replicate
-from cdckit.replicate import ReplicateFault
-from cdckit.replicate.envelope import open_envelopes
 
 ENVELOPE = parse_schema(
     {

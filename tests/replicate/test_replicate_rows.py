@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from support.replicate_messages import RECORD_SCHEMA, Version, numbered
 
 from cdckit.parts import avro
 from cdckit.parts.avro import decoding
 from cdckit.replicate import table_rows as data
 from cdckit.replicate.table_versions import Table, TableVersion
+from support.replicate_messages import RECORD_SCHEMA, Version, numbered
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
 

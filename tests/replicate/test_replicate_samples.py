@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.replicate_readings import Reading, settled
 
 from cdckit import as_of, current, merge, replicate, union_changes
+from support.replicate_readings import Reading, settled
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "replicate"
 MANIFEST: dict[str, Any] = json.loads((SAMPLE / "manifest.json").read_text())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.replicate_messages import HEADERS, NO_TIME, NOON, Version, by_offset, numbered, record, sequence
-from support.replicate_readings import Reading, read
 
 from cdckit import InvalidArgument, as_of, merge, replicate
+from support.replicate_messages import HEADERS, NO_TIME, NOON, Version, by_offset, numbered, record, sequence
+from support.replicate_readings import Reading, read
 
 TEXT = ["null", "string"]
 # Of the producers that there are, some leave the texts of a full load empty and some leave them null.

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
+from cdckit import InvalidArgument, current, merge, rejects, replicate, union_changes
 from support.replicate_messages import (
     NOON,
     Record,
@@ -23,8 +25,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import read, rows_of
-
-from cdckit import InvalidArgument, current, merge, rejects, replicate, union_changes
 
 TEXT = ["null", "string"]
 INT = ["null", "int"]

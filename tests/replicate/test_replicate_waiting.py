@@ -13,6 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate, union_changes
+from cdckit.records import RECORD_COLUMNS
 from support.replicate_messages import (
     NOON,
     Record,
@@ -26,9 +29,6 @@ from support.replicate_messages import (
     to_dataframe,
 )
 from support.replicate_readings import Reading, read, settled
-
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate, union_changes
-from cdckit.records import RECORD_COLUMNS
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "replicate"
 TEXT = ["null", "string"]

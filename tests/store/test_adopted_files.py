@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
-from support.store_numbers import add, held
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store
 from cdckit.store.reading import batches_of
 from cdckit.store.writing import OpenFiles, Target, reported
+from support.store_numbers import add, held
 
 COLUMNS = T.StructType().add("n", T.LongType()).add("odd", T.BooleanType())
 

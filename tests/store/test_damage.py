@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.store_numbers import add, held, listing
 
 from cdckit.store import DamagedTable, Store
 from cdckit.store.locations import Location
+from support.store_numbers import add, held, listing
 
 
 def data_file(place: Path) -> Path:

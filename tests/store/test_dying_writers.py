@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from support.store_numbers import add, held, numbers
 
 from cdckit.store import Store, commits, landing, log, writing
+from support.store_numbers import add, held, numbers
 
 
 class Died(BaseException):

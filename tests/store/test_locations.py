@@ -7,12 +7,12 @@ from threading import Event, Thread
 
 import pytest
 from pyspark.sql import SparkSession
-from support.store_numbers import add, held
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem, Store
 from cdckit.store.locations import Location, locate
 from cdckit.store.names import folder_name
+from support.store_numbers import add, held
 
 
 @pytest.mark.parametrize("name", ["a b", "50%", "[x]", "{y,z}", "*", "?", "#", "a:b", "é😀", "a+b", "a'\"b"])

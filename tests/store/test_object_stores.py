@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.store_numbers import add, held, numbers
 
 from cdckit.store import DamagedTable, Store, store
 from cdckit.store.locations import Location
+from support.store_numbers import add, held, numbers
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyspark.sql import SparkSession
-from support.store_numbers import add, held, numbers
 
 from cdckit.store import DamagedTable, ForeignChange, Store, log
+from support.store_numbers import add, held, numbers
 
 
 @pytest.fixture

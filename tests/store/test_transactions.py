@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.store_numbers import add, held, listing, numbers
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoSuchTable, Store
+from support.store_numbers import add, held, listing, numbers
 
 
 def test_several_tables_appear_together(store: Store, place: Path) -> None:

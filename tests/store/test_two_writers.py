@@ -8,9 +8,9 @@ from threading import Barrier, Thread
 
 import pyarrow as pa
 import pytest
-from support.store_numbers import add, held, numbers
 
 from cdckit.store import BatchIdReused, ConflictingCommit, Store, Transaction
+from support.store_numbers import add, held, numbers
 
 PARTED = pa.table({"part": ["a", "b"], "n": [1, 2]})
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.store_numbers import add, held, numbers
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, Store
 from cdckit.store.locations import Location
+from support.store_numbers import add, held, numbers
 
 DAY = timedelta(days=1)
 

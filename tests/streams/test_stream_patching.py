@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import patch_interpreter
-from support.growth import growth
 
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patching
 from cdckit.streams.decoding import message
 from cdckit.streams.documents import Document
 from cdckit.streams.json_values import depth, read, written
+from support import patch_interpreter
+from support.growth import growth
 from tools.tiers import seeds
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/streams/patches.json").read_text())["cases"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support import patch_interpreter
-from support.stream_programs import AT, Record, drawn_log, to_records, told
 
 from cdckit import InvalidArgument, Ledger, streams
 from cdckit.store import BatchIdReused, OtherKind
+from support import patch_interpreter
+from support.stream_programs import AT, Record, drawn_log, to_records, told
 from tools.tiers import seeds
 
 

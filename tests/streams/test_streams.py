@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support import patch_interpreter
 
 from cdckit import InvalidArgument, rejects, streams
 from cdckit.records import RECORD_SCHEMA
 from cdckit.streams.batches import PATCH_SCHEMA
 from cdckit.streams.decoding import message
+from support import patch_interpreter
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"
 CLIENT = "c297cf20-18bd-40e2-827d-9b563ca28ccd"

@@ -18,6 +18,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+
 from support.fold import fold, guid_of, identity
 
 Row = dict[str, Any]

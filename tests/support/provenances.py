@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
+
 from support.fold import Row, same_value
 
 

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.rdss_exchange import OBJECT, expired, message, uuid
-
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import Fate, Message, Rejection, SqliteRepository, Turn
+from support.rdss_exchange import OBJECT, expired, message, uuid
 
 DONE = "CREATE TABLE IF NOT EXISTS done (message TEXT, time INTEGER PRIMARY KEY)"
 """The handler's own table, in the repository's file: a row for each message that it was done with."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from support.replicate_messages import Record, by_offset, numbered, to_dataframe
 
 from cdckit import replicate
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
+from support.replicate_messages import Record, by_offset, numbered, to_dataframe
 
 
 @dataclass(frozen=True)

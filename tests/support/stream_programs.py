@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from support import patch_interpreter
 
 from cdckit import streams
 from cdckit.records import RECORD_SCHEMA
+from support import patch_interpreter
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)
 Record = tuple[Any, ...]

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
-from support.hub_interpreter import InterpretedHub
 
 from cdckit import datahub
 from cdckit.records import RECORD_SCHEMA
+from support.hub_interpreter import InterpretedHub
 from tools.hub_samples import filters, sending
 from tools.hub_samples.__main__ import main
 

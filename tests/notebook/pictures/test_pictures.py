@@ -15,12 +15,12 @@ from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import Row, to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, bitemporal, merge, options, scd_type_2
 from cdckit.notebook import pictures
 from cdckit.notebook.pictures.provenance import _finding
 from cdckit.notebook.pictures.words import MESSAGE_SOURCE
+from support.histories import Row, to_dataframe
 
 FIELDS = {"number": "int", "name": "string"}
 COLOUR = {name: look.colour for name, look in pictures.PALETTE.items()}

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from support.histories import Row, to_dataframe
 
 from cdckit import InvalidArgument, MissingColumns, merge
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
+from support.histories import Row, to_dataframe
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}

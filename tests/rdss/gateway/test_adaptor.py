@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.rdss_exchange import OBJECT, exchange, gateway, kept, uuid
 
 from cdckit.rdss.gateway import (
     Backoff,
@@ -24,6 +23,7 @@ from cdckit.rdss.gateway import (
     Polled,
     SqliteRepository,
 )
+from support.rdss_exchange import OBJECT, exchange, gateway, kept, uuid
 
 
 class Application:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.rdss_exchange import exchange, gateway, message, put, uuid
 
 from cdckit.rdss.gateway import Audited, AuditLog, SqliteRepository
 from cdckit.rdss.gateway.audit import SCHEMA
+from support.rdss_exchange import exchange, gateway, message, put, uuid
 
 
 def lines(folder: Path) -> list[dict[str, object]]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rdss_exchange import exchange, gateway
-from support.rdss_traffic import DONE, Traffic, check, handler, traffic
 
 from cdckit.rdss.gateway import Channels, ChannelUnreachable, MemoryChannel, SendFailed, SqliteRepository
+from support.rdss_exchange import exchange, gateway
+from support.rdss_traffic import DONE, Traffic, check, handler, traffic
 from tools.tiers import seeds
 
 

@@ -9,19 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.rdss_exchange import (
-    NOON,
-    OBJECT,
-    OTHERS,
-    exchange,
-    expired,
-    gateway,
-    kept,
-    message,
-    part,
-    put,
-    uuid,
-)
 
 from cdckit import InvalidArgument
 from cdckit.rdss.codes import RdssFault
@@ -42,6 +29,19 @@ from cdckit.rdss.gateway import (
     Turn,
     UnfitMessage,
     judging,
+)
+from support.rdss_exchange import (
+    NOON,
+    OBJECT,
+    OTHERS,
+    exchange,
+    expired,
+    gateway,
+    kept,
+    message,
+    part,
+    put,
+    uuid,
 )
 
 
