@@ -27,7 +27,7 @@ from cdckit.quality.counting import (
     counted,
     with_breaks,
 )
-from cdckit.quality.merged import beside_merged
+from cdckit.quality.merged import beside_merged, differing
 from cdckit.quality.others import counted_by_great_expectations
 from cdckit.quality.suites import Suite, suite_of
 from cdckit.quality.unrolled import unrolled
@@ -64,7 +64,8 @@ def check(
 
     Returns:
         A `Checked`: in a notebook a table of the sentences, each with the number of rows that break it, and
-        below it the first of these rows.  `require()` raises if a sentence is broken.
+        below it the first of these rows; of the suite `ledger` what the version `has` and what by the log it
+        is `due` to have, where the two differ.  `require()` raises if a sentence is broken.
 
     Raises:
         InvalidArgument: There is no such suite, a table that it reads is not given, Great Expectations cannot
@@ -122,7 +123,7 @@ def _answered(told: Suite, views: Mapping[str, DataFrame], rows: int) -> tuple[i
         number = next(others) if query is None else next(numbers)
         shown = None
         if number and query is not None:
-            broken_by = breaking(query, views)
+            broken_by = differing(breaking(query, views))
             order = [name for name in told.order_by if name in broken_by.columns]
             shown = show(broken_by, rows=rows, order_by=order or None)
             repr(shown)  # now, while the table is there

@@ -13,8 +13,11 @@ from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, provenance_typ
 from cdckit.kernel.layout import GUID, KEYS, MADE_OF
 from cdckit.merging import KEY_TYPES, merged
 from cdckit.parts.schemas import quoted, require_columns, require_struct
-from cdckit.parts.values import comparable, is_collated
+from cdckit.parts.values import as_text, comparable, is_collated
 from cdckit.parts.widening import as_type
+
+SIDES, FIELDS = ("has", "due"), "fields"
+"""How the suite calls a version of the table, that of the log, and the fields in either."""
 
 _NEEDED = [GUID, "operation", "effective_timestamp", "message_id", "priority", "data", "carried"]
 
@@ -34,6 +37,44 @@ def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
     columns = [_alike(name, history, due) for name in names]
     return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))
+
+
+def differing(found: DataFrame) -> DataFrame:
+    """
+    The same rows, each with what differs between its structs `has` and `due` as texts in their place.
+
+    A text says, by name, what the fields have that the other side has not so; other tables stay as they are.
+    """
+    kinds = [found.schema[side].dataType for side in SIDES if side in found.columns]
+    if len(kinds) < 2 or not all(isinstance(kind, T.StructType) for kind in kinds):
+        return found
+    texts = [_texts(F.col(side), kind) for side, kind in zip(SIDES, kinds, strict=True)]
+    names = [name for name in texts[0] if name in texts[1]]
+    same = {name: texts[0][name].eqNullSafe(texts[1][name]) for name in names}
+    shown = {}
+    for side, by_name in zip(SIDES, texts, strict=True):
+        parts = [F.when(~same[name], _labelled(name, by_name[name])) for name in names]
+        shown[side] = F.when(F.col(side).isNotNull(), F.concat_ws(", ", *parts))
+    return found.withColumns(shown)
+
+
+def _texts(side: Column, kind: T.DataType) -> dict[str, Column]:
+    """By name the texts of a struct's parts, of the fields of a version the values, which come first."""
+    assert isinstance(kind, T.StructType)
+    found: dict[str, Column] = {}
+    for part in sorted(kind, key=lambda each: each.name != FIELDS):
+        value = side[part.name]
+        if isinstance(part.dataType, T.StructType):
+            inner = {each.name: as_text(value[each.name], each.dataType) for each in part.dataType}
+            prefix = "" if part.name == FIELDS else f"{part.name}."
+            found |= {prefix + name: text for name, text in inner.items()}
+        else:
+            found[part.name] = as_text(value, part.dataType)
+    return found
+
+
+def _labelled(name: str, text: Column) -> Column:
+    return F.concat(F.lit(f"{name}: "), F.coalesce(text, F.lit("NULL")))
 
 
 def _alike(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:

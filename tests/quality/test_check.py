@@ -211,6 +211,27 @@ def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:
     assert [each.broken for each in found.told] == [0, 0, 0, 0, 2, 0, 0]
 
 
+def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark: SparkSession) -> None:
+    tables = views(spark, "ledger", [told("ledger")["good"]])
+    long = F.lit("x" * 100)
+    log = tables["cdckit_changes"].withColumn("data", F.col("data").withField("a", long))
+    log = log.withColumn("carried", F.col("carried").withField("a", F.lit(True))).drop("field_priorities")
+    history = merge(log, entity="guid", keys=["number"])
+    first = F.col("source_message") == "m1"
+    name = F.when(first, "pot").otherwise(F.col("name"))
+    entry = F.col("field_provenance")["name"].withField("p", F.lit(7))
+    lies = history.withColumns(
+        {"name": name, "field_provenance": F.col("field_provenance").withField("name", entry)}
+    )
+    found = check(lies.where(first), "ledger", tables={"changes": log})
+    shown = {each.sentence.says: repr(each.shown) for each in found.broken}
+    differing = next(text for text in shown.values() if "name: pot" in text)
+    assert 'name: pot, field_provenance.name: {"m":"m1","p":7}' in differing
+    assert 'name: kettle, field_provenance.name: {"m":"m1","p":1}' in differing
+    # A version that the table lacks has no other side.
+    assert any("a: xxxx" in text and "NULL" in text for text in shown.values())
+
+
 def test_the_table_is_read_once_and_released_even_if_that_fails(
     spark: SparkSession, products: DataFrame
 ) -> None:
