@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from cdckit.changes import ABSENT, UPSERT, key_alone
-from cdckit.parts.schemas import require_struct
+from cdckit.parts.schemas import quoted_if_needed, require_struct
 from cdckit.parts.values import as_text, comparable
 
 _MARK = "list"
@@ -123,7 +123,12 @@ def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
     """Upsert; ends the job for a row that no list can hold."""
     of_key = [F.col("data").getField(name) for name in keys]
     row = F.to_json(F.col("data"))
-    no_key = f"{function}() needs a key for every row, and {', '.join(keys)} are null in: "
+    with_key = " or ".join(f"{quoted_if_needed(name)} is not null" for name in keys)
+    no_key = (
+        f"{function}() needs a key for every row, since a list ends what it does not name, and "
+        f"{', '.join(keys)} are null: give the row its key or, if it is about nothing, leave such rows out, "
+        f'`frame.where("{with_key}")`, in pandas `frame.dropna(subset={list(keys)}, how="all")`.  The row: '
+    )
     twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "
     return (
         F.when(F.col("taken").isNull(), F.raise_error(no_time))

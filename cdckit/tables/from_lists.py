@@ -68,7 +68,8 @@ def changes_from_snapshots(
         WrongColumnType: A column is nested in two lists, and not of one type.
         SparkRuntimeException: When the result is computed (Spark's; its text holds
             `changes_from_snapshots()`): a list names an entity twice, and not the same; a row has no key,
-            or no instant that can be read.
+            or no instant that can be read.  None of them is left out for you: what a list does not name has
+            ended, so the sentence says how to mend it, or how to leave it out.
 
     Cost: one shuffle by key and one sort, however many lists there are; where they are one table,
     its instants are read before, and broadcast.

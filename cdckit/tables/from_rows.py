@@ -50,6 +50,9 @@ def changes_from(
     """
     Changes from any table in which a row says what one entity is like: an export, a CSV, a log of rows.
 
+    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  Look
+    at `rejects(table_rows(frame, …))`, under the same arguments, before you believe the history.
+
     The words are those of Spark's `create_auto_cdc_flow`.  A text is the name of a column or, where there is
     none of that name, an SQL expression over the columns.
 
@@ -93,12 +96,11 @@ def changes_from(
         priority: How much it counts (see `with_priorities`).
 
     Returns:
-        One row per row of the table that is no reject (`rejects(table_rows(frame, …))` are those, under the
-        same arguments), and for each truncate one for each entity that it ends
-        (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of the
-        row, its place and its time, so that equal rows are one message and a table that is read again says
-        nothing new; the place of a row is a part of it only where that is its order: in pandas, without
-        *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
+        One row per row of the table that is no reject, and for each truncate one for each entity that it
+        ends (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of
+        the row, its place and its time, so that equal rows are one message and a table that is read again
+        says nothing new; the place of a row is a part of it only where that is its order: in pandas,
+        without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
         in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
         `as_known` goes by, is when a row was sequenced if that is a time, else its effective time.
 

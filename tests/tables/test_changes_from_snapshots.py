@@ -137,7 +137,11 @@ def test_an_entity_stands_in_a_list_once(spark: SparkSession) -> None:
 def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
     rows = [(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (2, "jug", None)]
     table = spark.createDataFrame(rows, "id int, name string, day string")
-    with pytest.raises(PySparkException, match="needs a key for every row, and id are null"):
+    needed = (
+        r"needs a key for every row, .* id are null: give .* leave such rows out, "
+        r"`frame.where\(\"id is not null\"\)`, in pandas `frame.dropna\(subset=\['id'\], how=\"all\"\)`"
+    )
+    with pytest.raises(PySparkException, match=needed):
         changes_from_snapshots(table.where("day is not null"), keys=["id"], taken="day").collect()
     with pytest.raises(
         PySparkException, match=r"needs a time for every row, and day is null: leave such rows out"
