@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tomllib
 from importlib import metadata
@@ -59,3 +60,20 @@ def test_the_extra_for_notebooks_has_what_a_notebook_of_ones_own_needs() -> None
     """The place to work in, and what pictures and widgets import."""
     extra = " ".join(PROJECT["optional-dependencies"]["notebooks"])
     assert all(package in extra for package in ("jupyterlab", "matplotlib", "ipywidgets"))
+
+
+def test_only_what_is_named_is_loaded() -> None:
+    program = (
+        "import sys, cdckit; assert 'pyspark' not in sys.modules;"
+        "cdckit.replicate; assert 'pyspark' in sys.modules;"
+        "print(*sorted(each for each in sys.modules if each.startswith(('cdckit.rdss', 'cdckit.databus'))))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == ""
+
+
+def test_every_name_is_where_the_stub_says() -> None:
+    assert all(getattr(cdckit, name) is not None for name in cdckit.__all__)
+    assert set(cdckit.__all__) <= set(dir(cdckit))
+    with pytest.raises(AttributeError, match="no attribute 'as_off'"):
+        getattr(cdckit, "as_off")  # noqa: B009

@@ -140,13 +140,14 @@ def import_cost() -> float:
 def counts() -> Iterator[tuple[str, str]]:
     """What is counted, and the numbers."""
     package = ROOT / PACKAGE
-    texts = [path.read_text(encoding="utf-8") for path in package.rglob("*.py")]
+    paths = [*package.rglob("*.py"), *package.rglob("*.pyi")]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
     tools = [path.read_text(encoding="utf-8") for path in (ROOT / "tools").rglob("*.py")]
-    names = {path: _handed_on(path) for path in package.rglob("__init__.py")}
+    names = {path: _handed_on(path) for path in paths if path.stem == "__init__"}
     yield "modules", f"{len(texts):,}"
     yield "lines of code", f"{sum(map(lines_of_code, texts)):,}"
     yield "lines in all", f"{sum(len(text.splitlines()) for text in texts):,}"
-    yield f"names in {PACKAGE}", f"{len(names[package / '__init__.py']):,}"
+    yield f"names in {PACKAGE}", f"{len(names[package / '__init__.pyi']):,}"
     yield "names in all its packages", f"{sum(map(len, names.values())):,}"
     yield f"entries in {PACKAGE}/", f"{sum(path.name != '__pycache__' for path in package.iterdir()):,}"
     yield "lines in tools/", f"{sum(len(text.splitlines()) for text in tools):,}"

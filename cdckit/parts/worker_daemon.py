@@ -15,7 +15,7 @@ import os
 import numpy as np
 from pyspark import daemon
 
-import cdckit  # noqa: F401  # which imports all that the workers of this package run
+from cdckit import *  # noqa: F403  # all that the workers of this package run, before they are forked
 from cdckit.parts.task_costs import begin_task
 
 

@@ -40,7 +40,7 @@ PACKAGES = [
 
 def imports() -> Iterator[tuple[Path, str]]:
     """Every module of the package, with each of our modules that it imports: what stands behind `cdckit.`."""
-    for path in ROOT.rglob("*.py"):
+    for path in [*ROOT.rglob("*.py"), *ROOT.rglob("*.pyi")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cdckit"):
                 inside = (node.module or "").removeprefix("cdckit").removeprefix(".")
@@ -67,7 +67,7 @@ def test_tests_mirror_the_tree_and_what_they_share_is_in_support() -> None:
 def test_nobody_imports_a_door_but_itself_and_the_face_of_the_package() -> None:
     found = {(str(path), name) for path, name in imports() if name.split(".")[0] in DOORS}
     doors = {(path, name) for path, name in found if path.split("/")[0] == name.split(".")[0]}
-    assert found - doors == {("__init__.py", each) for each in DOORS}
+    assert found - doors == {("__init__.pyi", each) for each in DOORS}
 
 
 @pytest.mark.parametrize("package", BELOW)
