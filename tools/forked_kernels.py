@@ -26,7 +26,7 @@ from jupyter_client.provisioning import local_provisioner
 
 IMPORTED = [
     "ipykernel.kernelapp",
-    "cdckit",
+    "cdckit.parts.worker_daemon",  # and with it all that cdckit hands on
     "cdckit.notebook.pictures",
     "cdckit.notebook.widgets",
     "matplotlib.pyplot",
