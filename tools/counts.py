@@ -155,9 +155,11 @@ def counts() -> Iterator[tuple[str, str]]:
 
 
 def _handed_on(path: Path) -> list[str]:
-    """The names in `__all__`."""
+    """The names in `__all__`, which stands in a stub where they are loaded late."""
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.List):
+            continue
+        if ast.unparse(statement.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(statement.value)
             return names
     return []
