@@ -77,3 +77,22 @@ def test_every_name_is_where_the_stub_says() -> None:
     assert set(cdckit.__all__) <= set(dir(cdckit))
     with pytest.raises(AttributeError, match="no attribute 'as_off'"):
         getattr(cdckit, "as_off")  # noqa: B009
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "extra"),
+    [
+        ("fastavro", "cdckit.replicate", "avro"),
+        ("datafusion", "cdckit.databus", "avro"),
+        ("jsonschema_rs", "cdckit.rdss.validate(b'{\"messageHeader\": {}}', now=datetime.now(UTC))", "rdss"),
+    ],
+)
+def test_a_door_whose_extra_is_not_installed_names_it(package: str, call: str, extra: str) -> None:
+    program = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from datetime import UTC, datetime\n"
+        "import cdckit; cdckit.merge, cdckit.datahub\n"
+        f"try:\n    {call}\nexcept cdckit.MissingExtra as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert f"needs {package}, which the extra `{extra}` brings" in done.stdout

@@ -4,7 +4,7 @@ Does a plain install work?  A wheel, two virtual environments, and the README's 
     python -m tools.compat            the oldest and the newest versions that pyproject.toml allows
     python -m tools.compat oldest     one of the two
 
-The wheel is installed without extras: once with everything that it needs in the lowest version that
+The wheel is installed with the extra `avro`: once with everything that it needs in the lowest version that
 `pyproject.toml` allows, once as pip chooses.  There, in a folder outside the checkout, the README's ten
 lines must print what stands below them, and `tools/plain_install.py` must run through.  Needs the
 package index.
@@ -29,7 +29,8 @@ PROGRAM = Path(__file__).with_name("plain_install.py")
 
 def lowest() -> list[str]:
     """Each dependency in the lowest version that is allowed: `pandas>=2.2,<3` gives `pandas==2.2`."""
-    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    stated = project["dependencies"] + project["optional-dependencies"]["avro"]
     return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in stated]
 
 
@@ -61,7 +62,16 @@ def try_out(name: str, wheel: Path, requirements: list[str], folder: Path) -> No
     elsewhere.mkdir()
     venv.create(place, with_pip=True)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
-    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *requirements)
+    _run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        f"{wheel}[avro]",
+        *requirements,
+    )
     code, shown = ten_lines()
     printed = _run(python, "-c", code, cwd=elsewhere)
     if printed.strip() != shown.strip():

@@ -9,6 +9,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from cdckit.parts.installed import require_package
+
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
@@ -53,7 +55,9 @@ def schemas() -> dict[str, Any]:
 @cache
 def validators() -> Validators:
     """The schemas, compiled when the first message of this process needs them: some milliseconds."""
-    import jsonschema_rs  # here, so that what never validates never loads it
+    # Here, so that what never validates never loads it.
+    require_package("jsonschema_rs", extra="rdss", part="cdckit.rdss")
+    import jsonschema_rs
 
     registry = jsonschema_rs.Registry(list(schemas().items()))
 

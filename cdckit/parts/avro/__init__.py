@@ -31,7 +31,12 @@ from: to show it, Python looks at the day before. Spark itself computes with it 
 one, nor makes more of one than is allowed; `decode` is the same for as many as one Arrow array holds.
 """
 
-from cdckit.parts.avro.decoding import Decoded, decode, decode_parts
-from cdckit.parts.avro.schema import AvroSchema, SchemaRefused, parse_schema
+from cdckit.parts.installed import require_package
+
+for _package in ("fastavro", "datafusion"):
+    require_package(_package, extra="avro", part="Avro")
+
+from cdckit.parts.avro.decoding import Decoded, decode, decode_parts  # noqa: E402  what is missing is said before
+from cdckit.parts.avro.schema import AvroSchema, SchemaRefused, parse_schema  # noqa: E402
 
 __all__ = ["AvroSchema", "Decoded", "SchemaRefused", "decode", "decode_parts", "parse_schema"]
