@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from cdckit import InvalidArgument, databus
+from cdckit.databus import crews
 from cdckit.databus.bootstrapping import BootstrapStream
 from cdckit.databus.dispatching import dispatch
 from cdckit.databus.putting_down import Place
@@ -295,13 +297,22 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
     assert len([name for _, name in log if name == "(a"]) == 6
 
 
-def test_a_listener_that_hangs_is_an_error_after_its_time() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that only who hangs moves on: by the machine's own any callback might take too long."""
+    found = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(crews, "time", SimpleNamespace(monotonic=lambda: found.now))
+    return found
+
+
+def test_a_listener_that_hangs_is_an_error_after_its_time(clock: SimpleNamespace) -> None:
     over = threading.Event()
 
     class Hanging(Scribe):
         def on_data_event(self, event: databus.Event) -> Any:
             if not self.said.count("b6"):
                 self.said.append("b6")
+                clock.now += 1
                 over.wait(120)
             return super().on_data_event(event)
 
@@ -314,7 +325,9 @@ def test_a_listener_that_hangs_is_an_error_after_its_time() -> None:
     assert outcome.state == "finished"
 
 
-def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_more() -> None:
+def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_more(
+    clock: SimpleNamespace,
+) -> None:
     """Neither between the rollback and the replay, nor after the stop: it ends, and calls nobody."""
     free, ended = threading.Event(), threading.Event()
 
@@ -325,7 +338,8 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_mo
             if self.hangs:
                 self.hangs = False
                 threads.append(threading.current_thread())
-                free.wait(20)
+                clock.now += 1
+                free.wait(120)
                 ended.set()
                 return True
             return super().on_data_event(event)
@@ -335,8 +349,8 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_mo
     def between(_: float) -> None:
         """The hanging callback comes back between the rollback and the replay."""
         free.set()
-        ended.wait(5)
-        threads[0].join(5)
+        ended.wait(60)
+        threads[0].join(60)
         scribe.said.append("waited")
 
     scribe = Hanging()
@@ -346,14 +360,15 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_of_its_window_any_mo
     assert scribe.said == words("begin [6 (a rollback 6 waited [6 (a a6 a6 a6 a) 6] checkpoint 6 stop")
 
 
-def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop() -> None:
+def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop(clock: SimpleNamespace) -> None:
     free = threading.Event()
 
     class Hanging(Scribe):
         def on_data_event(self, event: databus.Event) -> Any:
             self.said.append("hangs")
             threads.append(threading.current_thread())
-            free.wait(20)
+            clock.now += 1
+            free.wait(120)
             return True
 
     threads: list[threading.Thread] = []
@@ -362,7 +377,7 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop() -> 
     outcome = dispatch(Windows("a6 a6 a6 .6", size=3), scribe, time_budget=0.2, retries=retries)
     assert (outcome.state, str(outcome.error)) == ("closed", "A callback took more than 0.2 seconds.")
     free.set()
-    threads[0].join(5)
+    threads[0].join(60)
     assert not threads[0].is_alive()
     assert [word for word in scribe.said if word in ("hangs", "stop")] == ["hangs", "stop"]
 
@@ -381,7 +396,7 @@ def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
     for consumers in ([[Scribe({"a5": [SystemExit(3)]}), *others]], [Scribe({"a5": [SystemExit(3)]})]):
         thread = threading.Thread(target=work, args=(consumers,), daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     assert [(type(error), error.args) for error in found] == [(SystemExit, (3,))] * 2
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import InvalidArgument, MissingColumns, datahub, merge
 from support.hub_interpreter import InterpretedHub
 from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
+from support.jobs import jobs_of
 from tools.tiers import seeds
 
 Row = dict[str, Any]
@@ -122,11 +123,10 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 def test_nothing_is_computed_before_it_is_asked_for(spark: SparkSession) -> None:
-    tracker = spark.sparkContext.statusTracker()
     spark.sparkContext.setJobGroup("changes", "no job")
     try:
         datahub.changes(messages_of(spark), datahub.schema(SHOP), "order")
-        assert list(tracker.getJobIdsForGroup("changes")) == []
+        assert jobs_of(spark, "changes") == []
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
 

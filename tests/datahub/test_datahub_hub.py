@@ -21,6 +21,7 @@ from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import rows_of
+from support.jobs import jobs_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -227,7 +228,7 @@ def next_job(spark: SparkSession) -> int:
     context.setJobGroup("counting", "")
     context.parallelize([1], 1).count()
     context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    return max(map(int, context.statusTracker().getJobIdsForGroup("counting")))
+    return jobs_of(spark, "counting")[-1]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from cdckit.changes import CHANGE_SCHEMA, number_in_order
 from cdckit.notebook import Table, short_instants, show
 from cdckit.query.between import timeline
 from cdckit.rejected import REJECT_SCHEMA
+from support.jobs import jobs_of
 
 Entry = tuple[str, int] | None
 SCHEMA = """
@@ -60,10 +61,6 @@ def lines(table: Table) -> list[str]:
     return repr(table).splitlines()
 
 
-def jobs(spark: SparkSession, group: str) -> int:
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
-
-
 def test_fields_come_first_then_intervals_and_what_is_deleted_is_marked(history: DataFrame) -> None:
     """The provenance of `deleted` is that of the row: who deleted it."""
     assert lines(show(history, order_by="guid")) == [
@@ -94,9 +91,9 @@ def test_nothing_runs_before_it_is_displayed_and_then_one_job_for_both_forms(
     spark.sparkContext.setJobGroup("show", "a table")
     try:
         table = show(history)
-        assert jobs(spark, "show") == 0
+        assert len(jobs_of(spark, "show")) == 0
         text, html = repr(table), table._repr_html_()
-        assert jobs(spark, "show") == 1
+        assert len(jobs_of(spark, "show")) == 1
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     assert "Old Cup" in text

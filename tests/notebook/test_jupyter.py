@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -53,9 +54,9 @@ class Kernel:
         self.client.wait_for_ready(timeout=SECONDS)
 
     def run(self, code: str, *, interrupted: bool = False) -> list[tuple[str, Any]]:
-        """What the cell sends: kind and content; *interrupted* two seconds after it began."""
+        """What the cell sends: kind and content; *interrupted* two seconds after it has begun."""
         sent = self.client.execute(code)
-        found, stop = [], time.monotonic() + 2
+        found, stop = [], inf
         while True:
             if interrupted and time.monotonic() > stop:
                 self.manager.interrupt_kernel()
@@ -65,6 +66,8 @@ class Kernel:
                 message = self.client.get_iopub_msg(timeout=0.2 if interrupted else SECONDS)
             if message is None or message["parent_header"].get("msg_id") != sent:
                 continue
+            if message["msg_type"] == "execute_input":
+                stop = time.monotonic() + 2
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 return found
             found.append((message["msg_type"], message["content"]))

@@ -44,6 +44,7 @@ from cdckit.quality.unrolled import (
     UNSAID,
 )
 from support.histories import to_dataframe
+from support.jobs import jobs_of
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from tools.tiers import seeds
 
@@ -265,7 +266,7 @@ def test_a_sound_history_is_one_query(spark: SparkSession, sound: DataFrame) -> 
         context.setLocalProperty("spark.jobGroup.id", None)
         history.unpersist()
     # With adaptive execution a stage is a job; one query for each sentence would be 17 of them at least.
-    assert len(context.statusTracker().getJobIdsForGroup("checking")) <= 4
+    assert len(jobs_of(spark, "checking")) <= 4
 
 
 def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import MissingColumns, WrongColumnType, replicate
+from support.jobs import jobs_of
 from support.replicate_messages import (
     NO_TIME,
     Record,
@@ -91,7 +92,7 @@ def test_many_tables_are_a_matter_of_one_collect(spark: SparkSession) -> None:
     routed = replicate.with_table(reading.records, reading.zone)
     spark.sparkContext.setJobGroup("tables", "built")
     every = replicate.tables_changes(routed, settled(reading.zone))
-    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("tables")
+    jobs = jobs_of(spark, "tables")
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert len(every) == 60
     assert len(jobs) < 5

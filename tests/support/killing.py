@@ -139,7 +139,7 @@ class _Program:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._reader.join(5)
+        self._reader.join(60)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -19,6 +19,7 @@ from cdckit import InvalidArgument, MissingColumns, merge
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from support.histories import Row, to_dataframe
+from support.jobs import jobs_of
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
@@ -385,7 +386,7 @@ def test_nothing_is_computed_before_a_panel_is_displayed(
     spark.sparkContext.setJobGroup("panels", "three panels")
     try:
         panels(history, changes)
-        assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("panels")) == []
+        assert jobs_of(spark, "panels") == []
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 

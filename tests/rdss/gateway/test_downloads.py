@@ -52,7 +52,7 @@ def fetch(trust: ssl.SSLContext, server: FileServer, tmp_path: Path) -> Callable
             "max_bytes": 100_000,
             "certificates": trust,
             "backoff": Backoff(retries=3),
-            "timeout": 5,
+            "timeout": 60,
             "allow": is_loopback,
             "resolve": lambda host, port: ["127.0.0.1"],
             "sleep": lambda seconds: None,
@@ -168,7 +168,7 @@ def test_a_server_that_only_keeps_one_waiting_is_left(
     monkeypatch.setattr(downloads, "time", clock)
     server.answers["/n"] = [dripping]
     with pytest.raises(DownloadFailed, match="less than 1024 bytes came in a second, also in 1 retries"):
-        fetch(server.url("/n"), timeout=5, backoff=Backoff(retries=1))
+        fetch(server.url("/n"), backoff=Backoff(retries=1))
 
 
 def test_redirections_are_followed_but_not_in_a_circle_nor_out_of_https(
