@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cdckit.errors import CdcError
 
 _KEEP_OR_REBUILD = (
-    "A table that is made of a log, as a history, cannot keep it: `rebuild()` makes the table anew. To keep "
-    "a change of a log, call `adopt()`."
+    "To keep a change of a log, call `adopt()`. A table that is made of a log, as a history, cannot keep it: "
+    "call `rebuild()`, which makes the table anew."
 )
 
 

@@ -412,7 +412,9 @@ def test_other_programs_write_to_its_tables(spark: SparkSession, tmp_path: Path)
     assert shown(ledger.history()) == whole
     # The history derives from the log, and is made anew from it.
     DeltaTable(str(tmp_path / "history")).delete("a = 'b'")
-    with pytest.raises(ForeignChange, match=r"'history': DELETE by delta-rs.*cannot keep it: `rebuild\(\)`"):
+    with pytest.raises(
+        ForeignChange, match=r"'history': DELETE by delta-rs.*cannot keep it: call `rebuild\(\)`"
+    ):
         ledger.apply(prices(spark, price(1, 4, "d")))
     ledger.rebuild()
     ledger.store.check(deep=True)
