@@ -61,7 +61,7 @@ def require_what_was_held(spark: SparkSession, table: str, folder: Path) -> None
     """The history of a captured stream is, at each of six checks, what the database wrote down."""
     records = spark.read.parquet(str(folder / "wal2json.parquet"))
     decoded = debezium.decode_wal2json(records).localCheckpoint()
-    told = complete_moves(debezium.changes(decoded, table, keys=KEYS[table]))
+    told = complete_moves(debezium.changes(decoded, table, keys=KEYS[table]).localCheckpoint())
     fields = told.schema["data"].dataType.fieldNames()
     history = merge(told, entity=table, keys=KEYS[table]).collect()
     checks = list(held(table, folder))
@@ -87,7 +87,7 @@ def require_what_the_engine_said(spark: SparkSession, folder: Path) -> None:
     """The history is what the table held, large values that no message sent with a new key among them."""
     decoded = debezium.decode(spark.read.parquet(str(folder / "engine.parquet")))
     columns = {"id": "int32", "n": "int32", "big": "string"}
-    told = complete_moves(debezium.changes(decoded, "items", keys=["id"], columns=columns))
+    told = complete_moves(debezium.changes(decoded, "items", keys=["id"], columns=columns).localCheckpoint())
     history = merge(told, entity="item", keys=["id"])
     versions = history.drop("field_provenance", "source_message").collect()
     instants = json.loads((folder / "engine_instants.json").read_text())

@@ -148,7 +148,7 @@ def test_rows_are_what_their_log_says_in_one_merge_and_in_any_batches(
     chance = random.Random(seed)
     lives = [random_life(life, chance) for life in range(24)]
     events = list(enumerate(event for life in lives for event in life))
-    whole = merge(changes(spark, events), entity="row", keys=KEYS)
+    whole = merge(changes(spark, events), entity="row", keys=KEYS).localCheckpoint()
     require_expected(lives, whole.collect())
     ledger = Ledger(spark, tmp_path / "rows", entity="row", keys=KEYS, buckets=2)
     batches: list[list[tuple[int, Event]]] = [[], [], []]
@@ -160,7 +160,7 @@ def test_rows_are_what_their_log_says_in_one_merge_and_in_any_batches(
             batches[batch].append((at + 1000 if again else at, event))
     for batch in batches:
         ledger.apply(changes(spark, batch))
-    kept = ledger.history().select("life", "id", "v", *_VERSION)
+    kept = ledger.history().select("life", "id", "v", *_VERSION).localCheckpoint()
     require_expected(lives, kept.collect())
     assert kept.exceptAll(whole.select(*kept.columns)).isEmpty()
     assert merge(ledger.changes(), entity="row", keys=KEYS).select(*kept.columns).exceptAll(kept).isEmpty()

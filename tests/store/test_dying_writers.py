@@ -6,8 +6,9 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -22,37 +23,53 @@ class Died(BaseException):
     """The end of a writer, at a certain step."""
 
 
+class Step(NamedTuple):
+    """A step at which a writer dies, when it has taken it *after* times."""
+
+    exists: bool
+    """Whether the tables are there already."""
+    is_seen: bool
+    """Whether others then see what it wrote."""
+    where: Any
+    what: str
+    after: int
+
+    def name(self) -> str:
+        return f"{self.what} {self.after} {'with' if self.exists else 'without'} tables"
+
+
+Reader = Callable[[Path, str], list[int]]
+"""Finds the numbers in a table at a place."""
+
 STEPS = [
-    (False, False, writing._OpenFile, "close", 0),  # a file that is begun
-    (False, False, landing, "begun", 0),  # all files, no log
-    (False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
-    (False, False, commits.Commits, "add", 0),  # the table of commits, without this one
-    (False, False, commits, "_write", 1),
-    (False, True, log, "carry_out", 0),  # the commit, no table
-    (False, True, log, "_create", 1),  # one table of two
-    (True, False, writing._OpenFile, "close", 1),
-    (True, False, commits.Commits, "newest", 0),
-    (True, False, commits.Commits, "add", 0),
-    (True, False, commits, "_write", 0),  # the file of a commit, before that is made
-    (True, True, commits, "keep_short", 0),
-    (True, True, log, "carry_out", 0),
-    (True, True, log, "_commit", 0),
-    (True, True, log, "_commit", 1),  # one table of two
+    Step(False, False, writing._OpenFile, "close", 0),  # a file that is begun
+    Step(False, False, landing, "begun", 0),  # all files, no log
+    Step(False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
+    Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
+    Step(False, False, commits, "_write", 1),
+    Step(False, True, log, "carry_out", 0),  # the commit, no table
+    Step(False, True, log, "_create", 1),  # one table of two
+    Step(True, False, writing._OpenFile, "close", 1),
+    Step(True, False, commits.Commits, "newest", 0),
+    Step(True, False, commits.Commits, "add", 0),
+    Step(True, False, commits, "_write", 0),  # the file of a commit, before that is made
+    Step(True, True, commits, "keep_short", 0),
+    Step(True, True, log, "carry_out", 0),
+    Step(True, True, log, "_commit", 0),
+    Step(True, True, log, "_commit", 1),  # one table of two
 ]
 
 
-@pytest.mark.parametrize(("exists", "is_seen", "where", "what", "after"), STEPS)
-def test_a_writer_dies(
-    store: Store,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    exists: bool,
-    is_seen: bool,
-    where: Any,
-    what: str,
-    after: int,
+@pytest.mark.parametrize("step", STEPS, ids=Step.name)
+def test_a_writer_dies(store: Store, place: Path, monkeypatch: pytest.MonkeyPatch, step: Step) -> None:
+    require_all_or_nothing(store, place, monkeypatch, step, heads)
+
+
+def require_all_or_nothing(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch, step: Step, heads: Reader
 ) -> None:
-    """At a step, having taken it *after* times; *exists* is whether the tables are there already."""
+    """The store, and who reads its Delta tables alone, see all of a commit or nothing."""
+    exists, is_seen, where, what, after = step
     if exists:
         add(store, "log", 1)
         add(store, "history", 1)
@@ -67,7 +84,7 @@ def test_a_writer_dies(
         assert (held(others, "log"), held(others, "history")) == (log_then, history_then)
     else:
         assert others.snapshot().version in (None, 0)
-    # Who reads the Delta tables alone finds what is committed, or what was committed before that.
+    # Whoever reads the Delta tables alone finds what is committed, or what was committed before that.
     assert heads(place, "log") in ([1] * exists, log_then)
     assert heads(place, "history") in ([1] * exists, history_then)
     # The next one is not hindered, and what is committed stays.
@@ -105,21 +122,11 @@ def with_duckdb(place: Path, name: str) -> list[int]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("reader", [with_polars, with_duckdb], ids=lambda each: each.__name__)
-@pytest.mark.parametrize(("exists", "is_seen", "where", "what", "after"), STEPS)
+@pytest.mark.parametrize("step", STEPS, ids=Step.name)
 def test_other_readers_see_the_same_of_a_writer_that_dies(
-    store: Store,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    reader: Any,
-    exists: bool,
-    is_seen: bool,
-    where: Any,
-    what: str,
-    after: int,
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch, reader: Reader, step: Step
 ) -> None:
-    with pytest.MonkeyPatch.context() as ours:
-        ours.setitem(globals(), "heads", reader)
-        test_a_writer_dies(store, place, monkeypatch, exists, is_seen, where, what, after)
+    require_all_or_nothing(store, place, monkeypatch, step, reader)
 
 
 def heads(place: Path, name: str) -> list[int]:
