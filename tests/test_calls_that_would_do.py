@@ -24,7 +24,7 @@ def world(spark: SparkSession) -> dict[str, Any]:
     history = merge(changes, **KEYS)
     table = cdckit.bitemporal(changes, **KEYS)
     return {
-        **vars(cdckit),
+        **{name: getattr(cdckit, name) for name in cdckit.__all__},
         "changes": changes,
         "history": history,
         "table": table,

@@ -15,8 +15,11 @@ import os
 import numpy as np
 from pyspark import daemon
 
-from cdckit import *  # noqa: F403  # all that the workers of this package run, before they are forked
+import cdckit
 from cdckit.parts.task_costs import begin_task
+
+for _name in cdckit.__all__:  # all that the workers of this package run, before they are forked
+    getattr(cdckit, _name)
 
 
 def begin() -> None:
