@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Result, content_hash, side_by_side
 from benchmarks.merging import random_changes
-from cdckit import merge, periodic_snapshots, scd_type_2
+from cdckit import merge
+from cdckit.outputs import periodic_snapshots, scd_type_2
 
 CHANGES, KEYS = 2_000_000, 200_000
 

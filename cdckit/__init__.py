@@ -4,29 +4,23 @@ cdckit: any change feed into one trustworthy history.
 The spine, in the order in which data passes it: `session` for notebooks and tests; the doors, each
 of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdckit.datahub`,
 `cdckit.debezium`, `cdckit.streams` and `cdckit.rdss`; of any table of rows `changes_from`, of full lists
-`changes_from_snapshots`); `merge`, from
-changes to a history, or a `Ledger`, which keeps both as changes come; and the questions that a history
-answers:
+`changes_from_snapshots`), and what cannot be used into `rejects`; `merge`, from changes to a history, or a
+`Ledger`, which keeps both as changes come; and the questions that a history answers:
 
-    what was in force      as_of, current, between, timeline, as_of_join
-    several histories      overlay; of any periods allen_relation, join_periods
-    what changed           changes_between, diff, with_operation, transitions
-    how long, how many     durations, weighted_means, episodes, counts_over_time
-    what was believed      as_known, bitemporal, known_at, beliefs_about, belief_changes, as_shown,
-                           error_durations
-    several sources        union_changes, with_fields, with_priorities
+    what was in force      as_of, current, between, as_of_join with Lookup
+    what was believed      as_known, bitemporal, known_at
+    what changed           changes_between
+    who said so            why, blame
+    several sources        union_changes, with_fields, with_priorities, Priority
     rows that get new keys complete_moves
-    who said so            why, blame, by_message, sources_of, with_messages
-    what if                with_priorities (and require_sources), revoke, and merge again
-    is it sound            find_contradictions in changes, find_overlaps, find_gaps, find_several_current,
-                           find_empty_periods, coalesce; check, check_all, gate and record_fates, by the
-                           suites of `expectations`
-    for others             scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6, periodic_snapshots,
-                           create_view, to_pandas
+    is it sound            check
+
+The rest is found by its subject, and imported from there: more questions in `cdckit.query`, suites and
+searches for what is not sound in `cdckit.quality`, tables for others in `cdckit.outputs`, pictures and
+widgets in `cdckit.notebook`, what a caller did wrong in `cdckit.errors`.
 
 `samples` and `expectations` are the paths of the files that come with it.
-In a notebook `show` makes a readable table, and `options` holds the zone in which instants are shown;
-`cdckit.notebook.pictures` and `cdckit.notebook.widgets` are imported by name.
+In a notebook `show` makes a readable table, and `options` holds the zone in which instants are shown.
 """
 
 import ast

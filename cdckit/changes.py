@@ -19,6 +19,15 @@ from cdckit.parts.meant import nearest, that_would_do
 from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
 from cdckit.parts.widening import as_type, common_spark_type
 
+__all__ = [
+    "CHANGE_SCHEMA",
+    "Priority",
+    "find_unused_priorities",
+    "union_changes",
+    "with_priorities",
+    "with_sequence",
+]
+
 DIGITS = 38
 """As many as a number of Spark's can have."""
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+__all__ = ["CdcError", "InvalidArgument", "MissingColumns", "MissingExtra", "UnfitList", "WrongColumnType"]
+
 
 class CdcError(Exception):
     """The base of every error that cdckit raises itself."""

@@ -9,6 +9,8 @@ from pyspark.sql import types as T
 from cdckit.parts.schemas import require_columns
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
 
+__all__ = ["REJECT_SCHEMA", "drop_rejects", "rejects"]
+
 ERROR_CODE = "error_code"
 ERROR_DESCRIPTION = "error_description"
 ERROR_FIELDS = [T.StructField(ERROR_CODE, T.StringType()), T.StructField(ERROR_DESCRIPTION, T.StringType())]

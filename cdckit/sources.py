@@ -10,6 +10,8 @@ from cdckit.changes import Priority, find_unused_priorities
 from cdckit.errors import CdcError
 from cdckit.parts.meant import nearest, that_would_do
 
+__all__ = ["UnknownSource", "require_sources"]
+
 
 class UnknownSource(CdcError, ValueError):
     """Priorities are given for sources that no change comes from."""

@@ -10,7 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import cdckit
-from cdckit import InvalidArgument, Priority, UnknownSource, merge, require_sources, with_priorities
+import cdckit.outputs
+from cdckit import Priority, merge, with_priorities
+from cdckit.errors import InvalidArgument
+from cdckit.sources import UnknownSource, require_sources
 from test_with_priorities import change, frame
 
 KEYS = {"entity": "flight", "keys": ["flight"]}
@@ -25,6 +28,7 @@ def world(spark: SparkSession) -> dict[str, Any]:
     table = cdckit.bitemporal(changes, **KEYS)
     return {
         **{name: getattr(cdckit, name) for name in cdckit.__all__},
+        "scd_type_2": cdckit.outputs.scd_type_2,
         "changes": changes,
         "history": history,
         "table": table,
@@ -71,7 +75,7 @@ def world(spark: SparkSession) -> dict[str, Any]:
             "blame(history, {'flight': 'UA1'}, at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
         ),
         (
-            lambda w: cdckit.scd_type_2(w["history"], valid_to_current=datetime(9999, 12, 31)),
+            lambda w: cdckit.outputs.scd_type_2(w["history"], valid_to_current=datetime(9999, 12, 31)),
             "scd_type_2(history, valid_to_current=datetime(9999, 12, 31, tzinfo=UTC))",
         ),
     ],

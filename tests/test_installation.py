@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import cdckit
+import cdckit.errors
 from cdckit.errors import CdcError, MissingExtra
 from cdckit.parts.installed import own_version, require_package
 
@@ -92,7 +93,7 @@ def test_a_door_whose_extra_is_not_installed_names_it(package: str, call: str, e
         f"import sys; sys.modules[{package!r}] = None\n"
         "from datetime import UTC, datetime\n"
         "import cdckit; cdckit.merge, cdckit.datahub\n"
-        f"try:\n    {call}\nexcept cdckit.MissingExtra as error:\n    print(error)"
+        f"try:\n    {call}\nexcept cdckit.errors.MissingExtra as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert f"needs {package}, which the extra `{extra}` brings" in done.stdout

@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit import merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.kernel.entities import ROWS_AT_ONCE
 from cdckit.kernel.layout import Layout
 from cdckit.kernel.versions import versions

@@ -16,8 +16,6 @@ from pyspark.sql import types as T
 
 from cdckit import (
     Ledger,
-    MissingColumns,
-    WrongColumnType,
     as_known,
     bitemporal,
     blame,
@@ -28,6 +26,7 @@ from cdckit import (
     why,
     with_fields,
 )
+from cdckit.errors import MissingColumns, WrongColumnType
 from support.fold import fold_with_moves, identity
 from support.histories import Row, assert_same, by_guid, change_schema, rows_to_dataframe, to_rows
 from tools.tiers import seeds

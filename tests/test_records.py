@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import MissingColumns, WrongColumnType
+from cdckit.errors import MissingColumns, WrongColumnType
 from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from support.replicate_messages import numbered, to_dataframe
 

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, union_changes
+from cdckit import union_changes
 from cdckit.changes import ARRIVAL_TYPE
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 
 
 def changes(spark: SparkSession, source: str, data: str, carried: str) -> DataFrame:

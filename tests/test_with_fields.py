@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, with_fields
+from cdckit import with_fields
 from cdckit.changes import ARRIVAL_TYPE
+from cdckit.errors import InvalidArgument
 
 
 @pytest.fixture

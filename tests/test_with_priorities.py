@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, Priority, merge, with_priorities
+from cdckit import Priority, merge, with_priorities
+from cdckit.errors import InvalidArgument, MissingColumns
 from support.histories import Row, change_schema, rows_to_dataframe, to_rows
 
 FIELDS = {"flight": "string", "tailnum": "string", "gate": "string"}

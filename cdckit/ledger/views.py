@@ -151,8 +151,8 @@ class View:
         """
         The tables, each with the suite of sentences that it keeps; none if nothing was ever applied.
 
-        `cdckit.check_all(ledger)` asks them.  The history has two: `history`, and `ledger`, which holds it
-        against the log.
+        `cdckit.quality.check_all(ledger)` asks them.  The history has two: `history`, and `ledger`, which
+        holds it against the log.
         """
         if not self._snapshot.has(self.kind.history):
             return {}
@@ -163,9 +163,9 @@ class View:
         """
         Give this commit of the ledger names in SQL, in the session of the ledger and until that ends.
 
-        There are then the view `<name>_changes`, which is `changes()`, and what `cdckit.create_view` makes of
-        `history()`: the views `<name>` and `<name>_current`, the functions `<name>_as_of(at)` and
-        `<name>_between(start, end)`.
+        There are then the view `<name>_changes`, which is `changes()`, and what
+        `cdckit.outputs.create_view` makes of `history()`: the views `<name>` and `<name>_current`, the
+        functions `<name>_as_of(at)` and `<name>_between(start, end)`.
 
         They stay at this commit, and work as long as `vacuum` leaves its files: to see what was applied
         since, create the view again.

@@ -9,3 +9,26 @@ What leaves the house: a history in the forms that other people's tools expect.
     views        create_view          the history in SQL, with its questions as table functions
     here         to_pandas            rows in this program, never more than a limit
 """
+
+from cdckit.outputs.faults import TooManyRows, UnfitHistory
+from cdckit.outputs.here import to_pandas
+from cdckit.outputs.hybrid import scd_type_6
+from cdckit.outputs.overwriting import scd_type_1
+from cdckit.outputs.previous import scd_type_3
+from cdckit.outputs.snapshots import periodic_snapshots
+from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
+from cdckit.outputs.views import create_view
+
+__all__ = [
+    "ScdType4",
+    "TooManyRows",
+    "UnfitHistory",
+    "create_view",
+    "periodic_snapshots",
+    "scd_type_1",
+    "scd_type_2",
+    "scd_type_3",
+    "scd_type_4",
+    "scd_type_6",
+    "to_pandas",
+]

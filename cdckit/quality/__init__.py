@@ -2,3 +2,29 @@
 Whether tables are sound: suites of sentences that a table keeps (`check`, `check_all`), a `gate` before a
 stream's batches, the rows of changes and histories that are not sound, and whether every record has a fate.
 """
+
+from cdckit.quality.checked import BrokenPromises
+from cdckit.quality.conservation import record_fates
+from cdckit.quality.contradictions import find_contradictions
+from cdckit.quality.data_docs import check_all
+from cdckit.quality.gates import gate
+from cdckit.quality.periods import (
+    coalesce,
+    find_empty_periods,
+    find_gaps,
+    find_overlaps,
+    find_several_current,
+)
+
+__all__ = [
+    "BrokenPromises",
+    "check_all",
+    "coalesce",
+    "find_contradictions",
+    "find_empty_periods",
+    "find_gaps",
+    "find_overlaps",
+    "find_several_current",
+    "gate",
+    "record_fates",
+]

@@ -1,5 +1,8 @@
 """
-The questions that a history answers; `cdckit` hands them on.
+The questions that a history answers.
+
+`cdckit` itself hands on those of every day: `as_of`, `current`, `between`, `changes_between`, `as_of_join`
+with `Lookup`, `as_known`, `bitemporal`, `known_at`, `blame` and `why`.
 
     as_of         as_of, current                      what was in force
     between       between, timeline, with_operation   what was in force during a period
@@ -8,8 +11,8 @@ The questions that a history answers; `cdckit` hands them on.
     allen         allen_relation, ALLEN_RELATIONS     how two periods lie to each other
     period_joins  join_periods                        which periods of two tables lie so
     differences   changes_between, diff               what changed
-    durations     durations, weighted_means           how long
-    episodes      episodes, transitions               how long in a row, from what to what
+    value_durations  durations, weighted_means        how long
+    state_episodes   episodes, transitions            how long in a row, from what to what
     counts        counts_over_time                    how many
     bitemporal    as_known, bitemporal, known_at      what was believed
     beliefs       beliefs_about, belief_changes,      what was believed when, and for how long it was wrong
@@ -18,3 +21,38 @@ The questions that a history answers; `cdckit` hands them on.
                   with_messages, revoke
     why           why                                 what became of every change of an entity
 """
+
+from cdckit.query.allen import ALLEN_RELATIONS, allen_relation
+from cdckit.query.beliefs import as_shown, belief_changes, beliefs_about, error_durations
+from cdckit.query.between import timeline, with_operation
+from cdckit.query.counts import counts_over_time
+from cdckit.query.differences import diff
+from cdckit.query.overlays import Side, overlay
+from cdckit.query.period_joins import join_periods
+from cdckit.query.provenance import by_message, revoke, sources_of, with_messages
+from cdckit.query.state_episodes import episodes, transitions
+from cdckit.query.value_durations import durations, weighted_means
+
+__all__ = [
+    "ALLEN_RELATIONS",
+    "Side",
+    "allen_relation",
+    "as_shown",
+    "belief_changes",
+    "beliefs_about",
+    "by_message",
+    "counts_over_time",
+    "diff",
+    "durations",
+    "episodes",
+    "error_durations",
+    "join_periods",
+    "overlay",
+    "revoke",
+    "sources_of",
+    "timeline",
+    "transitions",
+    "weighted_means",
+    "with_messages",
+    "with_operation",
+]

@@ -18,7 +18,7 @@ from cdckit.parts.instants import microseconds
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import comparable
 from cdckit.query.between import between
-from cdckit.query.durations import require_end, require_groups
+from cdckit.query.value_durations import require_end, require_groups
 
 ENTITIES = "entities"
 AT = "at_timestamp"

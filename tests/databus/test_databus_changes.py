@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, databus, merge, rejects
+from cdckit import databus, merge, rejects
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 
 FIRST = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cdckit import InvalidArgument, databus
+from cdckit import databus
+from cdckit.errors import InvalidArgument
 
 CASES = Path(__file__).parents[1] / "cases/databus"
 CHECKPOINTS = json.loads((CASES / "checkpoints.json").read_text())["cases"]

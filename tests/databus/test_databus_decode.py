@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit import InvalidArgument, databus
+from cdckit import databus
 from cdckit.databus.event_rows import EVENT_FIELDS, event_columns
 from cdckit.databus.event_sources import by_id
+from cdckit.errors import InvalidArgument
 from tools.tiers import examples
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/databus/events.json").read_text())["cases"]

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdckit import InvalidArgument, databus
+from cdckit import databus
 from cdckit.databus import crews
 from cdckit.databus.bootstrapping import BootstrapStream
 from cdckit.databus.dispatching import dispatch
 from cdckit.databus.putting_down import Place
 from cdckit.databus.streaming import Window, split
+from cdckit.errors import InvalidArgument
 from cdckit.store import Store
 from tools.tiers import seeds
 

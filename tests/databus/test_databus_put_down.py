@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdckit import InvalidArgument
 from cdckit.databus.putting_down import EVENTS, Place
+from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem
 from cdckit.store.locations import Location
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, databus, merge
+from cdckit import databus, merge
 from cdckit.databus import Relay
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, OtherKind, Store
 from support.databus_streams import drawn_words, record_of

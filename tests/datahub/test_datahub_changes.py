@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, datahub, merge
+from cdckit import datahub, merge
+from cdckit.errors import InvalidArgument, MissingColumns
 from support.hub_interpreter import InterpretedHub
 from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
 from support.jobs import jobs_of

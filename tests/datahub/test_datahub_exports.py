@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import Hub, bulk_lines, records, schema
+from cdckit.errors import InvalidArgument, MissingColumns
 from support.hub_programs import rows_of
 
 Row = dict[str, Any]

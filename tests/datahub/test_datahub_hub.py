@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.histories
 import cdckit.datahub.runs
-from cdckit import InvalidArgument, MissingColumns, check_all
 from cdckit.datahub import Hub, Retry, records, schema
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.statuses import Status
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
+from cdckit.quality import check_all
 from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import rows_of
 from support.jobs import jobs_of

@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, rejects
+from cdckit import rejects
 from cdckit.datahub import Hub, decode, files, records, schema
 from cdckit.datahub.message_store import MESSAGE_SCHEMA, with_statuses
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.parts.identifiers import NAMESPACE
 from cdckit.parts.json_text import members
 from cdckit.records import RECORD_SCHEMA

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns
 from cdckit.datahub import query
+from cdckit.errors import InvalidArgument, MissingColumns
 from support.hub_programs import rows_of
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)

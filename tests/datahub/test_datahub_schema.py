@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import CdcError, InvalidArgument
+from cdckit import CdcError
 from cdckit.datahub import Hub, InvalidSchema, Schema, read_schema, schema
+from cdckit.errors import InvalidArgument
 
 Document = dict[str, Any]
 

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 import cdckit.datahub.histories
 import cdckit.datahub.runs
 import cdckit.store.store
-from cdckit import InvalidArgument
 from cdckit.datahub import Context, Hub, records, schema, state
 from cdckit.datahub.state import MANY_FILES
+from cdckit.errors import InvalidArgument
 from cdckit.parts.under_way import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store

@@ -12,7 +12,8 @@ import fastavro
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import InvalidArgument, debezium, rejects
+from cdckit import debezium, rejects
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 
 # As Debezium's page "Avro Serialization" and Confluent's converter write them.

@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, debezium, merge
+from cdckit import debezium, merge
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

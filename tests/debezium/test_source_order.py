@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import Ledger, check_all, debezium, merge, why
+from cdckit import Ledger, debezium, merge, why
+from cdckit.quality import check_all
 from cdckit.records import RECORD_SCHEMA
 from tools.tiers import seeds
 

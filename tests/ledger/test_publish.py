@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.store.reading
-from cdckit import Ledger, changes_from, periodic_snapshots, scd_type_1, scd_type_2
+from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import publishing
+from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, Store, published
 from support.histories import plain, to_dataframe
 from support.ledger_programs import FIELDS, KEYS, batches

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_of, merge, options
+from cdckit import as_of, merge, options
 from cdckit.changes import CHANGE_SCHEMA, number_in_order
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, short_instants, show
 from cdckit.query.between import timeline
 from cdckit.rejected import REJECT_SCHEMA

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-from cdckit import InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import Options
 
 SECONDS = 120

@@ -11,7 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, Ledger, MissingColumns, as_of, between, changes_from, create_view, current
+from cdckit import Ledger, as_of, between, changes_from, current
+from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.outputs import create_view
 from support.versions_by_hand import day, history_of, rows_of
 
 VERSIONS = [

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import as_of, create_view, current, diff, scd_type_1, scd_type_2, to_pandas
+from cdckit import as_of, current
+from cdckit.outputs import create_view, scd_type_1, scd_type_2, to_pandas
+from cdckit.query import diff
 from support.versions_by_hand import day, history_of
 
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)

@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, UnfitHistory, as_of, periodic_snapshots
+from cdckit import as_of
+from cdckit.errors import InvalidArgument
+from cdckit.outputs import UnfitHistory, periodic_snapshots
 from support.versions_by_hand import day, history_of, rows_of
 from tools.tiers import seeds
 

@@ -12,18 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import (
-    InvalidArgument,
-    Lookup,
-    UnfitHistory,
-    as_of,
-    as_of_join,
-    scd_type_1,
-    scd_type_2,
-    scd_type_3,
-    scd_type_4,
-    scd_type_6,
-)
+from cdckit import Lookup, as_of, as_of_join
+from cdckit.errors import InvalidArgument
+from cdckit.outputs import UnfitHistory, scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6
 from support.versions_by_hand import Row, day, history_of, rows_of
 from tools.tiers import seeds
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, TooManyRows, to_pandas
+from cdckit.errors import InvalidArgument
+from cdckit.outputs import TooManyRows, to_pandas
 
 
 def test_as_many_rows_as_the_limit_come_and_one_more_is_an_error(spark: SparkSession) -> None:

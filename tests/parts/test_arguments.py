@@ -12,7 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit
-from cdckit import InvalidArgument, Priority, WrongColumnType
+import cdckit.changes
+import cdckit.quality
+import cdckit.query
+import cdckit.rejected
+from cdckit import Priority
+from cdckit.errors import InvalidArgument, WrongColumnType
 
 AT = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 KEYS = {"entity": "product", "keys": ["number"]}
@@ -118,29 +123,29 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "known_at": lambda frame: cdckit.known_at(frame, AT),
     "union_changes": lambda frame: cdckit.union_changes(frame),
     "with_priorities": lambda frame: cdckit.with_priorities(frame, {}),
-    "find_unused_priorities": lambda frame: cdckit.find_unused_priorities(frame, {}),
-    "with_sequence": lambda frame: cdckit.with_sequence(frame, "lsn"),
+    "find_unused_priorities": lambda frame: cdckit.changes.find_unused_priorities(frame, {}),
+    "with_sequence": lambda frame: cdckit.changes.with_sequence(frame, "lsn"),
     "as_of": lambda frame: cdckit.as_of(frame, AT),
     "current": lambda frame: cdckit.current(frame),
     "between": lambda frame: cdckit.between(frame, AT, None),
-    "timeline": lambda frame: cdckit.timeline(frame, {"number": 1}),
-    "with_operation": lambda frame: cdckit.with_operation(frame),
+    "timeline": lambda frame: cdckit.query.timeline(frame, {"number": 1}),
+    "with_operation": lambda frame: cdckit.query.with_operation(frame),
     "changes_between": lambda frame: cdckit.changes_between(frame, AT, None),
-    "diff": lambda frame: cdckit.diff(frame, frame),
-    "coalesce": lambda frame: cdckit.coalesce(frame),
-    "find_overlaps": lambda frame: cdckit.find_overlaps(frame),
-    "find_gaps": lambda frame: cdckit.find_gaps(frame),
-    "find_several_current": lambda frame: cdckit.find_several_current(frame),
-    "find_empty_periods": lambda frame: cdckit.find_empty_periods(frame),
+    "diff": lambda frame: cdckit.query.diff(frame, frame),
+    "coalesce": lambda frame: cdckit.quality.coalesce(frame),
+    "find_overlaps": lambda frame: cdckit.quality.find_overlaps(frame),
+    "find_gaps": lambda frame: cdckit.quality.find_gaps(frame),
+    "find_several_current": lambda frame: cdckit.quality.find_several_current(frame),
+    "find_empty_periods": lambda frame: cdckit.quality.find_empty_periods(frame),
     "as_of_join": lambda frame: cdckit.as_of_join(frame, cdckit.Lookup(frame, on="n", into="p"), time="t"),
     "why": lambda frame: cdckit.why(frame, {"number": 1}, "name", keys=["number"], at=AT),
     "blame": lambda frame: cdckit.blame(frame, {"number": 1}),
-    "by_message": lambda frame: cdckit.by_message(frame, "m1"),
-    "sources_of": lambda frame: cdckit.sources_of(frame, frame),
-    "with_messages": lambda frame: cdckit.with_messages(frame, frame),
-    "revoke": lambda frame: cdckit.revoke(frame, "m1"),
+    "by_message": lambda frame: cdckit.query.by_message(frame, "m1"),
+    "sources_of": lambda frame: cdckit.query.sources_of(frame, frame),
+    "with_messages": lambda frame: cdckit.query.with_messages(frame, frame),
+    "revoke": lambda frame: cdckit.query.revoke(frame, "m1"),
     "rejects": lambda frame: cdckit.rejects(frame),
-    "drop_rejects": lambda frame: cdckit.drop_rejects(frame),
+    "drop_rejects": lambda frame: cdckit.rejected.drop_rejects(frame),
     "show": lambda frame: cdckit.show(frame),
 }
 
@@ -158,11 +163,11 @@ def test_a_priority_for_a_source_that_is_not_there_is_found(changes: DataFrame) 
         changes.withColumn("source", F.lit(None).cast("string"))
     )
     ranks = {"shop": Priority(1), "wbe": Priority(2), "hsop": Priority(3)}
-    found = cdckit.find_unused_priorities(both, ranks).orderBy("source").collect()
+    found = cdckit.changes.find_unused_priorities(both, ranks).orderBy("source").collect()
     assert [tuple(row) for row in found] == [("hsop", ["shop", "web"]), ("wbe", ["shop", "web"])]
-    assert cdckit.find_unused_priorities(both, {"web": Priority()}).collect() == []
-    assert cdckit.find_unused_priorities(both, {}).collect() == []
-    nothing = cdckit.find_unused_priorities(both.limit(0), {"web": Priority()}).collect()
+    assert cdckit.changes.find_unused_priorities(both, {"web": Priority()}).collect() == []
+    assert cdckit.changes.find_unused_priorities(both, {}).collect() == []
+    nothing = cdckit.changes.find_unused_priorities(both.limit(0), {"web": Priority()}).collect()
     assert [tuple(row) for row in nothing] == [("web", [])]
 
 
@@ -179,7 +184,7 @@ def test_priorities_are_by_source(changes: DataFrame, priorities: Any, says: str
     with pytest.raises(InvalidArgument, match=rf"with_priorities\(\) {says}"):
         cdckit.with_priorities(changes, priorities)
     with pytest.raises(InvalidArgument, match=rf"find_unused_priorities\(\) {says}"):
-        cdckit.find_unused_priorities(changes, priorities)
+        cdckit.changes.find_unused_priorities(changes, priorities)
 
 
 def test_a_field_without_a_type_is_refused(changes: DataFrame) -> None:
@@ -206,23 +211,22 @@ def test_a_change_without_data_is_refused(changes: DataFrame, column: str) -> No
 def test_a_sequence_of_numbers_sorts_as_they_do(spark: SparkSession) -> None:
     numbers = [0, 9, 10, -1, -2, -10, 2**63 - 1, -(2**63)]
     rows = spark.createDataFrame([(number,) for number in [*numbers, None]], "lsn long")
-    told = cdckit.with_sequence(rows, "lsn")
+    told = cdckit.changes.with_sequence(rows, "lsn")
     in_order = [row["lsn"] for row in told.where("sequence IS NOT NULL").orderBy("sequence").collect()]
     assert in_order == sorted(numbers)
     assert told.where("lsn IS NULL").first()["sequence"] is None
     assert told.where("lsn = 10").first()["sequence"] == "0" * 36 + "10"
     widest = [Decimal("9" * 38), Decimal(0), Decimal("-" + "9" * 38), Decimal("-" + "9" * 37)]
     wide = spark.createDataFrame([(number,) for number in widest], "n decimal(38,0)")
-    assert [row["n"] for row in cdckit.with_sequence(wide, "n").orderBy("sequence").collect()] == sorted(
-        widest
-    )
+    told = cdckit.changes.with_sequence(wide, "n").orderBy("sequence")
+    assert [row["n"] for row in told.collect()] == sorted(widest)
 
 
 @pytest.mark.parametrize("kind", ["string", "double", "decimal(10,2)", "timestamp"])
 def test_a_sequence_is_made_of_whole_numbers(spark: SparkSession, kind: str) -> None:
     frame = spark.range(1).select(F.lit(None).cast(kind).alias("lsn"))
     with pytest.raises(WrongColumnType, match=r"with_sequence\(\) needs the column lsn as a whole number"):
-        cdckit.with_sequence(frame, "lsn")
+        cdckit.changes.with_sequence(frame, "lsn")
 
 
 def test_a_column_beside_those_of_changes_stays(changes: DataFrame) -> None:
@@ -266,7 +270,7 @@ def test_a_value_that_its_field_cannot_have_is_refused(spark: SparkSession, fiel
         *(F.lit(None).cast(kind).alias(name) for name, kind in types.items()),
     )
     with pytest.raises(InvalidArgument, match=rf"timeline\(\) needs key\['{field}'\] to be "):
-        cdckit.timeline(history, {field: value})
+        cdckit.query.timeline(history, {field: value})
 
 
 def test_a_key_of_an_entity_in_its_own_types(spark: SparkSession) -> None:
@@ -290,7 +294,7 @@ def test_a_key_of_an_entity_in_its_own_types(spark: SparkSession) -> None:
                 "struct('m' AS m, 0 AS p) AS day)"
             ).alias("field_provenance"),
         )
-        assert cdckit.timeline(history, key).count() == 1
+        assert cdckit.query.timeline(history, key).count() == 1
         assert cdckit.blame(history, key).count() == 5
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)

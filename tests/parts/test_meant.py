@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cdckit import InvalidArgument, options
+from cdckit import options
+from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
 from cdckit.parts.meant import as_meant, nearest, perhaps, perhaps_each, that_would_do
 

@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import Ledger, check_all, create_view, datahub, merge, periodic_snapshots, replicate, scd_type_2
+from cdckit import Ledger, datahub, merge, replicate
+from cdckit.outputs import create_view, periodic_snapshots, scd_type_2
+from cdckit.quality import check_all
 from cdckit.records import RECORD_SCHEMA
 from support.histories import Row, to_dataframe
 from support.killed_programs import ENTITY, KEYS, hub_of, ledger_of

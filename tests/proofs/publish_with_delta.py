@@ -13,8 +13,9 @@ from pathlib import Path
 from delta_session import delta_session
 from pyspark.sql import DataFrame
 
-from cdckit import Ledger, scd_type_1, scd_type_2
+from cdckit import Ledger
 from cdckit.errors import InvalidArgument
+from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.store import ForeignChange
 from support.histories import plain, random_changes, to_dataframe
 from support.ledger_programs import FIELDS, KEYS

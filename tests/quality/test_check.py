@@ -14,24 +14,11 @@ from pyspark.sql import functions as F
 from test_suites import sentences, told, views
 
 from benchmarks.merging import random_changes
-from cdckit import (
-    BrokenPromises,
-    InvalidArgument,
-    Ledger,
-    MissingColumns,
-    MissingExtra,
-    Priority,
-    bitemporal,
-    changes_from,
-    check,
-    check_all,
-    find_contradictions,
-    gate,
-    merge,
-    with_priorities,
-)
+from cdckit import Ledger, Priority, bitemporal, changes_from, check, merge, with_priorities
+from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
 from cdckit.files import expectations
 from cdckit.ledger import Pending
+from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
 from cdckit.quality.checking import VIEW, count
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import suite_names, suite_of

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from test_suites import told, views
 
-from cdckit import InvalidArgument, check_all
+from cdckit.errors import InvalidArgument
+from cdckit.quality import check_all
 
 NAMED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}
 SUITE = {"name": "mine", "expectations": [NAMED]}

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit import merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.quality.periods import coalesce
 from support.fold import fold, same_value
 from support.histories import (

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, find_contradictions
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.quality import find_contradictions
 from support.fold import place, same_value
 from support.histories import (
     KINDS,

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, merge
+from cdckit import merge
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.quality.periods import find_empty_periods, find_gaps, find_overlaps, find_several_current
 from support.histories import Row, random_changes, to_dataframe, to_rows
 

@@ -11,19 +11,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import (
-    changes_from,
-    check_all,
-    databus,
-    debezium,
-    merge,
-    rdss,
-    record_fates,
-    rejects,
-    replicate,
-    samples,
-    streams,
-)
+from cdckit import changes_from, databus, debezium, merge, rdss, rejects, replicate, samples, streams
+from cdckit.quality import check_all, record_fates
 
 Asked = dict[str, tuple[DataFrame, str]]
 

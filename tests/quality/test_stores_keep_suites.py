@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import check_all, databus, rdss, replicate, samples, streams
+from cdckit import databus, rdss, replicate, samples, streams
+from cdckit.quality import check_all
 from cdckit.quality.contracts import HasContracts
 
 

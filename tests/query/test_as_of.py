@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, as_of, current, merge
+from cdckit import as_of, current, merge
+from cdckit.errors import InvalidArgument, MissingColumns
 from support.histories import INSTANTS, by_guid, random_changes, to_dataframe, to_rows
 
 SCHEMA = """

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, merge
+from cdckit import Lookup, as_of_join, merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from support.histories import INSTANTS, Row, plain, random_changes, to_dataframe, to_rows
 from support.random_versions import streamed
 from tools.tiers import seeds

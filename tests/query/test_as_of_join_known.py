@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, Lookup, MissingColumns, WrongColumnType, as_of_join, bitemporal
+from cdckit import Lookup, as_of_join, bitemporal
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe
 from support.searching import searched

@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, Lookup, as_of_join
+from cdckit import Lookup, as_of_join
+from cdckit.errors import InvalidArgument
 from cdckit.history import OPEN_END
 from cdckit.parts.arrow_types import NoSuchArrowType
 from support.random_versions import Row, history_of, hour, random_versions

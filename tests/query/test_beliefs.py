@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import (
-    InvalidArgument,
-    MissingColumns,
-    as_shown,
-    belief_changes,
-    beliefs_about,
-    diff,
-    error_durations,
-    known_at,
-)
+from cdckit import known_at
+from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.query import as_shown, belief_changes, beliefs_about, diff, error_durations
 from support.random_versions import SCHEMA, Row, hour, random_versions
 from tools.tiers import seeds
 

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.kernel.beliefs
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, as_known, bitemporal, known_at, merge
+from cdckit import as_known, bitemporal, known_at, merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.kernel.beliefs import NEVER
 from cdckit.kernel.layout import ARRIVED
 from cdckit.merging import sorted_by_entity

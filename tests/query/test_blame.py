@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge
+from cdckit import merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.provenance import blame
 from support.fold import fold
 from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe

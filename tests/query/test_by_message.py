@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, current, merge
+from cdckit import current, merge
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.query.provenance import by_message
 from support.fold import fold, identity
 from support.histories import Row, random_changes, to_dataframe

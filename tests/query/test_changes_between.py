@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import changes_between
 from support.fold import fold
 from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_rows

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, WrongColumnType, counts_over_time
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.query import counts_over_time
 from support.random_versions import HOURS, MIDNIGHT, history_of, hour, in_force, random_versions
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.differences import diff
 from support.fold import fold, same_value
 from support.histories import INSTANTS, PRIORITIES, Row, history_schema, random_changes, rows_to_dataframe

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, durations, weighted_means
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.query import durations, weighted_means
 from support.random_versions import HOURS, history_of, hour, in_force, random_versions
 
 

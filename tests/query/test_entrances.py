@@ -18,6 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit as c
+import cdckit.errors
+import cdckit.outputs
+import cdckit.quality
+import cdckit.query
 from cdckit.history import OPEN_END
 from cdckit.notebook import pictures
 
@@ -31,35 +35,35 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
     "as_of": lambda table, changes: c.as_of(table, AT),
     "current": lambda table, changes: c.current(table),
     "between": lambda table, changes: c.between(table, AT, LATER),
-    "timeline": lambda table, changes: c.timeline(table, KEY),
-    "with_operation": lambda table, changes: c.with_operation(table),
+    "timeline": lambda table, changes: c.query.timeline(table, KEY),
+    "with_operation": lambda table, changes: c.query.with_operation(table),
     "changes_between": lambda table, changes: c.changes_between(table, AT, LATER),
-    "diff": lambda table, changes: c.diff(table, table.where("k = 'x'")),
-    "coalesce": lambda table, changes: c.coalesce(table),
-    "find_overlaps": lambda table, changes: c.find_overlaps(table),
-    "find_gaps": lambda table, changes: c.find_gaps(table),
-    "find_several_current": lambda table, changes: c.find_several_current(table),
-    "find_empty_periods": lambda table, changes: c.find_empty_periods(table),
+    "diff": lambda table, changes: c.query.diff(table, table.where("k = 'x'")),
+    "coalesce": lambda table, changes: c.quality.coalesce(table),
+    "find_overlaps": lambda table, changes: c.quality.find_overlaps(table),
+    "find_gaps": lambda table, changes: c.quality.find_gaps(table),
+    "find_several_current": lambda table, changes: c.quality.find_several_current(table),
+    "find_empty_periods": lambda table, changes: c.quality.find_empty_periods(table),
     "as_of_join": lambda table, changes: c.as_of_join(
         changes.select("effective_timestamp", "data.k"),
         c.Lookup(table, on="k", into="found"),
         time="effective_timestamp",
     ),
-    "overlay": lambda table, changes: c.overlay(c.Side(table, into="a"), c.Side(table, into="b")),
+    "overlay": lambda table, changes: c.query.overlay(*(c.query.Side(table, into=name) for name in "ab")),
     "blame": lambda table, changes: c.blame(table, KEY),
-    "by_message": lambda table, changes: c.by_message(table, ["m1", "m3"]),
-    "sources_of": lambda table, changes: c.sources_of(table, changes),
-    "durations": lambda table, changes: c.durations(table, "a", AT, LATER),
-    "weighted_means": lambda table, changes: c.weighted_means(table, "a", AT, LATER),
-    "counts_over_time": lambda table, changes: c.counts_over_time(table, AT, LATER),
-    "episodes": lambda table, changes: c.episodes(table, F.col("a") > 0),
-    "transitions": lambda table, changes: c.transitions(table, "a", AT, LATER),
-    "scd_type_1": lambda table, changes: c.scd_type_1(table),
-    "scd_type_2": lambda table, changes: c.scd_type_2(table),
-    "scd_type_3": lambda table, changes: c.scd_type_3(table, ["a"]),
-    "scd_type_4": lambda table, changes: c.scd_type_4(table).current,
-    "scd_type_6": lambda table, changes: c.scd_type_6(table, ["a"]),
-    "periodic_snapshots": lambda table, changes: c.periodic_snapshots(
+    "by_message": lambda table, changes: c.query.by_message(table, ["m1", "m3"]),
+    "sources_of": lambda table, changes: c.query.sources_of(table, changes),
+    "durations": lambda table, changes: c.query.durations(table, "a", AT, LATER),
+    "weighted_means": lambda table, changes: c.query.weighted_means(table, "a", AT, LATER),
+    "counts_over_time": lambda table, changes: c.query.counts_over_time(table, AT, LATER),
+    "episodes": lambda table, changes: c.query.episodes(table, F.col("a") > 0),
+    "transitions": lambda table, changes: c.query.transitions(table, "a", AT, LATER),
+    "scd_type_1": lambda table, changes: c.outputs.scd_type_1(table),
+    "scd_type_2": lambda table, changes: c.outputs.scd_type_2(table),
+    "scd_type_3": lambda table, changes: c.outputs.scd_type_3(table, ["a"]),
+    "scd_type_4": lambda table, changes: c.outputs.scd_type_4(table).current,
+    "scd_type_6": lambda table, changes: c.outputs.scd_type_6(table, ["a"]),
+    "periodic_snapshots": lambda table, changes: c.outputs.periodic_snapshots(
         table, start=AT, end=LATER, every="month"
     ),
 }
@@ -98,7 +102,7 @@ def changes(spark: SparkSession) -> DataFrame:
 def test_a_question_about_a_history_refuses_a_bitemporal_table(changes: DataFrame, name: str) -> None:
     table = c.bitemporal(changes, entity="thing", keys=KEYS)
     said = rf"{name}\(\) needs history to be what was believed at one moment.*known_at\(table, at\)"
-    with pytest.raises(c.InvalidArgument, match=said):
+    with pytest.raises(c.errors.InvalidArgument, match=said):
         {**QUESTIONS, **PICTURES}[name](table, changes)
     if name in QUESTIONS:  # A picture would run a job.
         QUESTIONS[name](c.known_at(table, AT), changes)
@@ -106,8 +110,8 @@ def test_a_question_about_a_history_refuses_a_bitemporal_table(changes: DataFram
 
 def test_either_side_of_a_difference_is_refused(changes: DataFrame) -> None:
     table = c.bitemporal(changes, entity="thing", keys=KEYS)
-    with pytest.raises(c.InvalidArgument, match=r"diff\(\) needs history"):
-        c.diff(c.known_at(table, AT), table)
+    with pytest.raises(c.errors.InvalidArgument, match=r"diff\(\) needs history"):
+        c.query.diff(c.known_at(table, AT), table)
 
 
 def test_half_of_the_interval_is_a_column_like_any_other(changes: DataFrame) -> None:
@@ -151,10 +155,10 @@ def test_what_stands_for_an_open_end_is_one_in_either_time(changes: DataFrame) -
     written = marked(table, "valid_to_timestamp", "system_to_timestamp")
     for ask in (
         lambda each: c.known_at(each, NO_END),
-        lambda each: c.beliefs_about(each, NO_END),
-        c.as_shown,
-        lambda each: c.belief_changes(each, AT, NO_END),
-        lambda each: c.error_durations(each, ["a"]),
+        lambda each: c.query.beliefs_about(each, NO_END),
+        c.query.as_shown,
+        lambda each: c.query.belief_changes(each, AT, NO_END),
+        lambda each: c.query.error_durations(each, ["a"]),
     ):
         assert rows(ask(written)) == rows(ask(table)) != []
 
@@ -180,10 +184,10 @@ def test_a_history_where_changes_are_asked_for_is_called_one(
         lambda table: c.why(table, KEY, "a", keys=KEYS),
         lambda table: c.bitemporal(table, entity="thing", keys=KEYS),
     ):
-        with pytest.raises(c.MissingColumns, match=r"This is a history.* give the changes") as caught:
+        with pytest.raises(c.errors.MissingColumns, match=r"This is a history.* give the changes") as caught:
             ask(both[0])
         assert "changes_from" not in str(caught.value)
-    with pytest.raises(c.MissingColumns, match="changes_from"):
+    with pytest.raises(c.errors.MissingColumns, match="changes_from"):
         c.merge(changes.select("data.*"), entity="thing", keys=KEYS)
 
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, WrongColumnType, episodes, transitions
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.query import episodes, transitions
 from support.random_versions import MIDNIGHT, Row, history_of, hour, random_versions
 
 

@@ -12,21 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import (
-    Lookup,
-    as_of_join,
-    blame,
-    by_message,
-    changes_between,
-    changes_from,
-    coalesce,
-    diff,
-    merge,
-    timeline,
-)
+from cdckit import Lookup, as_of_join, blame, changes_between, changes_from, merge
 from cdckit.parts.identifiers import guid
 from cdckit.parts.keys import of_entity
 from cdckit.parts.values import as_text
+from cdckit.quality import coalesce
+from cdckit.query import by_message, diff, timeline
 
 NAN = float("nan")
 ABSENT = object()

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import ALLEN_RELATIONS, InvalidArgument, WrongColumnType, allen_relation, join_periods
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import OPEN_END
+from cdckit.query import ALLEN_RELATIONS, allen_relation, join_periods
 from cdckit.query.shared_instants import _crowded
 from support.random_versions import hour, streamed
 from tools.tiers import seeds

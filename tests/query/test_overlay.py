@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, Side, WrongColumnType, overlay
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.query import Side, overlay
 from support.random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
 from tools.tiers import seeds
 

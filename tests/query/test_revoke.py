@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, changes_from_snapshots, merge
+from cdckit import changes_from_snapshots, merge
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.provenance import by_message, revoke
 from support.histories import (
     Row,

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import MissingColumns, WrongColumnType, current, merge
+from cdckit import current, merge
+from cdckit.errors import MissingColumns, WrongColumnType
 from cdckit.query.provenance import sources_of
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe

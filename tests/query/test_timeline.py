@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.query.between import timeline, with_operation
 
 SCHEMA = """

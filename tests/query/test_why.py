@@ -12,7 +12,8 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, why
+from cdckit import why
+from cdckit.errors import InvalidArgument
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.provenance import with_messages
 
 CHANGES = """

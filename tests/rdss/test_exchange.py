@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import InvalidArgument, rdss, samples
+from cdckit import rdss, samples
+from cdckit.errors import InvalidArgument
 from cdckit.rdss import Exchange, Rules
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, OtherKind, Store, snapshot, transaction

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, merge, rdss
+from cdckit import merge, rdss
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.rdss.object_types import NESTED, ObjectType
 from cdckit.rdss.validators import schemas
 from cdckit.records import RECORD_SCHEMA

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, rdss
+from cdckit import rdss
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.rdss.decoding import DECODED_SCHEMA
 
 TYPES = {"C": "MetadataCreate", "U": "MetadataUpdate", "D": "MetadataDelete", "R": "MetadataRead"}

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, rdss
+from cdckit import rdss
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import as_bytes, changed, message
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, rdss, rejects
+from cdckit import rdss, rejects
+from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules
 from cdckit.rdss.assembly import _in_order
 from cdckit.rdss.decoding import DECODED_SCHEMA

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from cdckit import InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules, joined, split, validate
 from cdckit.rdss.header_rules import instant_of
 from support.rdss_messages import MESSAGES, as_bytes, changed, message

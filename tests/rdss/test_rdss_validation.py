@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdckit import InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.rdss import Queue, RdssFault, Rules, validate
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds

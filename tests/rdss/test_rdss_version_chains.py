@@ -8,7 +8,8 @@ from collections import deque
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, MissingColumns, rdss
+from cdckit import rdss
+from cdckit.errors import InvalidArgument, MissingColumns
 
 
 def uuid(number: int) -> str:

@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+from cdckit import replicate
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.replicate.table_rows import parse_instants
 from support.replicate_messages import (

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import MissingColumns, WrongColumnType, replicate
+from cdckit import replicate
+from cdckit.errors import MissingColumns, WrongColumnType
 from cdckit.replicate.envelope import open_envelopes
 from support.replicate_messages import (
     METADATA_SCHEMA,

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import InvalidArgument, merge, replicate
+from cdckit import merge, replicate
 from cdckit.databus.relay_answers import RELAY
+from cdckit.errors import InvalidArgument
 from cdckit.replicate import Feed, TableName, TableSettings, intake
 from cdckit.store import BatchIdReused, OtherKind, Store
 from cdckit.store.kinds import KIND, require_kind

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, replicate
+from cdckit import replicate
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from support.replicate_messages import Version, numbered, to_dataframe
 from support.replicate_readings import Reading, read
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import MissingColumns, WrongColumnType, replicate
+from cdckit import replicate
+from cdckit.errors import MissingColumns, WrongColumnType
 from support.jobs import jobs_of
 from support.replicate_messages import (
     NO_TIME,

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import MissingColumns, WrongColumnType, replicate
+from cdckit import replicate
+from cdckit.errors import MissingColumns, WrongColumnType
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from support.replicate_messages import (
     HEADERS,

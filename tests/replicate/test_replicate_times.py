@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, as_of, merge, replicate
+from cdckit import as_of, merge, replicate
+from cdckit.errors import InvalidArgument
 from support.replicate_messages import HEADERS, NO_TIME, NOON, Version, by_offset, numbered, record, sequence
 from support.replicate_readings import Reading, read
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import InvalidArgument, current, merge, rejects, replicate, union_changes
+from cdckit import current, merge, rejects, replicate, union_changes
+from cdckit.errors import InvalidArgument
 from support.replicate_messages import (
     NOON,
     Record,

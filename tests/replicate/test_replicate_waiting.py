@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, WrongColumnType, merge, replicate, union_changes
+from cdckit import merge, replicate, union_changes
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.records import RECORD_COLUMNS
 from support.replicate_messages import (
     NOON,

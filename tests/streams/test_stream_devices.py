@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from cdckit import InvalidArgument, WrongColumnType, as_of, merge, streams
+from cdckit import as_of, merge, streams
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.records import RECORD_SCHEMA
 from cdckit.streams.field_statements import CONVERT
 

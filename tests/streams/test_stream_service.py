@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import InvalidArgument, Ledger, streams
+from cdckit import Ledger, streams
+from cdckit.errors import InvalidArgument
 from cdckit.store import BatchIdReused, OtherKind
 from support import patch_interpreter
 from support.stream_programs import AT, Record, drawn_log, to_records, told

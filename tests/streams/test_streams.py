@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, rejects, streams
+from cdckit import rejects, streams
+from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 from cdckit.streams.batches import PATCH_SCHEMA
 from cdckit.streams.decoding import message

@@ -17,10 +17,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, UnfitTable, changes_from, merge, rejects, union_changes
+from cdckit import changes_from, merge, rejects, union_changes
 from cdckit.changes import require_changes
+from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import quoted
-from cdckit.tables import table_rows
+from cdckit.tables import UnfitTable, table_rows
 from tools.tiers import seeds
 
 Row = dict[str, Any]

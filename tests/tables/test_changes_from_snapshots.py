@@ -13,8 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, UnfitTable, WrongColumnType, changes_from_snapshots, merge
+from cdckit import changes_from_snapshots, merge
 from cdckit.changes import require_changes
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.tables import UnfitTable
 from tools.tiers import seeds
 
 Row = dict[str, Any]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cdckit import InvalidArgument, expectations, files, samples
+from cdckit import expectations, files, samples
+from cdckit.errors import InvalidArgument
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -19,21 +18,6 @@ import cdckit
 
 INSIDE = ("cdckit.parts", "cdckit.kernel")
 """Packages whose names are for the other packages, not for users."""
-
-SUBJECTS = {
-    "making": (
-        "From records to a history",
-        "files tables changes sources wording merging ledger rejected",
-    ),
-    "query": ("Questions to a history", "query"),
-    "quality": ("Is it sound?", "quality"),
-    "outputs": ("Tables for others", "outputs"),
-    "showing": ("In a notebook", "notebook"),
-    "errors": ("Errors of every part", "errors"),
-}
-"""The pages of what `cdckit` itself hands on: a title, and where in the package such names are defined."""
-
-OTHERS = ("others", "Other names")
 
 
 @dataclass(frozen=True)
@@ -49,11 +33,9 @@ class Page:
 
 
 def packages() -> list[str]:
-    """Every package from which users import names: it has `__all__`, and is not for the inside."""
-    found = [
-        "cdckit",
-        *(each.name for each in pkgutil.walk_packages(cdckit.__path__, "cdckit.") if each.ispkg),
-    ]
+    """Every package or module from which users import names: it has `__all__`, and is not for the inside."""
+    below = pkgutil.walk_packages(cdckit.__path__, "cdckit.")
+    found = ["cdckit", *(each.name for each in below if each.ispkg or each.name.count(".") == 1)]
     outside = [name for name in found if not name.startswith(INSIDE)]
     return [name for name in outside if hasattr(importlib.import_module(name), "__all__")]
 
@@ -87,30 +69,15 @@ def homes() -> dict[str, str]:
 def pages() -> list[Page]:
     """The pages, in order of reading; each exported name is on one of them."""
     described = homes()
-    spine = [name for name in described if name.count(".") == 1]
-    found = [*_spine(spine)]
-    for package in packages()[1:]:
+    found = []
+    for package in packages():
         names = [name for name in described if name.rpartition(".")[0] == package]
         own = tuple(name for name in names if described[name] == name)
         also = tuple((name, described[name]) for name in names if described[name] != name)
         if own:
-            page = package.removeprefix("cdckit.").replace(".", "-")
+            page = package.partition(".")[2].replace(".", "-") or "every-day"
             found.append(Page(page, f"`{package}`", _docstring(importlib.import_module(package)), own, also))
     return found
-
-
-def _spine(names: list[str]) -> Iterator[Page]:
-    """The pages of the names that `cdckit` itself hands on."""
-    places = {name: _subject(name, exported()[name]) for name in names}
-    for name, title in [*((name, title) for name, (title, _) in SUBJECTS.items()), OTHERS]:
-        members = tuple(each for each, place in places.items() if place == name)
-        if members:
-            yield Page(name, title, "", members)
-
-
-def _subject(name: str, what: Any) -> str:
-    component = _module(name, what).partition(".")[2].partition(".")[0]
-    return next((name for name, (_, inside) in SUBJECTS.items() if component in inside.split()), OTHERS[0])
 
 
 def _module(name: str, what: Any) -> str:
@@ -118,7 +85,8 @@ def _module(name: str, what: Any) -> str:
     if inspect.isclass(what) or inspect.isfunction(what):
         return what.__module__
     package, _, own = name.rpartition(".")
-    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(package)))):
+    stub = pkgutil.get_data(package, "__init__.pyi") if package == "cdckit" else None
+    for node in ast.walk(ast.parse(stub or inspect.getsource(importlib.import_module(package)))):
         if isinstance(node, ast.ImportFrom) and node.module and own in [each.name for each in node.names]:
             return node.module
     return package

@@ -25,7 +25,7 @@ from cdckit.notebook.pictures.words import duration_text, one_line, with_number
 from cdckit.parts.arguments import microseconds
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import as_text
-from cdckit.query.durations import durations
+from cdckit.query.value_durations import durations
 
 _FUNCTION = "duration_shares"
 _MOST_VALUES = 8

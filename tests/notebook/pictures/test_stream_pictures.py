@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
 from pyspark.sql import SparkSession
 
-from cdckit import InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.notebook import pictures
 
 EVENTS = "offset long, kind string, scn long, source string, window long, window_state string"

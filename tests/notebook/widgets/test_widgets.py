@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import InvalidArgument, MissingColumns, merge
+from cdckit import merge
+from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from support.histories import Row, to_dataframe

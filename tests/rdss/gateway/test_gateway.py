@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cdckit import InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
