@@ -216,7 +216,8 @@ def outcome(reading: Reading) -> dict[str, DataFrame]:
         topics = [JSON_TOPIC] if table == "ITEMS" else []
         chosen = zone.where((F.col("schema") == "SHOP") & (F.col("table") == table))
         # Damaged lineages claim the ids of these tables for others.
-        tables[table] = replicate.data(reading.records, chosen, json_topics=topics, topics=["items"])
+        rows = replicate.data(reading.records, chosen, json_topics=topics, topics=["items"])
+        tables[table] = rows.localCheckpoint()
     tables["delayed"] = replicate.waiting(
         reading.decoded,
         reading.zone,

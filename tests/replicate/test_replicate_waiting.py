@@ -202,7 +202,7 @@ def feed(spark: SparkSession, rounds: Sequence[Sequence[Record]], saved: Path) -
     waiting, zone = to_dataframe(spark, []), None
     for number, records in enumerate(rounds):
         fed = waiting.unionByName(to_dataframe(spark, records))
-        decoded = replicate.decode(fed)
+        decoded = replicate.decode(fed).localCheckpoint()
         said = replicate.metadata(decoded, known=zone)
         zone = settled(replicate.schema_zone(said, known=zone))
         late = replicate.waiting(decoded, zone, now=NOON + MINUTE)
