@@ -518,8 +518,9 @@ class Ledger:
                 which Spark's Delta connector writes (`saveAsTable`, then `MERGE`).
             form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
                 `partial(periodic_snapshots, start=…, end=…)`, or a function of your own that takes each
-                entity by itself and keeps its `guid`.  Another function, or other arguments of
-                `functools.partial`, make the table anew; a change within a function of yours needs *anew*.
+                entity by itself and keeps its `guid`.  It is known by its name and its arguments of
+                `functools.partial`, so a lambda is none: others make the table anew, and a change within a
+                function of yours needs *anew*.
             anew: Write the whole table, also over what others have changed in it.
             storage_options: What deltalake calls so, for a URI.
 

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -37,14 +38,19 @@ _FEW = 16
 
 
 def form_number(form: Form) -> int:
-    """64 bits that tell a form from another one: by the function's name, and what it was told."""
-    if not callable(form):
-        needed = "a function from a history to a table, such as scd_type_2"
+    """64 bits that tell a form from another one: by the function's name, its defaults and what is told it."""
+    function, args, told = form, (), {}
+    if isinstance(form, partial):
+        function, args, told = form.func, form.args, form.keywords
+    # Lambdas of one place have one name, as functions have that go by different variables around them.
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>" or function.__closure__:
+        needed = (
+            "a function with a name of its own that makes a table of a history, such as scd_type_2; what "
+            "else it goes by is told it by functools.partial, not by an object or variables around it"
+        )
         raise InvalidArgument("publish", "form", needed, form)
-    told = form.keywords if isinstance(form, partial) else {}
-    function = form.func if isinstance(form, partial) else form
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
-    text = f"{name}({form.args if isinstance(form, partial) else ()}, {sorted(told.items())})"
+    by_default = function.__defaults__, sorted((function.__kwdefaults__ or {}).items())
+    text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(told.items()))}"
     return signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cdckit.errors import CdcError
 
 _KEEP_OR_REBUILD = (
-    "To keep a change of a log, call `adopt()`. A table that is made of a log, as a history, cannot keep it: "
-    "call `rebuild()`, which makes the table anew."
+    "Nothing was written. To keep a change of a log, call `adopt()`. A table that is made of a log, as a "
+    "history, cannot keep it: call `rebuild()`, which makes the table anew."
 )
 
 
@@ -55,7 +55,7 @@ class ForeignChange(CdcError, RuntimeError):
     def __str__(self) -> str:
         return (
             f"Another program has changed the Delta table {self.table!r}: {self.operation} by {self.author} "
-            f"is its version {self.version}. Nothing was written. {self.remedy}"
+            f"is its version {self.version}. {self.remedy}"
         )
 
 

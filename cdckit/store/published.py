@@ -33,7 +33,7 @@ from cdckit.store.reading import read_spark
 from cdckit.store.writing import target_of, write
 
 NEEDED = "an empty place, or a table that this ledger has published"
-ANEW = "Publish with `anew=True` to replace what is there, or publish to another place."
+ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
 
 
 class Published:

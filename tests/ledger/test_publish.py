@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import date, timedelta
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,54 @@ def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: p
     assert values(target) == [(1, 10, True)]
 
 
+def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path) -> None:
+    """By its name, its defaults and what `partial` tells it; what these do not tell apart is refused."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    ledger.apply(told(spark, (1, 10, 1), (1, 11, 5)))
+
+    def from_day(day: int) -> publishing.Form:
+        return lambda history: at_least(history, day=day)
+
+    def with_default(of: int) -> publishing.Form:
+        def since(history: DataFrame, day: int = of) -> DataFrame:
+            return at_least(history, day=day)
+
+        return since
+
+    def named(day: int) -> publishing.Form:
+        return wraps(at_least)(lambda history: at_least(history, day=day))
+
+    for form in (lambda history: history, from_day(1), OfDay(1), OfDay(1).form, partial(OfDay(1)), named(1)):
+        with pytest.raises(InvalidArgument, match=r"function with a name of its own.*functools\.partial"):
+            ledger.publish(target, form)
+    for one in (with_default, lambda day: partial(at_least, day=day)):
+        for day, rows in ((1, 2), (5, 1), (1, 2)):
+            ledger.publish(target, one(day))
+            assert len(shown(target)) == rows
+
+
+def at_least(history: DataFrame, *, day: int) -> DataFrame:
+    return scd_type_2(history).where(F.dayofmonth("valid_from_timestamp") >= day)
+
+
+class OfDay:
+    def __init__(self, day: int) -> None:
+        self.day = day
+
+    def form(self, history: DataFrame) -> DataFrame:
+        return at_least(history, day=self.day)
+
+    __call__ = form
+
+
+def without_guid(history: DataFrame) -> DataFrame:
+    return history.select("h")
+
+
+def nothing(_: DataFrame) -> None:
+    return None
+
+
 def test_other_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     with pytest.raises(NoSuchTable):
@@ -219,7 +267,7 @@ def test_other_places_are_refused(spark: SparkSession, tmp_path: Path) -> None:
         for anew in (False, True):
             with pytest.raises(InvalidArgument, match="an empty place, or a table that this ledger has"):
                 ledger.publish(tmp_path / place, anew=anew)
-    for form in ("scd_type_2", lambda history: history.select("h"), lambda _: None):
+    for form in ("scd_type_2", without_guid, nothing):
         with pytest.raises(InvalidArgument, match="form to be a function"):
             ledger.publish(target, form)  # type: ignore[arg-type]
     for name in ("dim", "main.sales.dim"):
