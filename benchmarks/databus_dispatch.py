@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.bootstrapping import RelayStream
-from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.bootstrap_stream import RelayStream
+from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.window_columns import STREAM
 from cdckit.store import Store
 

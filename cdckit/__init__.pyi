@@ -10,7 +10,7 @@ from cdckit.moves import complete_moves
 from cdckit.notebook import show
 from cdckit.notebook.options import options
 from cdckit.notebook.sessions import session
-from cdckit.quality.checking import check
+from cdckit.quality.checks import check
 from cdckit.query.as_of import as_of, current
 from cdckit.query.between import between
 from cdckit.query.bitemporal import as_known, bitemporal, known_at

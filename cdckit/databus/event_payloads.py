@@ -17,7 +17,7 @@ from cdckit.databus.event_sources import Source
 from cdckit.databus.event_text import Parsed
 from cdckit.databus.faults import DatabusFault
 from cdckit.parts import avro
-from cdckit.parts.running import Bools
+from cdckit.parts.running_aggregates import Bools
 
 _BASE64, _PLAIN = ("JSON",), ("JSON_PLAIN_VALUE", "JSON_PLAIN")
 

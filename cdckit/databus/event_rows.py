@@ -17,7 +17,7 @@ from cdckit.databus.event_sources import Source, by_id
 from cdckit.databus.event_text import Parsed, parse_events
 from cdckit.databus.faults import DatabusFault, Findings, error_columns
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.running import Bools
+from cdckit.parts.running_aggregates import Bools
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.rejected import ERROR_FIELDS

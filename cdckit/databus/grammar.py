@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdckit.databus.cutting import Open, Rows, Spans
 from cdckit.databus.faults import DatabusFault, Findings
-from cdckit.parts.running import Bools, Ints
+from cdckit.databus.window_assignment import Open, Rows, Spans
+from cdckit.parts.running_aggregates import Bools, Ints
 
 COMPLETE, OPEN, REPEATED, ROLLED_BACK, DAMAGED, WAITING, LATE = range(7)
 STATES = ("complete", "open", "repeated", "rolled back", "damaged", "waiting", "late")

@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.running import Bools, Ints
+from cdckit.parts.running_aggregates import Bools, Ints
 
 Ids = tuple[tuple[int, int], ...]
 """First and last, both included."""

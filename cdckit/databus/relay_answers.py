@@ -9,11 +9,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.databus.bootstrapping import BootstrapStream, RelayStream
+from cdckit.databus.bootstrap_stream import BootstrapStream, RelayStream
 from cdckit.databus.event_rows import DATA
 from cdckit.databus.event_sources import Source, by_id
+from cdckit.databus.event_staging import EVENTS, Place
 from cdckit.databus.faults import DatabusFault
-from cdckit.databus.putting_down import EVENTS, Place
 from cdckit.databus.relay_tables import (
     GIVEN_UP,
     KEPT_SCHEMA,
@@ -27,7 +27,7 @@ from cdckit.databus.relay_tables import (
     waiting_rows,
 )
 from cdckit.databus.row_changes import find_without_key
-from cdckit.databus.subscribing import Subscription
+from cdckit.databus.subscriptions import Subscription
 from cdckit.databus.typed_rows import row_fields, rows
 from cdckit.databus.window_columns import STREAM
 from cdckit.databus.window_tables import windows
@@ -39,7 +39,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import RECORD_COLUMNS, headers_from_workers
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.keeping import rows_of
+from cdckit.store.kept_tables import rows_of
 from cdckit.store.kinds import require_kind
 
 RELAY = "Databus relay (form 2)"

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.event_rows import DATA, decode
+from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.grammar import Standing
-from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_tables import (
     KEPT_SCHEMA,
     STREAMS,
@@ -33,14 +33,14 @@ from cdckit.databus.row_changes import changes
 from cdckit.databus.typed_rows import rows
 from cdckit.databus.window_columns import STREAM
 from cdckit.databus.window_rows import Key, Mark
-from cdckit.ledger.within import apply_within
+from cdckit.ledger.shared_transaction import apply_within
 from cdckit.parts.threads import at_once
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_COLUMNS, headers_from_workers
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import File, Transaction
+from cdckit.store.file_writer import reported
 from cdckit.store.files import Where
-from cdckit.store.writing import reported
 
 _REPORT = T.StructType().add("report", T.StringType())
 

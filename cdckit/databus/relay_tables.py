@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.databus.cutting import Open
 from cdckit.databus.event_rows import EVENT_FIELDS
 from cdckit.databus.event_sources import Source
+from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.grammar import Standing
-from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.window_assignment import Open
 from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, IS_LATE, STREAM
 from cdckit.databus.window_rows import Key, Mark
 from cdckit.errors import InvalidArgument
@@ -25,7 +25,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.store import Transaction
-from cdckit.store.keeping import Tables, note, noted, rows_of
+from cdckit.store.kept_tables import Tables, note, noted, rows_of
 
 WAITING, STREAMS = "waiting", "streams"
 TAKEN, GIVEN_UP = "taken", "given_up_timestamp"

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.databus.event_rows import DATA
+from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.faults import DatabusFault
 from cdckit.databus.grammar import COMPLETE, OPEN, STATES
-from cdckit.databus.putting_down import EVENTS
 from cdckit.databus.relay_tables import TAKEN, WAITING, Last, open_text
 from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM, of_no_stream, with_columns
 from cdckit.databus.window_rows import Key, Mark, cut_batches, streams_of
-from cdckit.parts.running import Bools, Ints
+from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.store.reading import batches_of
-from cdckit.store.writing import OpenFiles, Target
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import OpenFiles, Target
 
 ASIDE = "_aside"
 """Whether a record is known to have no place: another one stands there."""

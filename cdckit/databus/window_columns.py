@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.databus.cutting import IS_BAD, IS_DATA, IS_OTHER, Cut, Open, Rows, Spans
 from cdckit.databus.event_rows import KINDS
 from cdckit.databus.faults import DatabusFault, Findings
 from cdckit.databus.grammar import COMPLETE, DAMAGED, LATE, OPEN, REPEATED, STATES, Judged
+from cdckit.databus.window_assignment import IS_BAD, IS_DATA, IS_OTHER, Cut, Open, Rows, Spans
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.running import Bools, Ints
+from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
 
 STREAM = ("topic", "partition", "physical_partition")

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.databus.cutting import IS_DATA, Open, Spans, cut
 from cdckit.databus.grammar import START, Covered, Judged, Passing, Standing
-from cdckit.databus.held import Held
+from cdckit.databus.row_buffer import Held
+from cdckit.databus.window_assignment import IS_DATA, Open, Spans, cut
 from cdckit.databus.window_columns import (
     STREAM,
     ended_windows,
@@ -26,7 +26,7 @@ from cdckit.databus.window_columns import (
     with_open_window,
     with_window,
 )
-from cdckit.parts.running import Bools, Ints
+from cdckit.parts.running_aggregates import Bools, Ints
 
 Output = Literal["events", "consistent", "windows", "kept"]
 

@@ -21,12 +21,12 @@ from cdckit.datahub.hub import Hub
 from cdckit.datahub.message_store import decode
 from cdckit.datahub.questions import query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
-from cdckit.datahub.reading_schemas import read_schema, schema
+from cdckit.datahub.schema_documents import read_schema, schema
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import Outcome, Status
 from cdckit.parts.documents import files, records
 from cdckit.parts.elasticsearch import bulk_lines
-from cdckit.parts.waiting import Retry
+from cdckit.parts.retry_times import Retry
 
 __all__ = [
     "Context",

@@ -20,10 +20,10 @@ from cdckit.datahub.state import HUB, RUN, SCHEMA, State
 from cdckit.datahub.statuses import Status, with_being_processed, with_status
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.kernel.layout import GUID, KEYS
-from cdckit.parts.under_way import UnderWay
-from cdckit.parts.waiting import Retry
+from cdckit.parts.retry_times import Retry
+from cdckit.parts.run_marker import UnderWay
 from cdckit.store import OtherKind, Snapshot, Store
-from cdckit.store.keeping import noted
+from cdckit.store.kept_tables import noted
 from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
 

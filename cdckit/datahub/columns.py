@@ -14,8 +14,8 @@ from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.plans import KeyPlan
 from cdckit.datahub.record_keys import all_valid, any_valid, known_guids, looked_up_by, named
+from cdckit.datahub.record_walk import Fault, Nodes
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.walk import Fault, Nodes
 
 _TEXTS = pa.list_(pa.string())
 

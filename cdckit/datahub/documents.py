@@ -21,7 +21,7 @@ from cdckit.datahub.mappings import (
     SourceSystem,
 )
 from cdckit.history import STANDARD_COLUMNS
-from cdckit.parts.described import Described, InvalidDocument, is_name
+from cdckit.parts.described_documents import Described, InvalidDocument, is_name
 
 MAIN_KEY = "key"
 """The name of the key that `"key": true` stands for."""

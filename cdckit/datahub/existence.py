@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.resolution import Resolution, needed_links
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
-from cdckit.parts.falling import falling
 from cdckit.parts.schemas import quoted, text_literal
+from cdckit.parts.transitive_waits import falling
 
 Keep = Callable[[DataFrame], DataFrame | None]
 """Computes rows once, and returns them so that they can be looked at again; None if there are none."""

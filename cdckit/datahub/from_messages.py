@@ -9,17 +9,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.derived import Derived
 from cdckit.datahub.existence import facts, standing
 from cdckit.datahub.intake import statements_about
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
 from cdckit.datahub.readers import Filter, Reader, Work
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statement_changes import Derived
 from cdckit.datahub.statuses import Status, routed
 from cdckit.errors import InvalidArgument
 from cdckit.merging import merge
-from cdckit.parts.falling import falling
 from cdckit.parts.schemas import require_batch, require_types
+from cdckit.parts.transitive_waits import falling
 
 Held = Callable[[DataFrame], DataFrame]
 

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.state import HISTORY, MANY_FILES, State, table
 from cdckit.merging import made_versions
-from cdckit.parts.computed import computed
+from cdckit.parts.computed_once import computed
 from cdckit.parts.schemas import quoted, text_literal
 from cdckit.parts.threads import at_once
 from cdckit.store import Transaction
-from cdckit.store.keeping import put
-from cdckit.store.writing import Rows
+from cdckit.store.file_writer import Rows
+from cdckit.store.kept_tables import put
 
 _Touched = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""

@@ -18,11 +18,11 @@ from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id
 from cdckit.parts.documents import Document
-from cdckit.parts.receiving import as_records, sink_of
+from cdckit.parts.given_records import as_records, sink_of
 from cdckit.parts.steps import doing
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
-from cdckit.store.keeping import committed, note, noted
+from cdckit.store.kept_tables import committed, note, noted
 
 
 class Hub(Answers):

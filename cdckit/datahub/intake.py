@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from cdckit.datahub.mappings import Place
+from cdckit.datahub.message_reader import Reading
 from cdckit.datahub.readers import Work
-from cdckit.datahub.reading import Reading
+from cdckit.datahub.statement_rows import statements_of
 from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, statement_schema
-from cdckit.datahub.stating import statements_of
 from cdckit.parts.arrow_types import arrow_schema, slices
 from cdckit.parts.schemas import flat_columns
 from cdckit.parts.workers import Made
 from cdckit.store import File
-from cdckit.store.writing import OpenFiles, Target, reported
+from cdckit.store.file_writer import OpenFiles, Target, reported
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""

@@ -13,8 +13,8 @@ from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.resolution import UNPROCESSED
 from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT
 from cdckit.datahub.statuses import Outcome, Status
+from cdckit.parts.retry_times import Retry
 from cdckit.parts.schemas import text_literal
-from cdckit.parts.waiting import Retry
 from cdckit.records import RECORD_COLUMNS
 
 

@@ -14,7 +14,7 @@ from cdckit.datahub.mappings import Target
 from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, by_place
-from cdckit.datahub.weak import held_keys, holders, marked, marks, with_instant, with_weak_guids
+from cdckit.datahub.weak_keys import held_keys, holders, marked, marks, with_instant, with_weak_guids
 from cdckit.parts.identifiers import guid
 from cdckit.parts.schemas import quoted, text_literal
 

@@ -28,11 +28,11 @@ from cdckit.datahub.state import (
 )
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import Status, is_due, routed, statuses
-from cdckit.parts.computed import computed, here
-from cdckit.parts.waiting import Retry
+from cdckit.parts.computed_once import computed, here
+from cdckit.parts.retry_times import Retry
 from cdckit.store import Transaction
-from cdckit.store.keeping import note, noted, put, read_some
-from cdckit.store.writing import Rows
+from cdckit.store.file_writer import Rows
+from cdckit.store.kept_tables import note, noted, put, read_some
 
 _LAST_POSITION = "last position"
 

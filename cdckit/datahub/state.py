@@ -8,18 +8,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.derived import Derived
 from cdckit.datahub.existence import UNAPPLIED_COLUMNS
 from cdckit.datahub.exports import EXPORTED_COLUMNS, export_rows, with_positions
 from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA, identity, with_statuses
 from cdckit.datahub.outcomes import message_log, record_log
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statement_changes import Derived
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
 from cdckit.parts.schemas import flat_columns
 from cdckit.store import Transaction
-from cdckit.store.keeping import Tables, note, noted, read_some, rows_of
+from cdckit.store.kept_tables import Tables, note, noted, read_some, rows_of
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
+from cdckit.parts.retry_times import Retry
 from cdckit.parts.schemas import flat_columns, text_literal
-from cdckit.parts.waiting import Retry
 
 STATUS_SCHEMA = flat_columns(
     """message_identifier string, message_timestamp timestamp, status integer, error_message string,

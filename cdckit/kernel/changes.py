@@ -24,7 +24,7 @@ from cdckit.kernel.layout import (
     priority_column,
     value_column,
 )
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 _NEEDED = ("operation", "effective_timestamp", "message_id", "priority", "record_number")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.kernel.arrays import same_values
-from cdckit.parts.running import Bools
+from cdckit.parts.running_aggregates import Bools
 
 # Enough rows that NumPy's cost per call vanishes, few enough that they stay in the cache.
 ROWS_AT_ONCE = 1 << 14

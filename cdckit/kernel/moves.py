@@ -23,7 +23,7 @@ from cdckit.changes import UPSERT
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import ints
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.counting import counting
+from cdckit.kernel.counted_changes import counting
 from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import (
     ARRIVED,
@@ -40,7 +40,7 @@ from cdckit.kernel.layout import (
 from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import field, steps
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 MOVE = "move"
 """The column that says of which move a change is part: equal texts, one move; null in all others."""

@@ -40,7 +40,7 @@ from cdckit.kernel.layout import (
     value_column,
 )
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 PLACES = ("sequence", "arrival", SNAPSHOT)
 """The columns that say a place; from here on they are not needed."""

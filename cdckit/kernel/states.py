@@ -10,7 +10,7 @@ import numpy as np
 
 from cdckit.kernel.arrays import same_values
 from cdckit.kernel.changes import Changes
-from cdckit.parts.running import (
+from cdckit.parts.running_aggregates import (
     NOWHERE,
     Bools,
     Ints,

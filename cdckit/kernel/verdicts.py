@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.counting import counting
+from cdckit.kernel.counted_changes import counting
 from cdckit.kernel.entities import first_of_entity
 from cdckit.kernel.layout import OPERATIONS, Layout
 from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import Field, Steps, field, steps
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running import NOWHERE, Bools, Ints, row_before
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, row_before
 
 
 class Verdict(StrEnum):

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.counting import counting
+from cdckit.kernel.counted_changes import counting
 from cdckit.kernel.entities import first_of_entity
+from cdckit.kernel.history_rows import following, portions, written
 from cdckit.kernel.layout import Layout
 from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import states
-from cdckit.kernel.written import following, portions, written
 
 
 def versions(

@@ -1,15 +1,15 @@
 """
 The ledger: log and history of one kind of entity, kept up as changes come.
 
-`Ledger` (in `keeping`) takes batches and answers; `View` is what it said at one commit;
+`Ledger` (in `ledger`) takes batches and answers; `View` is what it said at one commit;
 `Pending` what it will say when a batch is committed.
 """
 
 from __future__ import annotations
 
 from cdckit.ledger.applying import Applied
-from cdckit.ledger.keeping import Ledger
-from cdckit.ledger.pending import Pending
+from cdckit.ledger.ledger import Ledger
+from cdckit.ledger.pending_batch import Pending
 from cdckit.ledger.views import View
 
 __all__ = ["Applied", "Ledger", "Pending", "View"]

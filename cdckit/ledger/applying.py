@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import MOVED
 from cdckit.kernel.layout import GUID, Layout
+from cdckit.ledger.bucket_upkeep import Kept, upkeep
 from cdckit.ledger.columns import (
     BUCKET,
     OPEN,
@@ -27,14 +28,13 @@ from cdckit.ledger.columns import (
 )
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
-from cdckit.ledger.upkeep import Kept, upkeep
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File, Transaction
 from cdckit.store.columns import keeps_types
 from cdckit.store.conflicts import Scope
+from cdckit.store.file_writer import Target, reported
 from cdckit.store.names import true_names
-from cdckit.store.writing import Target, reported
 
 _REPORT = T.StructType().add("report", T.StringType())
 _BYTES_PER_TASK = 8 << 20

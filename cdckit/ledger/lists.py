@@ -27,9 +27,9 @@ from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import Applied, bring_up, tables
 from cdckit.ledger.columns import BUCKET, log_columns, logged, shown_changes
 from cdckit.ledger.kinds import Kind
-from cdckit.ledger.pending import Gate, asked
-from cdckit.ledger.taking import take
-from cdckit.ledger.within import remove_changes
+from cdckit.ledger.log_intake import take
+from cdckit.ledger.pending_batch import Gate, asked
+from cdckit.ledger.shared_transaction import remove_changes
 from cdckit.lists import (
     NAMED_LISTS,
     arrival_of_list,

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from cdckit.kernel.arrays import ints, same_values
 from cdckit.kernel.layout import GUID
 from cdckit.kernel.places import arrivals
-from cdckit.ledger.flat import numbered_texts
-from cdckit.parts.running import Bools, Ints, greatest_before, segments
+from cdckit.ledger.kernel_rows import numbered_texts
+from cdckit.parts.running_aggregates import Bools, Ints, greatest_before, segments
 
 
 def said_before(identities: pa.Array, known: list[pa.Array]) -> Bools:

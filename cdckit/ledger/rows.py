@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from cdckit.kernel.arrays import bools
 from cdckit.kernel.layout import GUID
-from cdckit.ledger.flat import in_order, one_batch
+from cdckit.ledger.kernel_rows import in_order, one_batch
 from cdckit.ledger.tasks import Paths
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running import Bools
-from cdckit.store.reading import batches_of
-from cdckit.store.writing import Target
+from cdckit.parts.running_aggregates import Bools
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import Target
 
 
 def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:

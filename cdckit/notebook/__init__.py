@@ -6,7 +6,7 @@ brings what they need.
 """
 
 from cdckit.notebook.clock import short_instants
-from cdckit.notebook.pages import NULL
-from cdckit.notebook.showing import Table, show
+from cdckit.notebook.table_display import Table, show
+from cdckit.notebook.table_layout import NULL
 
 __all__ = ["NULL", "Table", "short_instants", "show"]

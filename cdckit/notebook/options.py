@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_flag
-from cdckit.parts.meant import nearest
+from cdckit.parts.suggestions import nearest
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""

@@ -1,22 +1,22 @@
 """
 What leaves the house: a history in the forms that other people's tools expect.
 
-    overwriting  scd_type_1           one row per entity, as it is now
-    versions     scd_type_2, scd_type_4   a row per version, in one table or in two
-    previous     scd_type_3           as it is now, and what single fields were before
-    hybrid       scd_type_6           a row per version, which also knows the values of now
-    snapshots    periodic_snapshots   a row per entity and day, or another period
-    views        create_view          the history in SQL, with its questions as table functions
-    here         to_pandas            rows in this program, never more than a limit
+    type_1         scd_type_1           one row per entity, as it is now
+    types_2_and_4  scd_type_2, scd_type_4   a row per version, in one table or in two
+    type_3         scd_type_3           as it is now, and what single fields were before
+    type_6         scd_type_6           a row per version, which also knows the values of now
+    snapshots      periodic_snapshots   a row per entity and day, or another period
+    views          create_view          the history in SQL, with its questions as table functions
+    pandas_rows    to_pandas            rows in this program, never more than a limit
 """
 
 from cdckit.outputs.faults import TooManyRows, UnfitHistory
-from cdckit.outputs.here import to_pandas
-from cdckit.outputs.hybrid import scd_type_6
-from cdckit.outputs.overwriting import scd_type_1
-from cdckit.outputs.previous import scd_type_3
+from cdckit.outputs.pandas_rows import to_pandas
 from cdckit.outputs.snapshots import periodic_snapshots
-from cdckit.outputs.versions import ScdType4, scd_type_2, scd_type_4
+from cdckit.outputs.type_1 import scd_type_1
+from cdckit.outputs.type_3 import scd_type_3
+from cdckit.outputs.type_6 import scd_type_6
+from cdckit.outputs.types_2_and_4 import ScdType4, scd_type_2, scd_type_4
 from cdckit.outputs.views import create_view
 
 __all__ = [

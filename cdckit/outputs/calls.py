@@ -18,8 +18,8 @@ from cdckit.history import (
 )
 from cdckit.outputs.faults import UnfitHistory
 from cdckit.parts.arguments import require_flag
-from cdckit.parts.meant import as_meant, perhaps, said_again
 from cdckit.parts.schemas import quoted, require_columns
+from cdckit.parts.suggestions import as_meant, perhaps, said_again
 
 
 class Call:

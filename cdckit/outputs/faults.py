@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdckit.errors import CdcError
-from cdckit.parts.meant import UnfitCall
+from cdckit.parts.suggestions import UnfitCall
 
 
 class UnfitHistory(UnfitCall):

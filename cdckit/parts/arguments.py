@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts import instants
-from cdckit.parts.meant import perhaps_each
+from cdckit.parts.suggestions import perhaps_each
 
 Call = Callable[[str], str]
 """The call that a function was asked by, given how an instant of it would be said."""

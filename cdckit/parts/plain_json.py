@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from cdckit.parts.running import Ints
+from cdckit.parts.running_aggregates import Ints
 
 _WORD = re.compile(r"\w+", re.ASCII)
 _NULL = "null"

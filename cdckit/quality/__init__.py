@@ -3,7 +3,7 @@ Whether tables are sound: suites of sentences that a table keeps (`check`, `chec
 stream's batches, the rows of changes and histories that are not sound, and whether every record has a fate.
 """
 
-from cdckit.quality.checked import BrokenPromises
+from cdckit.quality.check_results import BrokenPromises
 from cdckit.quality.conservation import record_fates
 from cdckit.quality.contradictions import find_contradictions
 from cdckit.quality.data_docs import check_all

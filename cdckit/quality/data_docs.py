@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
-from cdckit.quality.checked import Checked, Told
-from cdckit.quality.checking import check
+from cdckit.quality.check_results import Checked, Told
+from cdckit.quality.checks import check
 from cdckit.quality.contracts import Asked, HasContracts, asked_of
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import Suite

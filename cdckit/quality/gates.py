@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
-from cdckit.quality.checking import check
+from cdckit.quality.checks import check
 
 _Answer = TypeVar("_Answer")
 
@@ -44,7 +44,7 @@ def gate(
     >>> taken(changes.withColumn("source", F.lit(None).cast("string")), 1)
     Traceback (most recent call last):
     ...
-    cdckit.quality.checked.BrokenPromises: A table of 4 rows breaks 1 sentence of the suite changes:
+    cdckit.quality.check_results.BrokenPromises: A table of 4 rows breaks 1 sentence of the suite changes:
     - 4 rows: A change says who said so: priorities go by it.
       source  operation  number  name    effective  arrived  message
       NULL    upsert     1       kettle  09:00      09:00    m1

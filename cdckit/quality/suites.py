@@ -17,7 +17,7 @@ from typing import Any
 
 from cdckit.errors import InvalidArgument
 from cdckit.files import expectations
-from cdckit.parts.meant import nearest
+from cdckit.parts.suggestions import nearest
 
 SEVERITIES = ("info", "warning", "critical")
 """How much it matters that a sentence is broken, as Great Expectations has it: the last most."""

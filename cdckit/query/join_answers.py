@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 from cdckit.query.lookups import Lookup
 from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
 

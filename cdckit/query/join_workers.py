@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from cdckit.kernel.arrays import bools, ints, numbered, positions
 from cdckit.kernel.entities import ROWS_AT_ONCE, whole_entities
 from cdckit.parts.arrow_types import arrow_schema, batch_of
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 from cdckit.query.join_answers import REASONS, Answers, How, answered
 from cdckit.query.join_rows import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL
 from cdckit.query.points import NEVER, Overlap, Points, Versions

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdckit.parts.running import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 NEVER = np.iinfo(np.int64).max
 """The end of what has none; an end that is told and is the last instant of all is taken for none."""

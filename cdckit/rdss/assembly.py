@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.workers import Made
-from cdckit.rdss.accepting import accepted_values
+from cdckit.rdss.acceptance import accepted_values
 from cdckit.rdss.codes import RdssFault
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import found

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.documents import Document
-from cdckit.parts.receiving import as_records, sink_of
+from cdckit.parts.given_records import as_records, sink_of
 from cdckit.parts.steps import doing
 from cdckit.rdss.exchange_answers import EXCHANGE, Answers
 from cdckit.rdss.exchange_intake import Intake
@@ -21,7 +21,7 @@ from cdckit.rdss.fates import Status
 from cdckit.rdss.sequences import waiting
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
-from cdckit.store.keeping import read_some
+from cdckit.store.kept_tables import read_some
 from cdckit.store.kinds import KIND
 
 

@@ -35,7 +35,7 @@ from cdckit.rdss.statements import PRESERVATION, READ
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.keeping import rows_of
+from cdckit.store.kept_tables import rows_of
 from cdckit.store.kinds import require_kind
 
 EXCHANGE = "RDSS exchange (form 2)"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.within import apply_within, withdraw_within
+from cdckit.ledger.shared_transaction import apply_within, withdraw_within
 from cdckit.parts.threads import at_once
 from cdckit.rdss.exchange_tables import (
     BUCKET,
@@ -25,15 +25,15 @@ from cdckit.rdss.exchange_tables import (
     wholes_of,
 )
 from cdckit.rdss.existence import with_unknown
-from cdckit.rdss.namings import as_decoded, namings
 from cdckit.rdss.object_changes import changes
+from cdckit.rdss.object_mentions import as_decoded, namings
 from cdckit.rdss.object_types import KEY, ObjectType
 from cdckit.rdss.statements import CREATE, READ, UPDATE
 from cdckit.rdss.version_chains import related_versions
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.keeping import rows_of
-from cdckit.store.reading import are_few
+from cdckit.store.file_reader import are_few
+from cdckit.store.kept_tables import rows_of
 
 MANY_FILES = 16
 

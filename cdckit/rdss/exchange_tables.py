@@ -16,16 +16,16 @@ from cdckit.ledger.kinds import Kind
 from cdckit.rdss.assembly import assembled
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.fates import Fate, Status
-from cdckit.rdss.namings import NAMING_SCHEMA
+from cdckit.rdss.object_mentions import NAMING_SCHEMA
 from cdckit.rdss.object_types import KEY, ObjectType
 from cdckit.rdss.repeats import IDENTITY, identity
 from cdckit.rdss.rules import Rules
 from cdckit.rdss.sequences import PARTS_SCHEMA, parts
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
 from cdckit.store import File, Transaction
+from cdckit.store.file_reader import are_few
 from cdckit.store.files import Where
-from cdckit.store.keeping import Tables, rows_of
-from cdckit.store.reading import are_few
+from cdckit.store.kept_tables import Tables, rows_of
 
 MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
 SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.rdss.accepting import Accepted, accepted
+from cdckit.rdss.acceptance import Accepted, accepted
 from cdckit.rdss.header_rules import instant_of
 from cdckit.rdss.rules import Rules
 from cdckit.rdss.schema_types import form_of

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.accepting import accepted_values
+from cdckit.rdss.acceptance import accepted_values
 from cdckit.rdss.checksums import odd_checksums
 from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, most_specific, shown

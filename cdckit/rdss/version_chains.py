@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_int
-from cdckit.parts.computed import computed
+from cdckit.parts.computed_once import computed
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.rdss.object_types import KEY, RELATED
 

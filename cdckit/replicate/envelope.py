@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.parts import avro
-from cdckit.parts.running import Ints
+from cdckit.parts.running_aggregates import Ints
 from cdckit.parts.workers import Made
 from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.replicate.faults import ReplicateFault
-from cdckit.replicate.plain import open_plain
+from cdckit.replicate.plain_envelopes import open_plain
 
 MAGIC = b"atMSG"
 METADATA = "MD"

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.receiving import sink_of
+from cdckit.parts.given_records import sink_of
 from cdckit.parts.steps import doing
 from cdckit.records import RECORD_COLUMNS, require_records
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
@@ -37,7 +37,7 @@ from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Store, Transaction
-from cdckit.store.keeping import rows_of
+from cdckit.store.kept_tables import rows_of
 from cdckit.store.kinds import KIND, require_kind
 
 _Answer = TypeVar("_Answer")

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.within import apply_within
+from cdckit.ledger.shared_transaction import apply_within
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
 from cdckit.replicate.envelope import DATA, METADATA, decode
@@ -34,8 +34,8 @@ from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.waiting_rows import with_waits
 from cdckit.store import Transaction
 from cdckit.store.conflicts import Scope
-from cdckit.store.keeping import read_some, rows_of
-from cdckit.store.writing import Written
+from cdckit.store.file_writer import Written
+from cdckit.store.kept_tables import read_some, rows_of
 
 MANY_FILES = 16
 """So many small files of the records, or of the rejects, are written together: each batch adds some."""

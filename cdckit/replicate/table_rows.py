@@ -18,7 +18,7 @@ from cdckit.parts import avro
 from cdckit.parts.arrow_widening import to_common_type
 from cdckit.parts.avro.size import empty_bytes
 from cdckit.parts.instants import parse_instants
-from cdckit.parts.running import Bools
+from cdckit.parts.running_aggregates import Bools
 from cdckit.parts.workers import Made
 from cdckit.records import (
     RECORD_COLUMNS,
@@ -29,11 +29,11 @@ from cdckit.records import (
     require_records,
 )
 from cdckit.rejected import ERROR_FIELDS
+from cdckit.replicate.column_masks import read_masks
 from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
 from cdckit.replicate.faults import ReplicateFault
 from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
 from cdckit.replicate.json_form import json_rows
-from cdckit.replicate.masks import read_masks
 from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of
 from cdckit.replicate.times import require_load_time, with_times
 

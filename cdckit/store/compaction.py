@@ -10,12 +10,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from cdckit.parts.workers import Made
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import Target, target_of
 from cdckit.store.files import File
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import true_names
-from cdckit.store.reading import batches_of
-from cdckit.store.writing import Target, target_of
 
 SMALL = 32 << 20
 """Bytes: a file of fewer is a small one."""

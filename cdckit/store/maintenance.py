@@ -9,13 +9,13 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
+from cdckit.store.commit_protocol import VACUUMED_UNTIL
 from cdckit.store.commits import FOLDER, Commit, Commits, load
 from cdckit.store.errors import DamagedTable
+from cdckit.store.file_reader import read_arrow
 from cdckit.store.files import OUR_FILES, File
-from cdckit.store.landing import VACUUMED_UNTIL
 from cdckit.store.locations import Location
 from cdckit.store.log import Followed, actions_of
-from cdckit.store.reading import read_arrow
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import SCRATCH, Transaction
 

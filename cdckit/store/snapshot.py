@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.store.commits import Commit, Commits
 from cdckit.store.errors import ForeignChange, NoSuchTable
+from cdckit.store.file_reader import read_arrow, read_spark
 from cdckit.store.files import File, Where, require_where
 from cdckit.store.locations import Location
 from cdckit.store.log import (
@@ -28,7 +29,6 @@ from cdckit.store.log import (
     upkeep_of_others,
 )
 from cdckit.store.names import true_name, true_names
-from cdckit.store.reading import read_arrow, read_spark
 
 
 class Snapshot:

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds
 from cdckit.store import maintenance
+from cdckit.store.commit_protocol import Committed
 from cdckit.store.commits import COMMITS_SCHEMA, Commits, load
 from cdckit.store.compaction import SMALL
 from cdckit.store.errors import ConflictingCommit
-from cdckit.store.landing import Committed
 from cdckit.store.locations import locate
 from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import Transaction

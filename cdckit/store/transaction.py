@@ -1,7 +1,7 @@
 """
 What is written to the tables of a store together: seen all at once with `commit`, or never.
 
-How a commit goes is told in `landing.py`.
+How a commit goes is told in `commit_protocol.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
 from cdckit.store.columns import as_columns, keeps_types, require_partitioning, storable, together
+from cdckit.store.commit_protocol import Committed, Landing
 from cdckit.store.commits import Commits
 from cdckit.store.compaction import SMALL, rows_of, small_files
 from cdckit.store.conflicts import Change, Scope, reads_of
 from cdckit.store.errors import NoSuchTable
+from cdckit.store.file_reader import read_spark
+from cdckit.store.file_writer import Rows, Target, Written, columns_of, target_of, write
 from cdckit.store.files import File, Where
-from cdckit.store.landing import Committed, Landing
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import folder_name, stored_names, true_names
-from cdckit.store.reading import read_spark
 from cdckit.store.snapshot import Snapshot, select
-from cdckit.store.writing import Rows, Target, Written, columns_of, target_of, write
 
 SCRATCH = "scratch"
 

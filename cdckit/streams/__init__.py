@@ -54,10 +54,10 @@ from cdckit.streams.codes import Status, StreamFault
 from cdckit.streams.connections import app_versions, user_devices
 from cdckit.streams.decoding import decode
 from cdckit.streams.entity_changes import KEYS, changes, fields_of, find_unfit
-from cdckit.streams.learning import entity_types, learn, learned_types, schema_learning
 from cdckit.streams.messages import compacted, message_text, to_records
 from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
 from cdckit.streams.service import Received, Service
+from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
 from cdckit.streams.zones import (
     changes_by_device,
     device_notifications,

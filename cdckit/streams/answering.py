@@ -25,7 +25,7 @@ from cdckit.streams.answers import (
 from cdckit.streams.batches import ARRIVAL_COLUMNS, ERRORS
 from cdckit.streams.catalogue import ENTITY_PATCHES, SCHEMA_PATCHES, SUBSCRIPTIONS, Stream
 from cdckit.streams.documents import Document
-from cdckit.streams.folding import Plan, folded
+from cdckit.streams.entity_fold import Plan, folded
 
 # Names that no column of a caller has, by which patches may be ordered.
 _AT, _SHOWN = "answered at", "shown in any case"

@@ -16,7 +16,7 @@ from cdckit.streams.catalogue import (
     Stream,
 )
 from cdckit.streams.codes import Status
-from cdckit.streams.folding import IS_LAST
+from cdckit.streams.entity_fold import IS_LAST
 
 STATE = T.StructType(
     [

@@ -8,7 +8,7 @@ from typing import Any
 from cdckit.streams.codes import Status
 from cdckit.streams.json_values import column_text, read, written
 from cdckit.streams.operations import ADD, operations
-from cdckit.streams.patching import MISSING, Unfit, patched
+from cdckit.streams.patch_application import MISSING, Unfit, patched
 
 CREATED, UPDATED, DELETED = "created", "updated", "deleted"
 

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.documents import Document
-from cdckit.parts.receiving import as_records, sink_of
+from cdckit.parts.given_records import as_records, sink_of
 from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.steps import doing
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
 from cdckit.store.digests import digest_of
-from cdckit.store.keeping import committed, rows_of
+from cdckit.store.kept_tables import committed, rows_of
 from cdckit.streams.catalogue import Stream, require_stream
 from cdckit.streams.responses import waiting
 from cdckit.streams.service_answers import SERVICE, Answers

@@ -13,7 +13,7 @@ from cdckit.ledger.kinds import BUCKETS
 from cdckit.parts.arguments import require_int
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.keeping import rows_of
+from cdckit.store.kept_tables import rows_of
 from cdckit.store.kinds import require_kind
 from cdckit.streams.answering import require_limits
 from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA
@@ -21,7 +21,6 @@ from cdckit.streams.batches import require_databases
 from cdckit.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
 from cdckit.streams.connections import user_devices
 from cdckit.streams.entity_changes import Nested, changes
-from cdckit.streams.learning import LEARNED_SCHEMA, TYPE_SCHEMA
 from cdckit.streams.messages import record_columns
 from cdckit.streams.responses import REQUEST_SCHEMA
 from cdckit.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
@@ -39,6 +38,7 @@ from cdckit.streams.service_tables import (
     Settings,
     taken,
 )
+from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
 
 SERVICE = "Debezium streams (form 1)"
 

@@ -8,13 +8,13 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.ledger.within import apply_within
+from cdckit.ledger.shared_transaction import apply_within
 from cdckit.parts.threads import at_once
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
 from cdckit.store import Transaction
-from cdckit.store.keeping import rows_of
-from cdckit.store.writing import Rows, Written
+from cdckit.store.file_writer import Rows, Written
+from cdckit.store.kept_tables import rows_of
 from cdckit.streams.answering import apply_patches, apply_schema_patches
 from cdckit.streams.answers import (
     ANSWER_SCHEMA,
@@ -35,13 +35,6 @@ from cdckit.streams.catalogue import (
 )
 from cdckit.streams.codes import StreamFault
 from cdckit.streams.decoding import decode
-from cdckit.streams.learning import (
-    TYPE_SCHEMA,
-    entity_types,
-    learn,
-    learned_types,
-    schema_learning,
-)
 from cdckit.streams.responses import (
     REQUEST,
     RESPONSE_SCHEMA,
@@ -76,6 +69,13 @@ from cdckit.streams.service_tables import (
     note_taken,
     subscriptions_kind,
     taken,
+)
+from cdckit.streams.type_learning import (
+    TYPE_SCHEMA,
+    entity_types,
+    learn,
+    learned_types,
+    schema_learning,
 )
 from cdckit.streams.zones import subscription_changes, zone_changes
 

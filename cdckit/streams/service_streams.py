@@ -13,7 +13,7 @@ from cdckit.merging import merge
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Snapshot
-from cdckit.store.keeping import rows_of
+from cdckit.store.kept_tables import rows_of
 from cdckit.streams.answers import ENTITY, entity_updates, schema_updates
 from cdckit.streams.batches import PATCH_SCHEMA
 from cdckit.streams.catalogue import (
@@ -32,7 +32,6 @@ from cdckit.streams.catalogue import (
 )
 from cdckit.streams.connections import user_devices
 from cdckit.streams.decoding import decode
-from cdckit.streams.learning import schema_learning
 from cdckit.streams.responses import partial_responses
 from cdckit.streams.service_tables import (
     ANSWERS,
@@ -50,6 +49,7 @@ from cdckit.streams.service_tables import (
     answers_of,
     subscriptions_kind,
 )
+from cdckit.streams.type_learning import schema_learning
 from cdckit.streams.zones import (
     changes_by_device,
     device_notifications,

@@ -14,7 +14,7 @@ from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.records import RECORD_SCHEMA
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.store import Transaction
-from cdckit.store.keeping import Tables, note, noted, rows_of
+from cdckit.store.kept_tables import Tables, note, noted, rows_of
 from cdckit.streams.answers import ANSWER_SCHEMA, ENTITY, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA, STATE
 from cdckit.streams.batches import ARRIVAL_FIELDS
 from cdckit.streams.catalogue import (
@@ -24,9 +24,9 @@ from cdckit.streams.catalogue import (
     ENTITY_PATCHES,
     SCHEMA_PATCHES,
 )
-from cdckit.streams.folding import IS_LAST
-from cdckit.streams.learning import LEARNED_SCHEMA
+from cdckit.streams.entity_fold import IS_LAST
 from cdckit.streams.responses import REQUEST_SCHEMA
+from cdckit.streams.type_learning import LEARNED_SCHEMA
 
 RECORDS, REJECTS, CAME = "records", "rejects", "connections"
 ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS = "answers", "schema answers", "entities", "schemas"

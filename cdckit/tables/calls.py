@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import require_name
-from cdckit.parts.meant import as_meant, nearest, perhaps, said_again
 from cdckit.parts.schemas import quoted, quoted_if_needed
+from cdckit.parts.suggestions import as_meant, nearest, perhaps, said_again
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables import places, times
 from cdckit.tables.cells import Cells

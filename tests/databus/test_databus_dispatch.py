@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from cdckit import databus
-from cdckit.databus import crews
-from cdckit.databus.bootstrapping import BootstrapStream
-from cdckit.databus.dispatching import dispatch
-from cdckit.databus.putting_down import Place
-from cdckit.databus.streaming import Window, split
+from cdckit.databus import consumer_threads
+from cdckit.databus.bootstrap_stream import BootstrapStream
+from cdckit.databus.dispatcher import dispatch
+from cdckit.databus.event_staging import Place
+from cdckit.databus.event_stream import Window, split
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store
 from tools.tiers import seeds
@@ -302,7 +302,7 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that only who hangs moves on: by the machine's own any callback might take too long."""
     found = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(crews, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(consumer_threads, "time", SimpleNamespace(monotonic=lambda: found.now))
     return found
 
 

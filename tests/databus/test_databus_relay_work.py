@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.putting_down import EVENTS
+from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.relay_intake import adopted, task_of
 from cdckit.databus.relay_tables import WAITING, marks_of
 from cdckit.databus.relay_work import ASIDE, keep

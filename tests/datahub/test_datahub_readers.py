@@ -36,7 +36,7 @@ from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS, Work
 from cdckit.datahub.record_keys import known_guids
-from cdckit.datahub.walk import Message, Walk
+from cdckit.datahub.record_walk import Message, Walk
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.identifiers import NAMESPACE
 from support.hub_programs import rows_of

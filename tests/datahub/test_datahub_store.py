@@ -20,7 +20,7 @@ import cdckit.store.store
 from cdckit.datahub import Context, Hub, records, schema, state
 from cdckit.datahub.state import MANY_FILES
 from cdckit.errors import InvalidArgument
-from cdckit.parts.under_way import UnderWay
+from cdckit.parts.run_marker import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits

@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.store.reading
+import cdckit.store.file_reader
 from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import publishing
+from cdckit.ledger import publication
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
-from cdckit.store import ForeignChange, NoSuchTable, Store, published
+from cdckit.store import ForeignChange, NoSuchTable, Store, published_table
 from support.histories import plain, to_dataframe
 from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds
@@ -61,12 +61,12 @@ def values(target: Path) -> list[tuple[int, int, bool]]:
 )
 @seeds(0, soak=10)
 def test_it_is_what_the_form_makes_of_the_history(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, form: publishing.Form
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, form: publication.Form
 ) -> None:
     """In order, late, rebuilt, compacted, adopted; now and then a batch or two are published together."""
-    monkeypatch.setattr(cdckit.store.reading, "_FEW_ROWS", 0)
-    monkeypatch.setattr(publishing, "_FILE", 2000)
-    monkeypatch.setattr(publishing, "_FEW", 6)
+    monkeypatch.setattr(cdckit.store.file_reader, "_FEW_ROWS", 0)
+    monkeypatch.setattr(publication, "_FILE", 2000)
+    monkeypatch.setattr(publication, "_FEW", 6)
     chance, target = random.Random(seed), tmp_path / "target"
     ledger = opened(spark, tmp_path / "ledger")
     for batch in batches(seed, 10):
@@ -90,8 +90,8 @@ def test_only_what_was_touched_is_written(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And twice nothing."""
-    monkeypatch.setattr(publishing, "_FILE", 1000)
-    monkeypatch.setattr(publishing, "_FEW", 1000)
+    monkeypatch.setattr(publication, "_FILE", 1000)
+    monkeypatch.setattr(publication, "_FEW", 1000)
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, *((n, n, 1) for n in range(300))))
     assert ledger.publish(target) == 1
@@ -165,7 +165,7 @@ def test_another_writer_comes_between(
     ledger.apply(told(spark, (1, 10, 1), (2, 20, 1)))
     ledger.publish(target)
     ledger.apply(told(spark, (1, 11, 5)))
-    real = published.Published.put
+    real = published_table.Published.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_another_writer_comes_between(
             )
         return real(*given)
 
-    monkeypatch.setattr(published.Published, "put", late)
+    monkeypatch.setattr(published_table.Published, "put", late)
     if is_ours:
         assert ledger.publish(target) == 2
         assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True)]
@@ -191,14 +191,14 @@ def test_another_writer_comes_between(
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1)))
-    real = published.Published.put
+    real = published_table.Published.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
         ledger.publish(target)
         return real(*given)
 
-    monkeypatch.setattr(published.Published, "put", late)
+    monkeypatch.setattr(published_table.Published, "put", late)
     assert ledger.publish(target) == 1
     assert values(target) == [(1, 10, True)]
 
@@ -208,16 +208,16 @@ def test_a_form_is_told_from_every_other_one(spark: SparkSession, tmp_path: Path
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1), (1, 11, 5)))
 
-    def from_day(day: int) -> publishing.Form:
+    def from_day(day: int) -> publication.Form:
         return lambda history: at_least(history, day=day)
 
-    def with_default(of: int) -> publishing.Form:
+    def with_default(of: int) -> publication.Form:
         def since(history: DataFrame, day: int = of) -> DataFrame:
             return at_least(history, day=day)
 
         return since
 
-    def named(day: int) -> publishing.Form:
+    def named(day: int) -> publication.Form:
         return wraps(at_least)(lambda history: at_least(history, day=day))
 
     for form in (lambda history: history, from_day(1), OfDay(1), OfDay(1).form, partial(OfDay(1)), named(1)):

@@ -18,15 +18,15 @@ from pyspark.sql import types as T
 
 from cdckit.kernel.changes import InvalidChanges
 from cdckit.kernel.layout import GUID, Layout
-from cdckit.ledger import ranges, remerging
-from cdckit.ledger import upkeep as under_test
+from cdckit.ledger import bucket_merge, ranges
+from cdckit.ledger import bucket_upkeep as under_test
+from cdckit.ledger.bucket_upkeep import upkeep
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
 from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
-from cdckit.ledger.upkeep import upkeep
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import OpenFiles, Target
 from cdckit.store.locations import locate
-from cdckit.store.reading import batches_of
-from cdckit.store.writing import OpenFiles, Target
 from support.fold import fold, identity
 from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
@@ -266,9 +266,9 @@ def test_the_programs_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         again.append(found.rows.num_rows - found.news.num_rows)
         return found
 
-    plain_resumed, plain_again = remerging.resumed, remerging._merged_again
-    monkeypatch.setattr(remerging, "resumed", counted_resumed)
-    monkeypatch.setattr(remerging, "_merged_again", counted_again)
+    plain_resumed, plain_again = bucket_merge.resumed, bucket_merge._merged_again
+    monkeypatch.setattr(bucket_merge, "resumed", counted_resumed)
+    monkeypatch.setattr(bucket_merge, "_merged_again", counted_again)
     bucket = Bucket(tmp_path)
     for batch in batches(0, 150):
         bucket.apply(batch)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 from test_suites import sentences
 
-from cdckit.quality.checking import breaking
+from cdckit.quality.checks import breaking
 from cdckit.quality.suites import suite_of
 from tools.tiers import seeds
 

@@ -19,7 +19,7 @@ from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
 from cdckit.files import expectations
 from cdckit.ledger import Pending
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
-from cdckit.quality.checking import VIEW, count
+from cdckit.quality.checks import VIEW, count
 from cdckit.quality.others import ephemeral_context
 from cdckit.quality.suites import suite_names, suite_of
 from cdckit.quality.unrolled import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.quality.checking import VIEW, sql
+from cdckit.quality.checks import VIEW, sql
 from cdckit.quality.counting import by_rows, counted
-from cdckit.quality.merged import beside_merged
+from cdckit.quality.merged_log import beside_merged
 from cdckit.quality.suites import suite_of
 from support.histories import change_schema, history_schema, rows_to_dataframe
 from support.ledger_programs import FIELDS, KEYS

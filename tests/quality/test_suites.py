@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.parts.faults import Fault
-from cdckit.quality.checking import VIEW, sql
+from cdckit.quality.checks import VIEW, sql
 from cdckit.quality.counting import Counted, are_the_tables, by_rows, counted
-from cdckit.quality.merged import beside_merged
+from cdckit.quality.merged_log import beside_merged
 from cdckit.quality.suites import Suite, suite_names, suite_of
 from cdckit.rdss.codes import RdssFault
 from cdckit.streams.codes import StreamFault

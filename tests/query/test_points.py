@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cdckit.parts.running import NOWHERE
+from cdckit.parts.running_aggregates import NOWHERE
 from cdckit.query.join_answers import REASONS, How, answered
 from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
 from support.searching import searched

@@ -14,7 +14,7 @@ import pytest
 
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation
-from cdckit.rdss.accepting import accepted, accepted_values
+from cdckit.rdss.acceptance import accepted, accepted_values
 from cdckit.rdss.header_rules import instant_of
 from cdckit.rdss.message_columns import TOLD_FIELDS, _instants, columns_of, row_of, told_columns
 from cdckit.rdss.reading import Unreadable, read

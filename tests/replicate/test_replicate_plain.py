@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdckit.replicate.envelope import _open_any, open_envelopes
-from cdckit.replicate.plain import open_plain
+from cdckit.replicate.plain_envelopes import open_plain
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "replicate"
 HEAD = b"atMSG\x04DT\x00\x02\x40" + b"f" * 32 + b"\x00"

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store
-from cdckit.store.reading import batches_of
-from cdckit.store.writing import OpenFiles, Target, reported
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import OpenFiles, Target, reported
 from support.store_numbers import add, held
 
 COLUMNS = T.StructType().add("n", T.LongType()).add("odd", T.BooleanType())

@@ -16,10 +16,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-import cdckit.store.reading
+import cdckit.store.file_reader
 from cdckit.parts.workers import Made
 from cdckit.store import NotStorable, Store
-from cdckit.store.keeping import put
+from cdckit.store.kept_tables import put
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ EVERY_TYPE = """select i as n, cast(i as tinyint) as n8, cast(i as smallint) as 
 def test_values_of_every_type_come_back(
     spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(cdckit.store.reading, "_FEW_ROWS", few)
+    monkeypatch.setattr(cdckit.store.file_reader, "_FEW_ROWS", few)
     texts = ", ".join(f"({number}, '{each}')" for number, each in enumerate(INSTANTS))
     rows = spark.sql(EVERY_TYPE.format(texts))
     write(store, "all", rows)

@@ -11,9 +11,9 @@ from cdckit.parts.installed import require_package
 
 require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures")
 
-from cdckit.notebook.pictures.arriving import arrivals  # noqa: E402  what is missing is said before it is needed
+from cdckit.notebook.pictures.arrival_plot import arrivals  # noqa: E402  what is missing is said before it is needed
 from cdckit.notebook.pictures.bars import validity_bars  # noqa: E402
-from cdckit.notebook.pictures.interleaving import callbacks  # noqa: E402
+from cdckit.notebook.pictures.callback_rows import callbacks  # noqa: E402
 from cdckit.notebook.pictures.look import PALETTE, SIZE, Look  # noqa: E402
 from cdckit.notebook.pictures.plane import bitemporal_plane  # noqa: E402
 from cdckit.notebook.pictures.provenance import provenance_map  # noqa: E402

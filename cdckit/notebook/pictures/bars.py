@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.asked import first_rows, require_limit, with_ends, with_sources
 from cdckit.notebook.pictures.look import (
     PALETTE,
     ROWS,
@@ -25,6 +24,7 @@ from cdckit.notebook.pictures.look import (
     open_end_mark,
     source_looks,
 )
+from cdckit.notebook.pictures.picture_queries import first_rows, require_limit, with_ends, with_sources
 from cdckit.notebook.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.notebook.pictures.words import days, days_or_none, one_line, source_name, with_number
 from cdckit.parts.arguments import require_fields

@@ -27,7 +27,6 @@ from cdckit.history import (
 )
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.areas import NO_END, Area, folded, latest_known, pieces_of
-from cdckit.notebook.pictures.asked import exact_text, fields_of, first_rows, of_one_entity, require_limit
 from cdckit.notebook.pictures.axis import time_axis
 from cdckit.notebook.pictures.cells import Said, Writing
 from cdckit.notebook.pictures.labels import Labels
@@ -43,6 +42,13 @@ from cdckit.notebook.pictures.look import (
     only_words,
     open_end_mark,
     value_shades,
+)
+from cdckit.notebook.pictures.picture_queries import (
+    exact_text,
+    fields_of,
+    first_rows,
+    of_one_entity,
+    require_limit,
 )
 from cdckit.notebook.pictures.words import duration_text, entity_text, with_number
 from cdckit.parts.arguments import require_fields

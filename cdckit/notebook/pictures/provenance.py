@@ -15,14 +15,6 @@ from pyspark.sql import functions as F
 
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, require_history
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.asked import (
-    exact_text,
-    first_rows,
-    of_one_entity,
-    require_limit,
-    with_ends,
-    with_sources,
-)
 from cdckit.notebook.pictures.cells import Said, Writing
 from cdckit.notebook.pictures.labels import Labels
 from cdckit.notebook.pictures.look import (
@@ -34,6 +26,14 @@ from cdckit.notebook.pictures.look import (
     only_words,
     open_end_mark,
     source_looks,
+)
+from cdckit.notebook.pictures.picture_queries import (
+    exact_text,
+    first_rows,
+    of_one_entity,
+    require_limit,
+    with_ends,
+    with_sources,
 )
 from cdckit.notebook.pictures.rows import Bar, draw_bars, rows_axis
 from cdckit.notebook.pictures.words import days, days_or_none, entity_text, one_line, source_name, with_number

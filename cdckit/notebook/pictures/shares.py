@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.clock import Clock, timespec
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.asked import first_rows, require_limit
 from cdckit.notebook.pictures.labels import Labels
 from cdckit.notebook.pictures.look import FAINT, ROWS, SMALL, ink_on, new_figure, only_words, value_shades
+from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
 from cdckit.notebook.pictures.rows import rows_axis
 from cdckit.notebook.pictures.words import duration_text, one_line, with_number
 from cdckit.parts.arguments import microseconds

@@ -13,8 +13,8 @@ from matplotlib.patches import Patch
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.notebook.pictures.asked import first_rows, require_limit
 from cdckit.notebook.pictures.look import FAINT, HATCH, INK, draw_key, new_figure, only_words, source_looks
+from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
 from cdckit.notebook.pictures.rows import rows_axis
 from cdckit.notebook.pictures.words import one_line, with_number
 from cdckit.parts.schemas import require_types

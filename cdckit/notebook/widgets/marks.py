@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.notebook import NULL, Table
-from cdckit.notebook.forms import as_html_table
+from cdckit.notebook.table_formats import as_html_table
 from cdckit.notebook.widgets.texts import instant_of
 from cdckit.parts.schemas import quoted
 from cdckit.parts.values import as_text

@@ -1,0 +1,292 @@
+"""Windows on the driver, one after the other, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit.databus.checkpoints import ONLINE, WHOLE_WINDOW, Checkpoint
+from cdckit.databus.event_rows import DATA
+from cdckit.databus.event_sources import Source, by_id
+from cdckit.databus.event_staging import EVENTS, Place
+from cdckit.databus.event_views import Events, Rows
+from cdckit.databus.grammar import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.subscriptions import Subscription, in_consumer_order
+from cdckit.databus.window_columns import STREAM
+from cdckit.databus.window_tables import made_windows
+from cdckit.errors import InvalidArgument
+from cdckit.rejected import ERROR_CODE
+from cdckit.store import File, Snapshot
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import Target
+
+COLUMNS = (
+    *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
+    "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
+)  # fmt: skip
+_WHOLE, _FAILED = STATES[COMPLETE], (STATES[ROLLED_BACK], STATES[DAMAGED])
+_ROWS_AT_ONCE = 1 << 15
+
+
+class _Batch:
+    """A batch of sorted events, and where windows and sources begin in it."""
+
+    def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
+        self.rows = Rows(batch, sources)
+        windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
+        is_new = np.diff(windows, prepend=windows[0] - 1) != 0
+        starts, runs = (
+            np.flatnonzero(each) for each in (is_new, is_new | (np.diff(numbers, prepend=numbers[0]) != 0))
+        )
+        self.window = windows[starts].tolist()
+        self.starts = [*starts.tolist(), len(windows)]
+        self.runs = [*runs.tolist(), len(windows)]
+        self.run_of_window = [*np.searchsorted(runs, starts).tolist(), len(runs)]
+        self.source = [sources[number] for number in numbers[runs].tolist()]
+        first = batch.take(pa.array(starts))
+        told = (first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state"))
+        micros = first.column("window_timestamp").cast(pa.int64()).to_pylist()
+        self.told = [
+            (start, None if state in _FAILED else end, -1 if at is None else at * 1000)
+            for start, end, state, at in zip(*told, micros, strict=True)
+        ]
+
+
+class _Piece(NamedTuple):
+    """Rows of a batch that are of one window."""
+
+    of: _Batch
+    place: int
+
+    @property
+    def window(self) -> int:
+        number: int = self.of.window[self.place]
+        return number
+
+    def runs(self) -> Iterator[tuple[Source, Events]]:
+        """The events, as many at once as are of one source."""
+        of = self.of
+        for run in range(of.run_of_window[self.place], of.run_of_window[self.place + 1]):
+            yield of.source[run], Events(of.rows, range(of.runs[run], of.runs[run + 1]))
+
+    def batch(self) -> pa.RecordBatch:
+        start = self.of.starts[self.place]
+        return self.of.rows.batch.slice(start, self.of.starts[self.place + 1] - start)
+
+
+_ONLINE = Checkpoint(ONLINE)
+
+
+@dataclass
+class Window:
+    """
+    One window on its way to consumers.
+
+    Attributes:
+        start_scn: The lowest SCN of it, among all its events, subscribed to or not.
+        end_scn: The SCN of its end; None where it has none and is rolled back.
+        ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
+        begun: The mode of the consumption, and how far a bootstrap is, while the window is open.
+        done: The same when it is done.
+
+    >>> from cdckit import databus
+    >>> first = next(databus.EventStream(events, databus.Subscription([flights, planes])).windows())
+    >>> first.end_scn, [(source.name, len(given)) for source, given in first.runs()]
+    (5, [('flights', 1), ('planes', 1)])
+    """
+
+    start_scn: int
+    end_scn: int | None
+    ts_nsecs: int
+    _pieces: Iterator[_Piece] = field(repr=False)
+    begun: Checkpoint = _ONLINE
+    done: Checkpoint = _ONLINE
+
+    def checkpoint(self, passed: int, taken: int = WHOLE_WINDOW) -> Checkpoint:
+        """
+        Where a consumer is that has taken so many events of the window, by default all.
+
+        Args:
+            passed: The SCN up to which it consumed all windows before this one.
+            taken: How many events it has taken of a window that has an end.  To go on from there is to begin
+                this window again.
+        """
+        assert self.end_scn is not None
+        if taken == WHOLE_WINDOW:
+            end = self.end_scn
+            return replace(self.done, window_scn=end, prev_scn=end, ts_nsecs=self.ts_nsecs)
+        return replace(self.begun, window_scn=self.end_scn, prev_scn=passed, window_offset=taken)
+
+    def runs(self) -> Iterator[tuple[Source, Events]]:
+        """The events, to be taken once: as many at a time as are of one source and of one batch."""
+        for piece in self._pieces:
+            yield from piece.runs()
+
+    def table(self) -> pa.Table:
+        """All events of the window as one Arrow table, which must fit in memory; to be taken once."""
+        return pa.Table.from_batches(piece.batch() for piece in self._pieces)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The same as a DataFrame, which `rows` takes: `databus.rows(window.frame(spark), planes)`."""
+        return spark.createDataFrame(self.table())
+
+    def skip(self) -> None:
+        """Go on behind the window."""
+        for _ in self._pieces:
+            pass
+
+
+class EventStream:
+    """
+    The windows of one stream for one subscription, as often as they are asked for.
+
+    Args:
+        events: What `decode` returned, of one physical partition.
+        subscription: What the consumer asks for.
+        buffered: Whether a window is held back until its end is known, so that no consumer ever sees a
+            rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
+        folder: Where the windows are put down while they are read: a folder, or a URI, that this program and
+            the workers both reach.  Without it the folder for temporary files of this machine, which is
+            enough where the workers are on it too.  It is deleted at the end; after a kill a folder
+            `databus-…` remains there, and may be deleted.
+        storage_options: For a URI, as for `cdckit.store.Store`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Each time it is asked, the events are decoded and cut anew, and the windows written to files, which are
+    read batch by batch and deleted.  What a `Relay` keeps need not be cut again: see `Relay.stream`.
+
+    >>> from cdckit import databus
+    >>> stream = EventStream(events, databus.Subscription([flights, planes]))
+    >>> for window in stream.windows():
+    ...     print(window.start_scn, window.end_scn, window.table().column("source_id").to_pylist())
+    5 5 [4, 3]
+    6 6 [4]
+    """
+
+    def __init__(
+        self,
+        events: DataFrame,
+        subscription: Subscription,
+        *,
+        buffered: bool = True,
+        folder: str | Path | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._subscription, self._buffered = subscription, buffered
+        self._place = Place(folder, storage_options)
+        self._made = made_windows(events, "consistent" if buffered else "events", function="EventStream")
+
+    def windows(self, after: int = -1) -> Iterator[Window]:
+        """
+        The windows that end above the SCN *after*, in their order; each must be taken before the next.
+
+        Raises:
+            InvalidArgument: The events are of several streams: their SCNs cannot be compared; or what workers
+                wrote to *folder* cannot be reached from here.
+            NoFileSystem: Spark or deltalake lacks the scheme of *folder*.
+        """
+        spark = self._made.of.sparkSession
+        with self._place.with_events(spark, self._made, function="EventStream") as found:
+            yield from windows_of(found, self._subscription, after, failed=not self._buffered)
+
+
+def windows_of(
+    snapshot: Snapshot,
+    subscription: Subscription,
+    after: int,
+    where: Mapping[str, Any] | None = None,
+    *,
+    failed: bool = False,
+) -> Iterator[Window]:
+    """
+    The windows that a store keeps in its table of events, in files that are each of one stream.
+
+    Args:
+        snapshot: The store at a commit.
+        subscription: What is asked for.
+        after: The SCN above which windows end that are wanted.
+        where: Values of columns of `STREAM`, where there are several streams.
+        failed: Whether windows that were rolled back or damaged come too.
+    """
+    files = _in_order(snapshot, where or {}) if snapshot.has(EVENTS) else []
+    states = (_WHOLE, *_FAILED) if failed else (_WHOLE,)
+    batches = _read(snapshot, files, after, states)
+    sources = by_id(subscription.sources, function="windows")
+    return split(in_consumer_order(batches, subscription), sources)
+
+
+def _in_order(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
+    """The files of one stream, in the order of their windows."""
+    wanted = {name: [value] for name, value in where.items() if value is not None}
+    found = [one for one in snapshot.files(EVENTS, wanted) if "window" in one.low]
+    streams = {tuple(one.partition[name] for name in STREAM) for one in found}
+    if len(streams) > 1:
+        (topic, _, physical), other = sorted(streams)[:2]
+        needed = f"of one stream, such as physical partition {physical} of topic {topic!r} alone"
+        raise InvalidArgument("windows", "events", needed, f"{len(streams)} streams, also {other}")
+    return sorted(found, key=lambda one: int(one.low["window"]))
+
+
+def _read(
+    snapshot: Snapshot, files: Iterable[File], after: int, states: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The data events that a consumer sees, of the windows in these states that end above an SCN."""
+    table = snapshot.table(EVENTS) if snapshot.has(EVENTS) else None
+    for one in files:
+        assert table is not None
+        highest = one.high.get("window_end_scn")
+        # One that failed has no end: it is found by its start.
+        if len(states) == 1 and highest is not None and highest <= after:
+            continue
+        target = Target(snapshot.location, table.folder, table.stored)
+        known = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
+        for batch in batches_of(target, one.path, sorted(known), _ROWS_AT_ONCE):
+            yield _seen(batch, after, states)
+
+
+def _seen(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
+    state = batch.column("window_state")
+    end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
+    seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
+    seen = pc.and_(seen, pc.is_in(state, pa.array(states, state.type)))
+    if ERROR_CODE in batch.schema.names:
+        seen = pc.and_(seen, batch.column(ERROR_CODE).is_null())
+    return batch.select(list(COLUMNS)).filter(seen)
+
+
+def split(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
+    """Sorted events, window by window."""
+    pieces = _pieces(batches, sources)
+    piece = next(pieces, None)
+    while piece is not None:
+        rest: list[_Piece | None] = [piece]
+        window = Window(*piece.of.told[piece.place], _of_one_window(piece.window, rest, pieces))
+        yield window
+        window.skip()
+        piece = rest[0]
+
+
+def _of_one_window(number: int, rest: list[_Piece | None], pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    """The pieces of a window; the first that is of another one is left in *rest*."""
+    while (piece := rest[0]) is not None and piece.window == number:
+        rest[0] = None
+        yield piece
+        rest[0] = next(pieces, None)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[_Piece]:
+    """The batches in pieces of one window each."""
+    for batch in batches:
+        if batch.num_rows:
+            of = _Batch(batch, sources)
+            yield from (_Piece(of, place) for place in range(len(of.window)))

@@ -1,0 +1,199 @@
+"""
+The merge of one bucket, in a worker: only of the entities that new changes speak of.
+
+An entity whose new changes are all later than all that the log has of it goes on from its open version
+(`cdckit.ledger.open_versions`); of any other one that is touched all changes are merged again.  Which of
+the two it was never shows in the result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.changes import MOVED
+from cdckit.history import VALID_TO
+from cdckit.kernel.arrays import bools, ints, positions, ranked
+from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.kernel.places import is_placed, placed_entities
+from cdckit.kernel.versions import versions
+from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
+from cdckit.ledger.kernel_rows import flat, in_order, numbered_texts
+from cdckit.ledger.open_versions import resumed
+from cdckit.ledger.repeats import no_news, said_before
+from cdckit.ledger.rows import distinct, joined, joined_flat, like, ordered, picked, rows_of, with_columns
+from cdckit.ledger.tasks import Book, Task
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
+from cdckit.store.file_reader import batches_of
+
+
+class Merged(NamedTuple):
+    """The outcome for the entities that are touched."""
+
+    guids: pa.Array
+    """Of the touched ones."""
+    latest: pa.Array
+    """The latest effective time of each."""
+    place: pa.Array
+    """The last place of each in the log of a source; null where none says one."""
+    versions: pa.RecordBatch
+    """Those that are new, of which one may be like one that was there."""
+    gone_on: pa.RecordBatch
+    """Versions that were open and have an end now, or have not."""
+    late: pa.Array
+    """The guids of which all versions that are there go."""
+    news: pa.RecordBatch
+    """The changes that were new, and were news."""
+
+    moved: bool
+    """Whether an entity that was merged again is one that moves came from, or went to."""
+
+
+def merged_changes(
+    task: Task,
+    book: Book,
+    new: pa.RecordBatch,
+    opened: pa.RecordBatch,
+    unborn: pa.RecordBatch,
+    others: pa.Array,
+) -> Merged:
+    """What comes of *new* changes, and of *others*, the guids of entities that other words were taken to."""
+    late = _late(task, book, new, opened, unborn)
+    again = _merged_again(task, book, picked(new, late), others)
+    later = picked(new, ~late)
+    on = ordered(later)
+    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
+    begun, gone_on = _gone_on(book, stored, on)
+    guids, latest, place = _latest([again.rows, on])
+    return Merged(
+        guids,
+        latest,
+        place,
+        joined([_with_hidden(again.versions, book), _with_hidden(begun, book)], book.kept),
+        gone_on,
+        distinct(again.rows),
+        joined([again.news, later], new.schema),
+        MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows,
+    )
+
+
+def _late(
+    task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
+) -> Bools:
+    """The changes of entities for which their place in the log matters, or that may be in it already."""
+    if task.anew:
+        return np.ones(new.num_rows, dtype=bool)
+    known = [
+        batch.column(0) for one in task.log for batch in batches_of(book.log, one.path, [IDENTITY], 1 << 20)
+    ]
+    late = said_before(new.column(IDENTITY), known)
+    encoded = new.column(GUID).dictionary_encode()
+    entity, instant = ints(encoded.indices), new.column("effective_timestamp")
+    is_every = pc.equal(unborn.column(GUID), EVERY)
+    for there in (opened, unborn):
+        at = pc.index_in(encoded.dictionary, value_set=there.column(GUID)).take(encoded.indices)
+        late |= _behind(instant, there.column(LATEST).take(at))
+        if SNAPSHOT in new.schema.names:
+            late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
+            late |= bools(new.column(SNAPSHOT))
+    if MOVED in new.schema.names:
+        late |= np.asarray(new.column(MOVED).is_valid())
+    for truncated in unborn.filter(is_every).to_pylist():
+        late |= bools(pc.less_equal(instant, pa.scalar(truncated[LATEST], instant.type)))
+        late |= bools(pc.less_equal(new.column("sequence"), truncated[PLACE] or ""))
+    return np.isin(entity, entity[late])
+
+
+def _behind(values: pa.Array, bound: pa.Array) -> Bools:
+    """Which values are not beyond what they are bound by; null binds none."""
+    return bools(pc.less_equal(values, bound.cast(values.type)))
+
+
+class _Again(NamedTuple):
+    """Of entities that are merged again: their changes in order, which of them are news, their versions."""
+
+    rows: pa.RecordBatch
+    news: pa.RecordBatch
+    versions: pa.RecordBatch
+
+
+def _merged_again(task: Task, book: Book, new: pa.RecordBatch, others: pa.Array) -> _Again:
+    guids = pa.concat_arrays([distinct(new), others])
+    known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
+    old = (
+        []
+        if not (task.anew or len(guids))
+        else [
+            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=known))
+            for one in task.log
+            for batch in batches_of(book.log, one.path)
+        ]
+    )
+    if book.words is not None and (task.anew or len(guids)):
+        words = like(rows_of(book.words, task.words), new.schema)
+        old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=known)))
+    before = sum(batch.num_rows for batch in old)
+    rows = joined([*old, new], new.schema)
+    order = in_order(rows)
+    rows, is_new = rows.take(pa.array(order)), order >= before
+    drop = no_news(rows, is_new)
+    news = picked(rows, is_new & ~drop)
+    rows = picked(rows, ~drop)
+    if not task.anew:
+        touched = pa.concat_arrays([distinct(news), others, pa.array([EVERY], guids.type)])
+        rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
+    found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
+    return _Again(rows, news, joined(found, book.merged))
+
+
+def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The versions that begin with later changes, and the open ones that they follow, with their ends."""
+    if not stored.num_rows:
+        found = versions([flat(on, book.layout)] if on.num_rows else [], book.layout, book.merged)
+        return joined(found, book.merged), stored
+    placed = placed_entities([flat(on, book.resuming)], book.resuming)
+    changes = joined_flat([resumed(stored, book.resuming), *placed])
+    changes = changes.take(pa.array(np.argsort(ranked(changes.column(GUID)), kind="stable")))
+    found = joined(versions([changes], book.resuming, book.merged), book.merged)
+    entity = numbered_texts(found.column(GUID))
+    first = np.ones(len(entity), dtype=bool)
+    first[1:] = entity[1:] != entity[:-1]
+    first &= bools(pc.is_in(found.column(GUID), value_set=stored.column(GUID)))
+    as_stored = found.filter(pa.array(first))
+    at = pc.index_in(stored.column(GUID), value_set=as_stored.column(GUID))
+    assert as_stored.num_rows == stored.num_rows
+    assert not at.null_count
+    ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
+    return picked(found, ~first), ended
+
+
+def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:
+    """Versions with room for the columns that users do not see."""
+    return like(found, book.kept)
+
+
+def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """The entities in rows that are in order, the last instant of each, and the last place."""
+    guids, instants, places = [], [], []
+    for rows in sorted_rows:
+        entity = numbered_texts(rows.column(GUID))
+        last = np.ones(len(entity), dtype=bool)
+        last[:-1] = entity[1:] != entity[:-1]
+        guids.append(rows.column(GUID).filter(pa.array(last)))
+        instants.append(rows.column("effective_timestamp").filter(pa.array(last)))
+        places.append(_last_places(rows, np.cumsum(last) - last))
+    return pa.concat_arrays(guids), pa.concat_arrays(instants), pa.concat_arrays(places)
+
+
+def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
+    """For each entity, which are numbered from 0, the last place that its changes say; null without one."""
+    sequence = rows.column("sequence")
+    last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
+    if SNAPSHOT in rows.schema.names:
+        at = np.flatnonzero(is_placed(rows))
+        at = at[np.lexsort((ranked(sequence)[at], entity[at]))]
+        last[entity[at]] = at
+    return sequence.take(positions(last))

@@ -1,0 +1,205 @@
+"""The upkeep of one bucket, in a worker: from new changes and the files there are to the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.history import VALID_TO
+from cdckit.kernel.arrays import bools, numbered
+from cdckit.kernel.changes import require_whole
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.bucket_merge import Merged, merged_changes
+from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
+from cdckit.ledger.kernel_rows import flat
+from cdckit.ledger.ranges import CLOSED_ROWS, OPEN_ROWS, about, is_small, parts
+from cdckit.ledger.rows import distinct, joined, others, picked, rows_of, with_columns
+from cdckit.ledger.tasks import FOLD, Book, Paths, Task
+from cdckit.parts.arrow_types import batch_of
+from cdckit.store.file_reader import batches_of
+from cdckit.store.file_writer import OpenFiles, Target
+
+SMALL = 4 << 20
+"""Bytes: a file of fewer is a small one."""
+
+
+class Kept(NamedTuple):
+    """What became of a bucket: by table the files that came, as reports, and the paths of those that went."""
+
+    taken: int
+    """How many changes were news."""
+    keep: list[str]
+    """Which of the fresh files are files of the log as they are."""
+    added: dict[str, list[dict[str, Any]]]
+    removed: dict[str, list[str]]
+    folded: list[str]
+    """Of the log: the files that came with rows of those that went."""
+    moved: bool
+    """Whether rows may take other words along than they did: an entity with moves was merged again."""
+
+
+def upkeep(task: Task, book: Book) -> Kept:
+    """Do the upkeep of one bucket: read, merge, write."""
+    new = rows_of(book.log, task.fresh)
+    require_whole(flat(new, book.layout))
+    if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
+        # A truncate is news to every entity.
+        task = replace(task, anew=True)
+    others_ = _with_other_words(task, book)
+    near = [] if task.anew else about(task.open, pa.concat_arrays([distinct(new), others_]))
+    opened, unborn = rows_of(book.history, near), rows_of(book.unborn, task.unborn)
+    merged = merged_changes(task, book, new, opened, unborn, others_)
+    files = _Files(book)
+    try:
+        keep = _write_log(files, task, new, merged)
+        if len(merged.guids) or task.anew or task.fold < FOLD:
+            _write_open(files, task, near, opened, merged)
+            _write_closed(files, task, merged)
+            _write_unborn(files, task, unborn, merged)
+        added = files.close()
+    except BaseException:
+        files.discard()
+        raise
+    # Of a truncate every bucket has a copy.
+    copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
+    return Kept(merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved)
+
+
+def _with_other_words(task: Task, book: Book) -> pa.Array:
+    """The entities to which rows took along other words than before."""
+    if book.words is None or task.words_before is None or task.anew:
+        return pa.array([], book.log.shape.schema.field(GUID).type)
+    now, before = (rows_of(book.words, paths) for paths in (task.words, task.words_before))
+    both = joined([now, before], book.words.shape.schema)
+    rows = pa.StructArray.from_arrays(both.columns, names=both.schema.names)
+    known = numbered(rows)
+    alone = ~np.where(
+        np.arange(len(known)) < now.num_rows,
+        np.isin(known, known[now.num_rows :]),
+        np.isin(known, known[: now.num_rows]),
+    )
+    return both.column(GUID).filter(pa.array(alone)).unique()
+
+
+class _Files:
+    """What a task writes, and takes away."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._open = {name: OpenFiles(getattr(book, name)) for name in ("log", "history", "unborn")}
+        self.removed: dict[str, list[str]] = {name: [] for name in self._open}
+        self.folded: list[str] = []
+
+    def write(self, table: str, rows: pa.RecordBatch) -> None:
+        """Rows of a table."""
+        self._open[table].take(rows)
+
+    def write_apart(self, table: str, rows: Iterable[pa.RecordBatch]) -> list[str]:
+        """Rows of a table in files of their own, whose paths are returned."""
+        self._open[table].begin_files()
+        for each in rows:
+            self.write(table, each)
+        return self._open[table].begin_files()
+
+    def remove(self, table: str, files: Paths) -> None:
+        """Files that the table shall no longer have."""
+        self.removed[table] += [one.path for one in files]
+
+    def close(self) -> dict[str, list[dict[str, Any]]]:
+        """What was written."""
+        return {name: each.close() for name, each in self._open.items()}
+
+    def discard(self) -> None:
+        """Delete what was begun."""
+        for each in self._open.values():
+            each.discard()
+
+
+def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -> list[str]:
+    """The log: returned are the fresh files that stay as they are."""
+    small = [one for one in task.log if one.size < SMALL]
+    if merged.news.num_rows == new.num_rows and len(small) + len(task.fresh) < FOLD:
+        return [one.path for one in task.fresh]
+    files.write("log", merged.news)
+    if merged.news.num_rows and len(small) + 1 >= FOLD:
+        rows = (each for one in small for each in batches_of(files.book.log, one.path))
+        files.folded += files.write_apart("log", rows)
+        files.remove("log", small)
+    return []
+
+
+def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, merged: Merged) -> None:
+    """The open versions: those in the files that may hold what is touched are written again."""
+    parts_of = [others(opened, merged.guids)]
+    for rows in (merged.versions, merged.gone_on):
+        found = picked(rows, bools(rows.column(VALID_TO).is_null()))
+        at = pc.index_in(found.column(GUID), value_set=merged.guids)
+        parts_of.append(_kept(found, task, merged, at, is_open=True))
+    files.remove("history", task.open if task.anew else near)
+    among = [] if task.anew else task.open
+    for part in parts(joined(parts_of, files.book.kept), among, OPEN_ROWS):
+        files.write_apart("history", [part])
+
+
+def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
+    """The closed versions: of those there are, what late changes have touched; many small files as one."""
+    history = files.book.history
+    found = []
+    for rows in (merged.versions, merged.gone_on):
+        closed = picked(rows, bools(rows.column(VALID_TO).is_valid()))
+        found.append(_kept(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False))
+    small = [one for one in task.closed if is_small(one, SMALL)]
+    gone = task.closed if task.anew else small if len(small) >= task.fold else []
+    files.remove("history", gone)
+    if not task.anew:
+        found.append(others(rows_of(history, gone), merged.late))
+    for part in parts(joined(found, files.book.kept), [], CLOSED_ROWS):
+        files.write_apart("history", [part])
+    for one in [] if task.anew else about(task.closed, merged.late):
+        if one not in gone and _holds(history, one.path, merged.late):
+            before = batches_of(history, one.path)
+            files.write_apart("history", (others(rows, merged.late) for rows in before))
+            files.remove("history", [one])
+
+
+def _kept(
+    rows: pa.RecordBatch, task: Task, merged: Merged, entity: pa.Array, *, is_open: bool
+) -> pa.RecordBatch:
+    """The versions with the columns that users do not see; *entity* is the place of each in *merged*."""
+    columns = {
+        OPEN: pa.array(np.full(rows.num_rows, is_open)),
+        LATEST: merged.latest.take(entity),
+        PLACE: merged.place.take(entity),
+        BUCKET: pa.array(np.full(rows.num_rows, task.bucket, np.int32)),
+    }
+    return with_columns(rows, columns)
+
+
+def _holds(target: Target, path: str, guids: pa.Array) -> bool:
+    """Whether a file has rows of one of these entities."""
+    return bool(len(guids)) and any(
+        pc.any(pc.is_in(batch.column(0), value_set=guids)).as_py()
+        for batch in batches_of(target, path, [GUID])
+    )
+
+
+def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Merged) -> None:
+    """The entities that have no version: some may have one now, and others have come."""
+    born = pa.concat_arrays([rows.column(GUID) for rows in (merged.versions, merged.gone_on)])
+    lacking = pc.invert(pc.is_in(merged.guids, value_set=born))
+    guids = merged.guids.filter(lacking)
+    kept = others(unborn, merged.guids)
+    if task.anew:
+        kept = kept.slice(0, 0)
+    if len(guids) or kept.num_rows < unborn.num_rows:
+        bucket = pa.array(np.full(len(guids), task.bucket, np.int32))
+        latest, place = merged.latest.filter(lacking), merged.place.filter(lacking)
+        columns = {GUID: guids, LATEST: latest, PLACE: place, BUCKET: bucket}
+        files.write("unborn", kept)
+        files.write("unborn", batch_of(columns, unborn.schema))
+        files.remove("unborn", task.unborn)

@@ -1,0 +1,625 @@
+"""A ledger: log and history of one kind of entity, kept up as changes come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cdckit.changes import Priority, require_changes
+from cdckit.errors import InvalidArgument
+from cdckit.kernel.layout import GUID
+from cdckit.ledger.applying import Applied, bring_up, tables
+from cdckit.ledger.columns import log_columns, logged
+from cdckit.ledger.history_changes import history_changes
+from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
+from cdckit.ledger.log_intake import Taken, digest, take
+from cdckit.ledger.pending_batch import Gate, asked, require_gate
+from cdckit.ledger.publication import Form, columns_of, form_number, put_all, put_changes, target_of
+from cdckit.ledger.views import Key, View
+from cdckit.outputs.types_2_and_4 import scd_type_2
+from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
+from cdckit.parts.given_records import sink_of
+from cdckit.parts.steps import doing
+from cdckit.parts.tables import AnyTable
+from cdckit.store import Committed, Snapshot, Store, StoreIsBusy, Transaction
+from cdckit.store.log import waits
+
+
+class Ledger:
+    """
+    Log and history of one kind of entity, kept up as changes come.
+
+    Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
+    them, at any time), `unborn` (the entities with changes and no version); where full lists came, `lists`;
+    and where changes say of moves, `words` (what rows took along when their keys changed).  They are Delta
+    tables, all but `lists` in buckets by a hash of the guid; open versions lie
+    apart from closed ones.  Opening a ledger, and every question to it, writes and deletes nothing.
+
+    Args:
+        spark: The session that reads, and whose workers write.
+        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this ledger's.
+        entity: The name of the kind of entity, as for `merge`.
+        keys: Its key fields, as for `merge`.
+        buckets: Into how many parts the tables are cut; what is there already keeps its number.  64 if
+            it is not told: good for a million entities, take one more for each further 20,000.
+        name: Its name in a store that holds several; the tables' names begin with it.
+        storage_options: What deltalake calls so, for a URI.
+
+    Raises:
+        OtherKind: The location holds something else: another entity, other keys, or no ledger.
+        InvalidArgument: An argument is not of its form.
+        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
+    ...     late, first = changes.where("message_id = 'm2'"), changes.where("message_id != 'm2'")
+    ...     print(ledger.apply(first, "monday"))
+    ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday"))
+    ...     versions = ledger.history().orderBy("number", "valid_from_timestamp")
+    ...     versions.select("number", "name", "valid_from_timestamp", "valid_to_timestamp").show()
+    Applied(version=1, news=3, repeated=False)
+    Applied(version=2, news=1, repeated=False) Applied(version=2, news=0, repeated=True)
+    +------+------+--------------------+-------------------+
+    |number|  name|valid_from_timestamp| valid_to_timestamp|
+    +------+------+--------------------+-------------------+
+    |     1|kettle| 2024-01-01 09:00:00|2024-01-01 10:00:00|
+    |     1|teapot| 2024-01-01 10:00:00|               NULL|
+    |     2|   mug| 2024-01-01 09:00:00|2024-01-01 11:00:00|
+    |     2|  NULL| 2024-01-01 11:00:00|               NULL|
+    +------+------+--------------------+-------------------+
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        entity: str,
+        keys: Sequence[str],
+        buckets: int | None = None,
+        name: str = "",
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        require_name(entity, "entity", function="Ledger")
+        listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
+        if not listed or len(set(listed)) != len(listed) or not all(isinstance(each, str) for each in listed):
+            raise InvalidArgument("Ledger", "keys", "a list of distinct fields", keys)
+        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
+            raise InvalidArgument("Ledger", "buckets", "a whole number from 1 on", buckets)
+        if not isinstance(name, str):
+            raise InvalidArgument("Ledger", "name", "a text", name)
+        self.location = str(location)
+        self.store = Store(spark, location, storage_options)
+        self._spark, self._buckets = spark, buckets
+        self._kind = Kind(entity, tuple(listed), BUCKETS if buckets is None else buckets, None, name)
+        self.at()
+
+    # Asking ----------------------------------------------------------------------------------------------
+
+    def at(self, version: int | None = None, timestamp: datetime | None = None) -> View:
+        """
+        The ledger as it was at a commit, the newest without arguments: "what did it say last Tuesday?"
+
+        Args:
+            version: The number of the commit, as `apply` returns it.
+            timestamp: An instant, instead: the last commit that was made until then.
+
+        Raises:
+            InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
+            OtherKind: The store is not this ledger's.
+        """
+        snapshot = self.store.snapshot(version, timestamp, function="at")
+        return View(snapshot, self._kind.noted(snapshot, self.location, self._buckets))
+
+    def changes(self, key: Key | None = None) -> DataFrame:
+        """`View.changes` of the newest commit."""
+        return self.at().changes(key)
+
+    def history(self, key: Key | None = None) -> DataFrame:
+        """`View.history` of the newest commit."""
+        return self.at().history(key)
+
+    def beliefs(self) -> DataFrame:
+        """`View.beliefs` of the newest commit."""
+        return self.at().beliefs()
+
+    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+        """`View.as_of` of the newest commit."""
+        return self.at().as_of(at, key, deletes=deletes)
+
+    def history_changes(self, since: int, until: int | None = None) -> DataFrame:
+        """
+        The versions that are not the same at two commits: all that a copy of the history needs to go on.
+
+        Args:
+            since: The commit at which the copy stands, as `apply` returns it; 0 for one in which nothing is.
+            until: A later commit; the newest without it.
+
+        Returns:
+            One row per version, in the columns of `history`, in the types and fields of *until*, behind
+            `change`, which says what became of it:
+
+            - "appeared": no version of the entity began at this instant before;
+            - "ended": it was open, and has an end now; nothing else about it is new;
+            - "changed": it began at this instant before as well, and something else is new: its values, who
+              said them, or its end, which is another one or none;
+            - "went": no version begins there any more.  The row is the version as it was.
+
+            The first three are rows to write by `guid` and `valid_from_timestamp`, the last ones rows to
+            delete, and the order does not matter.  In the words of Delta's change data feed: insert,
+            update_postimage (twice) and delete.  No row where nothing changed: also after `compact` and
+            `rebuild`, or where another program wrote files anew.
+
+        Raises:
+            InvalidArgument: There is no such commit, or `vacuum` has deleted its files: then take all of
+                `history`, and go on from the commit that it is of; or *until* is earlier than *since*.
+            NoSuchTable: Nothing was ever applied.
+
+        Cost: the files of the history that came and went between the two commits are read, no other ones; one
+            shuffle of their versions by guid and beginning.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+        ...     monday = ledger.apply(changes.where("message_id = 'm1'")).version
+        ...     _ = ledger.apply(changes.where("message_id = 'm2'"))
+        ...     found = ledger.history_changes(monday).orderBy("valid_from_timestamp")
+        ...     found.select("change", "number", "name", "valid_from_timestamp").show()
+        +--------+------+------+--------------------+
+        |  change|number|  name|valid_from_timestamp|
+        +--------+------+------+--------------------+
+        |   ended|     1|kettle| 2024-01-01 09:00:00|
+        |appeared|     1|teapot| 2024-01-01 10:00:00|
+        +--------+------+------+--------------------+
+        <BLANKLINE>
+        """
+        now = self._commit(until, "until")
+        newest = now.version or 0
+        if not isinstance(since, int) or isinstance(since, bool) or since > newest:
+            raise InvalidArgument("history_changes", "since", f"a commit up to {newest}", since)
+        kind = self._kind.noted(now, self.location, self._buckets)
+        return history_changes(self._commit(since, "since"), now, kind)
+
+    def _commit(self, version: int | None, argument: str) -> Snapshot:
+        try:
+            return self.store.snapshot(version)
+        except InvalidArgument as error:
+            remedy = "Take all of `history()` instead, and go on from the commit that it is of."
+            raise InvalidArgument("history_changes", argument, error.needed, version, remedy=remedy) from None
+
+    def lists(self) -> DataFrame:
+        """`View.lists` of the newest commit."""
+        return self.at().lists()
+
+    def contracts(self) -> dict[str, tuple[DataFrame, str]]:
+        """`View.contracts` of the newest commit."""
+        return self.at().contracts()
+
+    def create_view(self, name: str) -> None:
+        """`View.create_view` of the newest commit; what is applied later is seen when it is called again."""
+        self.at().create_view(name)
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    @doing("ledger: take a batch of changes")
+    def apply(
+        self, changes: DataFrame, batch: str | int | None = None, *, gate: Gate | None = None
+    ) -> Applied:
+        """
+        Take what is new of a batch of changes, and bring the history up to it, in one transaction.
+
+        Afterwards the history is what `merge` would make of all changes that were ever applied, in
+        whatever batches and order they came, however often.  The same change again (source, message
+        and record number, of one entity) is no news where it stands behind one that had arrived before it,
+        in the log or in the same batch.  Of a batch that fails nothing is seen, and
+        its id stays unused.  Where another writer was faster, the work is done again on what it left.
+
+        Args:
+            changes: One row per change, as for `merge`.  Fields that the ledger does not know come to it;
+                a number of another type gets one that holds both, anything else becomes text, as in
+                `union_changes`.  Columns beside those of changes are not kept.  Those that
+                `changes_from_snapshots` made of several lists in one call are right, and so are those of a
+                later call that has all these lists and further ones; a list alone is for `apply_list`.
+            batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
+                them, see `sink`.
+            gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
+                refuses the batch: the ledger stays as it was, and the error is raised here.  Such as
+                `lambda after: check(after.touched_history(), "history").require()`.  Of a batch that was
+                applied before it is not asked.  It is asked again where another writer has meanwhile
+                changed what it was shown: the buckets of what is touched or, if it has asked for
+                more than that, anything in the ledger.  Files of a batch that it refused stay until
+                `vacuum`; until the first commit of all, that leaves them too.
+
+        Raises:
+            MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
+                they bring their guids and those before did not, or the other way round; or a key
+                field is of another type than before, and not a wider number; or *gate* is no function.
+            UnfitList: The changes say what full lists said against each other, and were not made of all lists
+                of the source that the ledger has.
+            BatchIdReused: The batch id was applied with other content.
+            NotStorable: A field is of a type that no table has.
+            ForeignChange: Another program has changed rows of one of the tables: `adopt` keeps what it did
+                to the log, `rebuild` makes the other tables anew.
+            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+            PythonException: As `merge`: a change lacks what each needs, or moves stand too far apart
+                (`CircularMoves`).
+
+        Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each.
+            The other reads, of each bucket that is touched, 8 bytes for each change in the log, and the open
+            versions in those of its files that can hold a touched entity; they are written again.
+            Of entities whose changes are not all later than what is known of them, the changes in
+            the log are read too, and the files with closed versions of them are written again.  Those
+            open versions, and all changes of the touched entities of a bucket, are in a worker's memory
+            at once.  Of a batch whose id is known, only its content is compared: one job that writes
+            nothing.  A *gate* costs what it asks, each time that it is asked.  Where an entity is merged
+            again that a row moved to, or from, what rows took along is found anew from the whole log, as in
+            `merge`, and the entities for which it is another are merged once more.
+        """
+        require_changes(changes, function="apply")
+        require_gate(gate, function="apply")
+        by_guid = GUID in changes.columns
+        kind = self.at().kind.of_changes(by_guid)
+        rows = logged(changes, kind)
+        key = self._batch_id(batch)
+        log = log_columns(rows.schema)
+        taken: tuple[object, Taken] | None = None
+
+        def work(transaction: Transaction) -> Applied:
+            nonlocal taken
+            # Another writer may have been the first.
+            known = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
+            if key is not None and self.store.batch(key) is not None:
+                content = digest(rows) if taken is None else taken[1].digest
+                done = transaction.commit(batch=key, digest=content, reads=())
+                return Applied(done.version, 0, repeated=True)
+            found = tables(transaction, known, log)
+            if taken is None or taken[0] != (known, found.book.log):
+                taken = (known, found.book.log), take(rows, known, found.book.log)
+            fresh, content, listed = taken[1]
+            known.note(transaction)
+            with_lists = lists_in_changes(transaction, known, changes, listed)
+            news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
+            looked_at = [*asked(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
+            done = transaction.commit(batch=key, digest=content, reads=looked_at)
+            return Applied(done.version, 0 if done.repeated else news, done.repeated)
+
+        return self.store.atomically(work)
+
+    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], Applied]:
+        """
+        `apply` for one stream: `stream.writeStream.foreachBatch(ledger.sink("orders")).start()`.
+
+        Args:
+            name: Of the stream, always the same.  The batch ids that Spark counts are those of this
+                name, so that the batches of two streams are not taken for each other.  A stream that begins
+                anew, with another checkpoint, needs another name.
+            gate: As for `apply`.  A batch that it refuses ends the stream with the gate's error; when the
+                stream is started again, it begins with the same batch.
+
+        Raises:
+            InvalidArgument: *name* is no name, or *gate* no function.
+        """
+        require_gate(gate, function="sink")
+        return sink_of(partial(self.apply, gate=gate), name)
+
+    @doing("ledger: take a full list")
+    def apply_list(
+        self,
+        rows: AnyTable,
+        *,
+        taken: datetime | str,
+        source: str = "table",
+        priority: int | Priority = 0,
+        max_deleted: float | None = None,
+        gate: Gate | None = None,
+    ) -> Applied:
+        """
+        Take tonight's full list of a source: what its list before named and this one does not is gone.
+
+        Afterwards log and history are what `changes_from_snapshots` of all lists of the source that were ever
+        applied would have made of them, in whatever order they came: of a list only what is new against
+        the one before it is logged.  A late list, taken between two others, makes the next one say again what
+        it says otherwise.  The same list again is no news.  The lists of each source go on by themselves.
+
+        Args:
+            rows: One row per entity, of Spark or of pandas (see `changes_from`).  It has the key fields of
+                the ledger; all other columns become fields.  A field that only other sources, or other
+                lists, have is not sent by this one.
+            taken: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
+                timestamps, that tells several lists apart, and is no field; a list in which nothing stands
+                is in no such table.
+            source: Who says so.
+            priority: How much it counts, a `Priority` where fields differ; best the same for all lists of a
+                source.
+            max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
+                a list is no list.  Without it any.
+            gate: As for `apply`.
+
+        Returns:
+            The commit, and how many changes were news; `repeated` where the ledger had all of the lists.
+
+        Raises:
+            MissingColumns, WrongColumnType: *rows* lack a key or the column *taken*, or have it in another
+                type; and as for `apply`.
+            InvalidArgument: *rows* are a stream; an argument is not of its form.
+            UnfitList: The ledger has another list of this source and instant; or one lacks too many.
+            SparkRuntimeException: A list names an entity twice, and not the same; or a row has no key.
+            ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: *rows* and the log are read once, and compared in one shuffle by key; what is new is then
+            applied as by `apply`.  After a late list, the buckets of entities of which the next one need
+            not speak any more are made anew.
+
+        >>> from datetime import UTC, datetime
+        >>> from tempfile import TemporaryDirectory
+        >>> monday = session().createDataFrame([(1, "kettle"), (2, "mug")], "id int, name string")
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), folder, entity="product", keys=["id"], buckets=1)
+        ...     print(ledger.apply_list(monday, taken=datetime(2024, 1, 1, tzinfo=UTC)))
+        ...     print(ledger.apply_list(monday.where("id = 1"), taken=datetime(2024, 1, 2, tzinfo=UTC)))
+        ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
+        ...         "id", "name", "valid_from_timestamp", "deleted_indicator"
+        ...     ).show()
+        Applied(version=1, news=2, repeated=False)
+        Applied(version=2, news=1, repeated=False)
+        +---+------+--------------------+-----------------+
+        | id|  name|valid_from_timestamp|deleted_indicator|
+        +---+------+--------------------+-----------------+
+        |  1|kettle| 2024-01-01 00:00:00|            false|
+        |  2|   mug| 2024-01-01 00:00:00|            false|
+        |  2|  NULL| 2024-01-02 00:00:00|             true|
+        +---+------+--------------------+-----------------+
+        <BLANKLINE>
+        """
+        require_gate(gate, function="apply_list")
+        require_share(max_deleted)
+        given = given_lists(self._spark, rows, self.at().kind, taken, source, priority)
+
+        def work(transaction: Transaction) -> Applied:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets).of_changes(False)
+            return apply_lists(transaction, kind, given, max_deleted, gate)
+
+        return self.store.atomically(work)
+
+    def list_sink(
+        self,
+        *,
+        taken: str,
+        source: str = "table",
+        priority: int | Priority = 0,
+        max_deleted: float | None = None,
+        gate: Gate | None = None,
+    ) -> Callable[[DataFrame, int], Applied]:
+        """
+        `apply_list` for a stream of lists: `stream.writeStream.foreachBatch(ledger.list_sink(taken="day"))`.
+
+        A batch may hold several lists, and holds each of them whole, as a stream of files does where a list
+        is one file.  A list that was cut in two is refused with its second part (`UnfitList`), and ends the
+        stream.  A batch that comes again, to this stream or to another one, is no news.
+
+        Args:
+            taken: The column that tells the lists apart.
+            source, priority, max_deleted, gate: As for `apply_list`.
+        """
+        require_gate(gate, function="list_sink")
+        require_share(max_deleted)
+        return lambda rows, _: self.apply_list(
+            rows, taken=taken, source=source, priority=priority, max_deleted=max_deleted, gate=gate
+        )
+
+    @doing("ledger: take back a full list")
+    def revoke_list(self, taken: datetime, *, source: str = "table", gate: Gate | None = None) -> Applied:
+        """
+        Take a full list back, as if it had never come: such as that of a night in which the export broke off.
+
+        Log and history are then what the other lists of the source say without it: what the next one says
+        otherwise than the one before, that one says now.  Another list of that instant can be applied then.
+
+        Args:
+            taken: The instant of the list.
+            source: Who gave it.
+            gate: As for `apply`.
+
+        Returns:
+            The commit, and how many changes of the next list are news.
+
+        Raises:
+            InvalidArgument: The ledger has no list of this source and instant (`lists` shows them).
+            UnfitList: The list came as changes, so that the ledger does not know which lists were
+                like the one before them.
+            ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: as of a late list.
+        """
+        require_gate(gate, function="revoke_list")
+        at = microseconds(taken, "taken", function="revoke_list")
+
+        def work(transaction: Transaction) -> Applied:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            return revoke_list(transaction, kind, source, at, gate)
+
+        return self.store.atomically(work)
+
+    @doing("ledger: make the history anew")
+    def rebuild(self) -> int:
+        """
+        Make the history anew from the log; returns the commit.
+
+        The rows are the same, unless a history was damaged, was changed by another program, or was made by a
+        version of cdckit with a fault.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ForeignChange: Another program has changed the log: see `adopt`.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
+
+        Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
+            writes its versions.  All of a bucket's log is in a worker's memory at once: it is not streamed.
+        """
+        return self._made_anew(adopt=False)
+
+    @doing("ledger: keep what another program has changed in the log")
+    def adopt(self) -> int:
+        """
+        Keep what another program has changed in the log of changes, and make the history anew from it.
+
+        Such as a DELETE of a person's changes: until this is called, `apply` refuses what comes.
+
+        Returns:
+            The commit.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
+
+        Cost: that of `rebuild`.
+        """
+        return self._made_anew(adopt=True)
+
+    def _made_anew(self, *, adopt: bool) -> int:
+        with self.store.begin() as transaction:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            if adopt:
+                transaction.accept(kind.changes)
+            elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
+                raise foreign.of(kind.changes)
+            found = tables(transaction, kind, transaction.schema(kind.changes), anew=True)
+            bring_up(transaction, kind, found.book, [], anew=True)
+            return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
+
+    @doing("ledger: publish the history")
+    def publish(
+        self,
+        target: str | Path,
+        form: Form = scd_type_2,
+        *,
+        anew: bool = False,
+        storage_options: dict[str, str] | None = None,
+    ) -> int:
+        """
+        Bring a table of its own, which others read, to where the history is: a plain Delta table.
+
+        The first call writes all of it, each later one the entities of which versions have changed since.  So
+        call it after each batch, or when it is wanted: the table is what *form* makes of the history, once,
+        whatever was killed or called twice.  What others have done there to its files alone (OPTIMIZE,
+        VACUUM) stays.
+
+        Args:
+            target: A folder or a URI, outside of every store; new, or published by this ledger.  A text
+                without slash, backslash and colon is the name of a table, such as `catalog.schema.table`,
+                which Spark's Delta connector writes (`saveAsTable`, then `MERGE`).
+            form: What becomes of the history: `scd_type_2`, `scd_type_1` for what is current,
+                `partial(periodic_snapshots, start=…, end=…)`, or a function of your own that takes each
+                entity by itself and keeps its `guid`.  It is known by its name and its arguments of
+                `functools.partial`, so a lambda is none: others make the table anew, and a change within a
+                function of yours needs *anew*.
+            anew: Write the whole table, also over what others have changed in it.
+            storage_options: What deltalake calls so, for a URI.
+
+        Returns:
+            The commit of the ledger that the table shows.
+
+        Raises:
+            ForeignChange: Another program has changed rows of the table: nothing is written.
+            InvalidArgument: The target holds something else, or lies within a store; a name is given and
+                the session has no Delta connector; or *form* makes no table with a column `guid`.
+            NoSuchTable: Nothing was ever applied.
+            StoreIsBusy: Other writers were faster, again and again.
+
+        Cost: at first, and where the form or its columns are others than before, the history is read and
+            written.  Later the files of the history that changed are read and compared, then those files of
+            history and table that can hold the touched entities, by their bounds; the latter are written
+            again.  All by workers.  Files that were replaced stay until you `VACUUM` the table.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from deltalake import DeltaTable
+        >>> with TemporaryDirectory() as folder:
+        ...     ledger = Ledger(session(), f"{folder}/ledger", entity="product", keys=["number"], buckets=1)
+        ...     for message in ("m1", "m2", "m3"):
+        ...         _ = ledger.apply(changes.where(F.col("message_id") == message))
+        ...         _ = ledger.publish(f"{folder}/products")
+        ...     table = DeltaTable(f"{folder}/products").to_pandas().sort_values(["number", "name"])
+        >>> table[["number", "name", "is_current"]].values.tolist()
+        [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
+        """
+        number = form_number(form)
+        for wait in waits():
+            now = self.store.snapshot()
+            kind = self._kind.noted(now, self.location, self._buckets)
+            columns = columns_of(now, kind, form)
+            table = target_of(self._spark, target, f"{now.store}/{kind.name}", storage_options)
+            if not anew:
+                table.require_untouched()
+            assert now.version is not None
+            as_before = not anew and table.form == number and table.has_columns(columns)
+            if as_before and table.commit is not None and table.commit >= now.version:
+                return table.commit
+            then = self._published(table.commit) if as_before else None
+            if put_all(table, now, kind, form) if then is None else put_changes(table, then, now, kind, form):
+                return now.version
+            time.sleep(wait)
+        raise StoreIsBusy(str(target), len(waits()))
+
+    def _published(self, version: int | None) -> Snapshot | None:
+        try:
+            return self.store.snapshot(version)
+        except InvalidArgument:
+            return None  # `vacuum` has deleted its files.
+
+    @doing("ledger: write small files together")
+    def compact(self) -> Committed:
+        """
+        Write the small files of each bucket together; as `cdckit.store.Store.compact`, but for one thing:
+        the files of versions stay cut by ranges of guids.
+
+        `apply` does it itself for a bucket that it touches and that has 16 of them.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            ConflictingCommit, StoreIsBusy: Other writers were faster.
+        """
+        with self.store.begin() as transaction:
+            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            found = tables(transaction, kind, transaction.schema(kind.changes))
+            for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words)):
+                transaction.compact(name)
+            # Its files stay cut by ranges of guids, which the store knows nothing of.
+            bring_up(transaction, kind, found.book, [], anew=found.anew, fold=2)
+            return transaction.commit(reads=())
+
+    def check(self, *, deep: bool = False) -> None:
+        """
+        Raise for the first thing that is wrong, as `cdckit.store.Store.check` does.
+
+        Args:
+            deep: Whether every file is read, and the history held against what `merge` makes of the log.
+
+        Raises:
+            DamagedTable: A file is not there, or cannot be read; or the history is another one.
+            ForeignChange: Another program has changed rows of a table.
+
+        Cost: a listing; with *deep* also every file, a merge of the log, and a shuffle of all versions.
+        """
+        self.store.check(deep=deep)
+        if deep:
+            self.at().require_merged()
+
+    def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
+        """Delete files of older commits, which `at` then refuses; as `cdckit.store.Store.vacuum`."""
+        return self.store.vacuum(older_than)
+
+    def _batch_id(self, batch: str | int | None) -> str | None:
+        found = require_batch_id(batch, function="apply")
+        if not self._kind.name or found is None:
+            return found
+        if isinstance(found, StreamBatch):
+            return StreamBatch(f"{self._kind.name}/{found.stream}", found.number)
+        return f"{self._kind.name}/{found}"

@@ -1,0 +1,180 @@
+"""A table as it is shown, whatever in: its cells as texts, and what its caption says of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import tzinfo
+from functools import partial
+from typing import Any, NamedTuple
+
+from cdckit.notebook.clock import Clock, timespec
+from cdckit.notebook.messages import Said, one_line
+
+OPEN = "…"
+NULL = "NULL"
+_INSTANTS = ("instant", "begin", "end")
+_WORDS = {"state": "deleted", "guid": "guid"}
+
+
+class Cell(NamedTuple):
+    """Text, its message and all that is known of it, and its look: see `cdckit.notebook.table_formats`."""
+
+    text: str
+    said: str = ""
+    in_full: str = ""
+    look: str = ""
+
+
+class Page(NamedTuple):
+    """A table as it is shown."""
+
+    headings: list[str]
+    numbers: list[bool]
+    rows: list[list[Cell]]
+    deleted: list[bool]
+    caption: str
+
+
+class Rows(NamedTuple):
+    """What was read for a table: of the rows perhaps one more than it shows."""
+
+    found: Sequence[tuple[Any, ...]]
+    headings: Sequence[str]
+    kinds: Sequence[str]
+    most: int
+
+    @property
+    def shown(self) -> Sequence[tuple[Any, ...]]:
+        """The rows that the table has."""
+        return self.found[: self.most]
+
+    @property
+    def places(self) -> list[int]:
+        """The columns that say something of some row."""
+        return [
+            place
+            for place, kind in enumerate(self.kinds)
+            if kind not in ("state", "quiet") or any(row[place].value for row in self.shown)
+        ]
+
+    @property
+    def messages(self) -> set[str]:
+        """The messages that are named in it."""
+        named = {
+            row[place].value
+            for row in self.shown
+            for place in self.places
+            if self.kinds[place] == "message" and row[place].value is not None
+        }
+        return named | {row[p].m for row in self.shown for p in self.places if row[p].m is not None}
+
+
+def clock_of(rows: Rows, zone: tzinfo) -> Clock:
+    """The clock that all instants of the table share."""
+    return Clock.of([each for column in _times(rows).values() for each in column], zone)
+
+
+def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool, width: int, zone: tzinfo) -> Page:
+    """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
+    clock, times, places = clock_of(rows, zone), _times(rows), rows.places
+    # Beginnings and ends are read together, so they are written alike; a field is written for itself.
+    bounds = [each for place, column in times.items() if rows.kinds[place] != "instant" for each in column]
+    specs = {
+        place: timespec(column if rows.kinds[place] == "instant" else bounds)
+        for place, column in times.items()
+    }
+    table = [
+        [
+            _shown(
+                row[place], rows.kinds[place], partial(clock.text, spec=specs.get(place, "")), messages, width
+            )
+            for place in places
+        ]
+        for row in rows.shown
+    ]
+    deleted = [any(_is_deleted(row[place], rows.kinds[place]) for place in places) for row in rows.shown]
+    headings = [one_line(rows.headings[place]) for place in places]
+    numbers = [rows.kinds[place] == "number" for place in places]
+    return Page(headings, numbers, table, deleted, "; ".join(_notes(rows, table, clock, times, named=named)))
+
+
+def _times(rows: Rows) -> dict[int, list[int]]:
+    return {
+        place: [row[place].value for row in rows.shown if row[place].value is not None and row[place].sent]
+        for place in rows.places
+        if rows.kinds[place] in _INSTANTS
+    }
+
+
+def _is_deleted(cell: Any, kind: str) -> bool:
+    return kind == "state" and bool(cell.value)
+
+
+def _notes(
+    rows: Rows,
+    table: Sequence[Sequence[Cell]],
+    clock: Clock,
+    times: Mapping[int, Sequence[int]],
+    *,
+    named: bool,
+) -> list[str]:
+    cells = [row[place] for row in rows.shown for place in rows.places]
+    open_ends = any(
+        rows.kinds[place] == "end" and row[place].value is None for row in rows.shown for place in rows.places
+    )
+    notes = {
+        _count(len(rows.found), rows.most): True,
+        clock.caption: any(times.values()),
+        f"{OPEN} is an open end": open_ends,
+        "blank was not sent": any(not cell.sent for cell in cells),
+        f"after a value its {'source' if named else 'message'}/priority": any(c.m is not None for c in cells),
+        "after a value the priority that it has of its own": any(c.m is None and c.p for c in cells),
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+def _count(found: int, rows: int) -> str:
+    if found > rows:
+        return f"first {rows} row{'s' if rows != 1 else ''} of more"
+    return f"{found} row{'s' if found != 1 else ''}" if found else "no rows"
+
+
+def _shown(
+    cell: Any, kind: str, instant: Callable[[int], str], messages: Mapping[str, Said], width: int
+) -> Cell:
+    if not cell.sent:
+        return Cell("")
+    said, in_full = _said(cell, messages)
+    if kind == "state":
+        return Cell("deleted", said, in_full, "mark") if cell.value else Cell("")
+    if kind == "quiet":
+        return Cell(_cut(cell.value or "", width))
+    if cell.value is None:
+        return Cell(OPEN if kind == "end" else NULL, said, in_full, "" if kind == "end" else "nothing")
+    if kind == "message":
+        return Cell(messages[cell.value].short, "", messages[cell.value].in_full)
+    if kind in _INSTANTS:
+        return Cell(instant(cell.value), said, in_full, "value" if kind == "instant" else "")
+    if kind == "guid":
+        return Cell(_cut(cell.value, 8))
+    if kind == "operation":
+        return Cell(one_line(cell.value), look="mark" if cell.value == "delete" else "")
+    if kind == "bytes":
+        return Cell(_bytes(cell.value), said, in_full, "value")
+    return Cell(_cut(cell.value, width), said, in_full, "value")
+
+
+def _said(cell: Any, messages: Mapping[str, Said]) -> tuple[str, str]:
+    if cell.m is None:
+        return (cell.p, f"priority {cell.p}") if cell.p else ("", "")
+    message = messages[cell.m]
+    return f"{message.short}/{cell.p}", f"{message.in_full}, priority {cell.p}"
+
+
+def _bytes(value: Any) -> str:
+    text = repr(bytes(value.first))
+    return text if len(value.first) == value.of else f"{text[:-1]}…' ({value.of:,} bytes)"
+
+
+def _cut(text: str, longest: int) -> str:
+    return one_line(text if len(text) <= longest else text[:longest] + "…")

@@ -1,0 +1,157 @@
+"""A table of a catalogue that shows a store as of one of its commits: Spark's Delta connector writes it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.schemas import quoted
+from cdckit.store.columns import storable
+from cdckit.store.errors import ForeignChange
+from cdckit.store.names import plain_names, stored_names
+from cdckit.store.published_table import ANEW, NEEDED
+
+_UPKEEP = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+_GONE = "cdckit_gone"
+_MOST = 1000
+"""So many commits of others are looked at, back to the last one of ours."""
+
+
+class InCatalogue:
+    """
+    The table as it stands when this is made; see `cdckit.store.published_table.Published`.
+
+    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.
+
+    Args:
+        spark: The session, which has the Delta connector.
+        name: Of the table, as SQL has it: of a schema of a catalogue, or of the session's own.
+        source: What tells the store from all others.
+
+    Raises:
+        InvalidArgument: The session has no Delta connector, or is one of Spark Connect; or there is something
+            else.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, source: str) -> None:
+        self._spark, self._name, self._source = spark, name, source
+        self.commit: int | None = None
+        self.form: int | None = None
+        self._foreign: ForeignChange | None = None
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            # What a MERGE carries is told to a session of its own, and such clients cannot begin one.
+            needed = "a location: through Spark Connect no table of a catalogue is kept up"
+            raise InvalidArgument("publish", "target", needed, name)
+        _require_connector(spark, name)
+        self._exists = bool(spark.catalog.tableExists(name))
+        if self._exists:
+            self._look()
+
+    def require_untouched(self) -> None:
+        """Raise `ForeignChange` if others have changed rows since our last commit."""
+        if self._foreign is not None:
+            raise self._foreign
+
+    def has_columns(self, columns: T.StructType) -> bool:
+        """Whether the table has just such columns."""
+        return self._exists and self._plain(columns) == self._plain(self._spark.table(self._name).schema)
+
+    def replace(self, rows: DataFrame, commit: int, form: int) -> bool:
+        """Write the whole table; False if another writer was faster: then look at it again."""
+        writer = self._named(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        return self._done(
+            lambda: writer.option("userMetadata", self._told(commit, form)).saveAsTable(self._name)
+        )
+
+    def merge(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
+        """Write rows in the place of those of all touched entities, by their guids; False as `replace`."""
+        named = self._named(rows)
+        news = named.withColumn(_GONE, F.lit(None).cast("string"))
+        gone = touched.select(F.col("guid").alias(_GONE))
+        view = f"cdckit_{uuid.uuid4().hex}"
+        news.unionByName(gone, allowMissingColumns=True).createOrReplaceGlobalTempView(view)
+        columns = [quoted(one) for one in named.columns]
+        statement = (
+            f"MERGE INTO {self._name} AS t USING global_temp.{view} AS s ON t.guid = s.{_GONE} "
+            "WHEN MATCHED THEN DELETE "
+            f"WHEN NOT MATCHED AND s.{_GONE} IS NULL THEN INSERT ({', '.join(columns)}) "
+            f"VALUES ({', '.join(f's.{one}' for one in columns)})"
+        )
+        # In a session of its own: what it is told must not be carried by what other threads write meanwhile.
+        other = self._spark.newSession()
+        other.catalog.setCurrentCatalog(self._spark.catalog.currentCatalog())
+        other.catalog.setCurrentDatabase(self._spark.catalog.currentDatabase())
+        delta = "spark.databricks.delta"
+        other.conf.set(f"{delta}.commitInfo.userMetadata", self._told(commit, form))
+        # Of two that merge at once, Delta lets one pass; and none that shows no more than what is there.
+        other.conf.set(f"{delta}.write.txnAppId", f"cdckit:{self._source}")
+        other.conf.set(f"{delta}.write.txnVersion", str(commit))
+        try:
+            return self._done(lambda: other.sql(statement).collect())
+        finally:
+            self._spark.catalog.dropGlobalTempView(view)
+
+    def _done(self, write: Any) -> bool:
+        try:
+            write()
+        except Exception:
+            if InCatalogue(self._spark, self._name, self._source).commit == self.commit:
+                raise
+            return False  # Another writer was faster.
+        return True
+
+    def _look(self) -> None:
+        try:
+            told = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
+        except PySparkException as error:
+            raise InvalidArgument("publish", "target", NEEDED, self._name) from error
+        for row in sorted(told, key=lambda row: -row["version"]):
+            ours = _told(row["userMetadata"]).get(self._source)
+            if ours is not None:
+                self.commit, self.form = ours["commit"], ours["form"]
+                return
+            if row["operation"] not in _UPKEEP:
+                author = ", ".join(each for each in (row["userName"], row["engineInfo"]) if each)
+                said = self._name, row["version"], row["operation"], author or "somebody"
+                self._foreign = ForeignChange(*said, ANEW)
+        raise InvalidArgument("publish", "target", NEEDED, self._name)
+
+    def _told(self, commit: int, form: int) -> str:
+        return json.dumps({"cdckit": {self._source: {"commit": commit, "form": form}}})
+
+    def _plain(self, columns: T.StructType) -> T.StructType:
+        return plain_names(stored_names(storable(columns, self._name)))
+
+    def _named(self, rows: DataFrame) -> DataFrame:
+        """The rows under names that Delta takes."""
+        pairs = zip(rows.columns, self._plain(rows.schema), strict=True)
+        return rows.select(*(F.col(quoted(true)).cast(one.dataType).alias(one.name) for true, one in pairs))
+
+
+def _told(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")["cdckit"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _require_connector(spark: SparkSession, name: str) -> None:
+    try:
+        spark.read.format("delta").load("/cdckit/is/there/a/connector")
+    except Exception as error:
+        # With a connector, it is the path that is not there.  PySpark has no class for this error.
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            remedy = (
+                "Start the session with delta-spark's jars and its catalogue "
+                "(spark.sql.extensions, spark.sql.catalog.spark_catalog), or publish to a location."
+            )
+            needed = "a location, since this session has no Delta connector, which tables of a catalogue need"
+            raise InvalidArgument("publish", "target", needed, name, remedy=remedy) from error
