@@ -26,6 +26,7 @@ In a notebook `show` makes a readable table, and `options` holds the zone in whi
 import ast
 import pkgutil
 from importlib import import_module
+from importlib.util import find_spec
 
 
 def _homes() -> dict[str, str]:
@@ -40,12 +41,12 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    """Load what is named, and nothing else: Spark alone takes half a second."""
+    """Load what is named, a module or what one holds, and nothing else: Spark alone takes half a second."""
     if name == "__version__":
         return import_module("cdckit.parts.installed").own_version()
-    if name not in _HOMES:
+    home = _HOMES.get(name, __name__)
+    if home == __name__ and (name.startswith("_") or find_spec(f"{home}.{name}") is None):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
     found = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
     globals()[name] = found
     return found

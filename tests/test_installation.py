@@ -76,6 +76,9 @@ def test_only_what_is_named_is_loaded() -> None:
 def test_every_name_is_where_the_stub_says() -> None:
     assert all(getattr(cdckit, name) is not None for name in cdckit.__all__)
     assert set(cdckit.__all__) <= set(dir(cdckit))
+    program = "import cdckit; print(cdckit.query.diff.__module__, hasattr(cdckit, '__wrapped__'))"
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout == "cdckit.query.differences False\n"
     with pytest.raises(AttributeError, match="no attribute 'as_off'"):
         getattr(cdckit, "as_off")  # noqa: B009
 
