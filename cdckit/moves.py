@@ -65,10 +65,12 @@ def complete_moves(changes: DataFrame) -> DataFrame:
     moves connect is found out in one task, which holds two numbers for each move; the changes of such keys
     are sorted twice, and those of all keys that moves connect are in memory at once.
 
-    >>> from cdckit import complete_moves, debezium, merge
-    >>> told = debezium.changes(decoded, "products", keys=["id"])
-    >>> merge(complete_moves(told), entity="product", keys=["id"]).count()
-    3
+    >>> from cdckit import merge
+    >>> key = F.struct("data.number")
+    >>> said = F.struct(F.lit("1").alias("id"), key.alias("old_key"), key.alias("new_key"))
+    >>> told = changes.withColumn("moved", F.when(F.lit(False), said))
+    >>> merge(complete_moves(told), entity="product", keys=["number"]).count()
+    4
     """
     require_columns(changes, [MOVED], function="complete_moves")
     require_moved(changes, [], function="complete_moves")
