@@ -26,11 +26,16 @@ _INCOMING = f"message_id, message_class, message_type, {_PART_OF}, correlation_i
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
 _OF_SEQUENCE = "sequence = ? AND total > 1"
-_FAILED = "attempts AND fate IN ('invalid', 'error')"
 _CLAIMS = (
     f"status <> 'RECEIVED' OR (whole AND position = 1 AND fate IN ('{Fate.WAITING}', '{Fate.PROCESSED}'))"
 )
 """Rows whose messageId makes others duplicates: our own, and first parts of what waits or was processed."""
+_CLAIMED = f"SELECT 1 FROM messages AS others WHERE others.message_id = messages.message_id AND ({_CLAIMS})"
+_UNPROCESSED = (
+    f"(attempts AND fate IN ('{Fate.INVALID}', '{Fate.ERROR}') "
+    f"OR position = 1 AND fate = '{Fate.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
+)
+"""Parts whose handler failed; and first parts that were a duplicate of a message whose handler failed then."""
 _PART = f"""
 SELECT {PART} FROM (SELECT *, {AGREES} AS agrees FROM (
     SELECT number AS came, sequence AS sequence_id, position AS sequence_position, terms, content
@@ -235,7 +240,7 @@ class SqliteRepository:
     def _take_part(self, part: Incoming, refuse: Callable[[Incoming, str], Refused], judge: Judge) -> Fate:
         if self._exists("message_id = ? AND status <> 'RECEIVED'", part.message_id):
             return self._duplicate()
-        if self._exists(f"{_OF_SEQUENCE} AND {_FAILED}", part.sequence):
+        if self._exists(f"{_OF_SEQUENCE} AND {_UNPROCESSED}", part.sequence):
             self._begin_anew(_OF_SEQUENCE, part.sequence)
         # What was given up waits again.
         given_up = f"{_OF_SEQUENCE} AND NOT whole AND fate = 'invalid'"

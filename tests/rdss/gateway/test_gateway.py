@@ -354,6 +354,27 @@ def test_of_a_sequence_and_a_message_of_one_id_the_one_that_is_whole_first_count
         assert repository.counts()[Fate.DUPLICATE] == 2
 
 
+def test_a_sequence_that_was_a_duplicate_of_what_failed_then_is_handled_when_it_comes_again() -> None:
+    text = json.dumps({"objectUUID": uuid(5)})
+    parts = [part(1, 1, 2, text[:9]), part(2, 2, 2, text[9:])]
+    channels, handled = exchange(), list[Any]()
+
+    def fails(turn: Turn) -> None:
+        raise KeyError("shelf")
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1), *parts, *parts)
+        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, *[Fate.DUPLICATE] * 3]
+        receiver.process(fails)
+        put(channels, *parts, *parts)
+        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, *[Fate.DUPLICATE] * 2]
+        receiver.process(lambda turn: handled.append(turn.message.body))
+        assert handled == [{"objectUUID": uuid(5)}]
+        counted = {Fate.PROCESSED: 2, Fate.ERROR: 1, Fate.DUPLICATE: 6}
+        assert {fate: number for fate, number in repository.counts().items() if number} == counted
+
+
 @pytest.mark.parametrize("decorated", [False, True])
 def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(decorated: bool) -> None:
     """As it was, or as the error queue has it; a sequence with all its parts; by replay, too."""
