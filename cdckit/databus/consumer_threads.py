@@ -46,7 +46,8 @@ class Ticket:
     """
 
     def __init__(self) -> None:
-        self._lock, self._began, self._void = threading.Lock(), time.monotonic(), False
+        self._lock, self._void = threading.Lock(), False
+        self._began: float | None = None
 
     def show(self) -> None:
         """A callback begins now; raises where none may begin any more."""
@@ -55,10 +56,16 @@ class Ticket:
                 raise _Void
             self._began = time.monotonic()
 
-    def cancel(self, after: float = 0.0) -> bool:
-        """Make it void if the callback that runs began so many seconds ago; whether it is void now."""
+    def rest(self) -> None:
+        """No callback runs until the next begins: to wait for a thread takes none of its time."""
         with self._lock:
-            self._void = self._void or time.monotonic() - self._began >= after
+            self._began = None
+
+    def cancel(self, after: float | None = None) -> bool:
+        """Make it void, or only if the callback that runs began so many seconds ago; whether it is void."""
+        with self._lock:
+            if after is None or (self._began is not None and time.monotonic() - self._began >= after):
+                self._void = True
             return self._void
 
 
@@ -114,7 +121,7 @@ class Crew:
     def _waited(self, given: Sequence[tuple[_Member, Call]]) -> Answer:
         answers: queue.SimpleQueue[tuple[_Member, Answer]] = queue.SimpleQueue()
         for member, call in given:
-            member.ticket.show()
+            member.ticket.rest()
             member.calls.put((call, answers))
         waiting = {member for member, _ in given}
         greatest = Answer()

@@ -383,6 +383,34 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop(clock
     assert [word for word in scribe.said if word in ("hangs", "stop")] == ["hangs", "stop"]
 
 
+def test_the_time_of_a_callback_begins_with_it_and_not_with_the_wait_for_its_thread(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a busy machine takes an `on_rollback` away from a consumer."""
+    looked = threading.Semaphore(0)
+    cancel, answered = consumer_threads.Ticket.cancel, consumer_threads._answered
+
+    def look(ticket: consumer_threads.Ticket, after: float | None = None) -> bool:
+        found = cancel(ticket, after)
+        looked.release()
+        return found
+
+    def begin_late(*told: Any) -> Any:
+        clock.now += 1
+        while looked.acquire(blocking=False):
+            pass
+        # The second look began behind the wait.
+        assert looked.acquire(timeout=60)
+        assert looked.acquire(timeout=60)
+        return answered(*told)
+
+    monkeypatch.setattr(consumer_threads.Ticket, "cancel", look)
+    monkeypatch.setattr(consumer_threads, "_answered", begin_late)
+    scribe = Scribe({"a5": [ValueError("no")]})
+    assert dispatch(Windows("a5 .5"), scribe, time_budget=0.02, wait=lambda _: None).state == "finished"
+    assert scribe.said == words("begin [5 (a a5 rollback 5 [5 (a a5 a) 5] checkpoint 5 stop")
+
+
 def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
     """`sys.exit()` in a thread of its own would else be heard by nobody, and the dispatch wait for ever."""
     others = [Scribe(), Scribe()]

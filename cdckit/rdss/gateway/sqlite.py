@@ -35,7 +35,7 @@ _UNPROCESSED = (
     f"(attempts AND fate IN ('{Fate.INVALID}', '{Fate.ERROR}') "
     f"OR position = 1 AND fate = '{Fate.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
 )
-"""Parts whose handler failed; and first parts that were a duplicate of a message whose handler failed then."""
+"""Parts whose handler failed; and first parts that were duplicates of what failed later."""
 _PART = f"""
 SELECT {PART} FROM (SELECT *, {AGREES} AS agrees FROM (
     SELECT number AS came, sequence AS sequence_id, position AS sequence_position, terms, content
