@@ -50,8 +50,8 @@ class ChannelAdaptor:
     MetadataUpdate; a MetadataDelete when *convert* no longer shows it.  An update under another objectUUID is
     a new version: it says that it isNewVersionOf the one before, unless *convert* says so.  Every version
     is an object of its own to the exchange, so all that were sent are deleted when the object is hidden.
-    What was sent of each object is kept in the gateway's repository: a round that is cut short is done again,
-    and sends what is missing, once.
+    What is to be sent of each object, and was, is kept in the gateway's repository: a round that is cut short
+    is done again, and sends what is missing, once.
 
     Args:
         gateway: Sends; its repository keeps where the adaptor is.
@@ -121,16 +121,17 @@ class ChannelAdaptor:
             latest = found.modified if latest is None else max(latest, found.modified)
         if latest is not None and latest != mark:
             # Only now: pages need not be in the order of time.
-            self._keep(_MARK, latest)
+            self._keep({_MARK: latest})
         return Polled(counted[True], counted[False], tuple(unfit))
 
     def _tell(self, found: Found) -> bool:
         """Send what an object has become; False if that was sent already."""
+        was_begun = self._finish(found.id)
         before, body = self._kept(f"object {found.id}"), self._converted(found)
         now = _GONE if body is None else _digest(body)
         last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
         if last == now:
-            return False
+            return was_begun
         if body is None:
             told = [("MetadataDelete", {"objectUUID": each}) for each in versions]
         elif last == _GONE:
@@ -138,18 +139,33 @@ class ChannelAdaptor:
         else:
             told = [("MetadataUpdate", _as_version(body, versions[-1]))]
             versions = [*(each for each in versions if each != body["objectUUID"]), body["objectUUID"]]
-        for kind, content in told:
-            # The same step of the same object has the same messageId, however often it is tried.
-            step = (
-                self._name,
-                found.id,
-                before or "",
-                now,
-                *([content["objectUUID"]] if len(told) > 1 else []),
-            )
-            identity = str(uuid5(_NAMESPACE, "\n".join(step)))
-            self._gateway.send(self._gateway.producer.message(kind, content, message_id=identity))
-        self._keep(f"object {found.id}", f"{identity} {','.join(versions)} {now}")
+        step = (self._name, found.id, before or "", now)
+        # The same step of the same object has the same messageIds, however often it is tried.
+        named = [
+            (kind, content, str(uuid5(_NAMESPACE, "\n".join((*step, str(place))))))
+            for place, (kind, content) in enumerate(told)
+        ]
+        state = f"{named[-1][-1]} {','.join(versions)} {now}"
+        self._keep({f"step {found.id}": json.dumps({"state": state, "messages": named})})
+        return self._finish(found.id)
+
+    def _finish(self, object_id: str) -> bool:
+        """
+        Send what was to be sent of an object; False if that is nothing.
+
+        A message that was noted will be sent, though the round failed and the object has changed since.
+        """
+        text = self._kept(f"step {object_id}")
+        if not text:
+            return False
+        step = json.loads(text)
+        try:
+            for kind, content, message_id in step["messages"]:
+                self._gateway.send(self._gateway.producer.message(kind, content, message_id=message_id))
+        except UnfitMessage:
+            self._keep({f"step {object_id}": ""})
+            raise
+        self._keep({f"object {object_id}": step["state"], f"step {object_id}": ""})
         return True
 
     def _converted(self, found: Found) -> dict[str, Any] | None:
@@ -162,8 +178,8 @@ class ChannelAdaptor:
     def _kept(self, name: str) -> str | None:
         return self._gateway.repository.position(self._name, name)
 
-    def _keep(self, name: str, position: str) -> None:
-        self._gateway.repository.keep_positions(self._name, {name: position})
+    def _keep(self, positions: dict[str, str]) -> None:
+        self._gateway.repository.keep_positions(self._name, positions)
 
 
 def _digest(body: object) -> str:

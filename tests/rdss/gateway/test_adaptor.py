@@ -21,6 +21,7 @@ from cdckit.rdss.gateway import (
     MemoryChannel,
     NoChannel,
     Polled,
+    SendFailed,
     SqliteRepository,
 )
 from support.rdss_exchange import OBJECT, exchange, gateway, kept, uuid
@@ -224,13 +225,41 @@ def test_a_round_that_is_cut_short_is_done_again_and_sends_each_change_once(appl
             super().keep_positions(stream, positions)
 
     with Dies(":memory:") as repository:
-        for commits in (0, 0, 1, 2):
+        for commits in (0, 1, 1, 3):
             repository.commits = commits
             with pytest.raises(KeyboardInterrupt):
                 adaptor(repository, channels, application).poll()
         repository.commits = 99
-        assert adaptor(repository, channels, application).poll() == Polled(sent=2, known=3)
+        assert adaptor(repository, channels, application).poll() == Polled(sent=3, known=2)
     assert len(told(channels)) == 5
+
+
+def test_what_a_round_that_failed_has_begun_is_finished_before_the_object_is_looked_at_again(
+    application: Application,
+) -> None:
+    """What is to be sent will be sent: so the object that is hidden meanwhile is deleted, not forgotten."""
+
+    class Down(MemoryChannel):
+        is_down = True
+
+        def send(self, value: bytes, *, key: str) -> None:
+            if self.is_down:
+                raise ChannelUnreachable(self.name, "down")
+            super().send(value, key=key)
+
+    channels = exchange(output=Down("output"))
+    application.change(1, 1, title="one")
+    with SqliteRepository(":memory:") as repository:
+        polling = adaptor(repository, channels, application)
+        with pytest.raises(SendFailed):
+            polling.poll()
+        application.change(1, 2, title="one", confidential=True)
+        with pytest.raises(SendFailed):
+            polling.poll()
+        channels.output.is_down = False  # type: ignore[attr-defined]
+        assert polling.poll() == Polled(sent=1, known=0)
+        assert told(channels) == [("MetadataCreate", uuid(1), "one"), ("MetadataDelete", uuid(1), None)]
+        assert polling.poll() == Polled(sent=0, known=1)
 
 
 def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_changes(
