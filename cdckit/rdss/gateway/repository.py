@@ -162,7 +162,7 @@ class Repository(KnownMessages, Protocol):
         """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
 
     def refused(self, message_id: str) -> list[bytes]:
-        """The bytes of what was refused of a message as it came, those of all parts of its sequence."""
+        """The bytes of what was refused of a message and of its sequence; first what had been handed over."""
 
     def routed(self, number: int) -> None:
         """Note that the channel has acknowledged what was refused."""

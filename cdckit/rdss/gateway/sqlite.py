@@ -177,8 +177,10 @@ class SqliteRepository:
     def refused(self, message_id: str) -> list[bytes]:
         sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
         parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
+        # What was refused when it came goes last: it contradicted the others, and does again.
         asked = (
-            f"SELECT original FROM refused WHERE message_id = ? OR message_id IN ({parts}) ORDER BY number"
+            f"SELECT original FROM refused WHERE message_id = ? OR message_id IN ({parts}) "
+            "ORDER BY taken, number"
         )
         return [row[0] for row in self._run(asked, message_id, message_id)]
 

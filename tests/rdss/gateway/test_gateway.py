@@ -409,6 +409,24 @@ def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(d
             receiver.replay(uuid(70))
 
 
+def test_a_replay_takes_what_failed_before_what_contradicted_it() -> None:
+    text = json.dumps({"objectUUID": uuid(5)})
+    parts = [part(1, 1, 2, text[:9]), part(1, 2, 2, text[9:])]
+    channels, handled = exchange(), list[Any]()
+
+    def fails(turn: Turn) -> None:
+        raise KeyError("shelf")
+
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, parts[0], part(1, 1, 2, "other"), parts[1])
+        assert receiver.receive() == [Fate.WAITING, Fate.INVALID, Fate.WAITING]
+        receiver.process(fails)
+        assert receiver.replay(uuid(1)) == [Fate.WAITING, Fate.WAITING, Fate.DUPLICATE]
+        receiver.process(lambda turn: handled.append(turn.message.body))
+    assert handled == [{"objectUUID": uuid(5)}]
+
+
 def test_what_may_pass_is_tried_again_before_anything_else_and_not_for_ever() -> None:
     channels, slept, calls = exchange(), list[float](), list[str]()
     down = iter([True, True, False, True, True, True])
