@@ -171,16 +171,18 @@ def kept_history(data: T.StructType) -> T.StructType:
     return T.StructType([*history_schema(data).fields, *hidden])
 
 
-def require_keys_keep_their_texts(before: T.StructType, after: T.StructType, kind: Kind) -> None:
+def require_keys_keep_their_texts(
+    before: T.StructType, after: T.StructType, kind: Kind, *, function: str = "apply"
+) -> None:
     """Raise `WrongColumnType` if a key is to become text: 1 and "1" are two keys, with two guids."""
     for name in () if kind.by_guid else kind.keys:
         one, other = before[name].dataType, after[name].dataType
         common = common_spark_type(one, other)
         if isinstance(common, T.StringType) and not isinstance(one, T.StringType):
             needed = f"a number as before ({one.simpleString()})" if one != other else one.simpleString()
-            raise WrongColumnType("apply", f"data.{name}", needed, other.simpleString())
+            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString())
         if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
-            raise WrongColumnType("apply", f"data.{name}", "string, as before", other.simpleString())
+            raise WrongColumnType(function, f"data.{name}", "string, as before", other.simpleString())
 
 
 def shown_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:

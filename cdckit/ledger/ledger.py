@@ -243,7 +243,7 @@ class Ledger:
                 they bring their guids and those before did not, or the other way round; or a key
                 field is of another type than before, and not a wider number; or *gate* is no function.
             UnfitList: The changes say what full lists said against each other, and were not made of all lists
-                of the source that the ledger has.
+                of the source that the ledger has, or not of the same ones.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
             ForeignChange: Another program has changed rows of one of the tables: `adopt` keeps what it did
@@ -332,7 +332,8 @@ class Ledger:
         Args:
             rows: One row per entity, of Spark or of pandas (see `changes_from`).  It has the key fields of
                 the ledger; all other columns become fields.  A field that only other sources, or other
-                lists, have is not sent by this one.
+                lists, have is not sent by this one.  A column in which nothing stands, as all are in a
+                frame of pandas without rows, has the type that the ledger knows.
             taken: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
                 timestamps, that tells several lists apart, and is no field; a list in which nothing stands
                 is in no such table.
@@ -348,7 +349,7 @@ class Ledger:
 
         Raises:
             MissingColumns, WrongColumnType: *rows* lack a key or the column *taken*, or have it in another
-                type; and as for `apply`.
+                type, or in none where the ledger does not know it yet; and as for `apply`.
             InvalidArgument: *rows* are a stream; an argument is not of its form.
             UnfitList: The ledger has another list of this source and instant; or one lacks too many.
             SparkRuntimeException: A list names an entity twice, and not the same; or a row has no key.

@@ -21,11 +21,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, UPSERT, Priority, union_changes, with_priorities
-from cdckit.errors import InvalidArgument, UnfitList
+from cdckit.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
+from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.kernel.layout import GUID
 from cdckit.ledger.applying import Applied, bring_up, tables
-from cdckit.ledger.columns import BUCKET, log_columns, logged, shown_changes
+from cdckit.ledger.columns import (
+    BUCKET,
+    fields_of,
+    log_columns,
+    logged,
+    require_keys_keep_their_texts,
+    shown_changes,
+)
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.log_intake import take
 from cdckit.ledger.pending_batch import Gate, asked
@@ -41,8 +48,9 @@ from cdckit.lists import (
 from cdckit.parts.arguments import microseconds, require_int, require_name
 from cdckit.parts.identifiers import guid
 from cdckit.parts.instants import INSTANT, written
-from cdckit.parts.schemas import quoted, require_batch, require_columns, require_type
+from cdckit.parts.schemas import quoted, require_batch, require_columns, require_struct, require_type
 from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.values import as_text
 from cdckit.store import Snapshot, Transaction
 
 FUNCTION = "apply_list"
@@ -125,6 +133,36 @@ def given_lists(
         F.struct(*carried).alias("carried"),
     )
     return Given(said, source, priority, instants)
+
+
+def _in_types_of_log(transaction: Transaction, kind: Kind, given: Given) -> Given:
+    """
+    The lists, of which columns in which nothing stands have the types that the ledger knows.
+
+    Raises:
+        WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
+    """
+    found = require_struct(given.rows, "data", function=FUNCTION)
+    before = fields_of(transaction.schema(kind.changes)) if transaction.has(kind.changes) else T.StructType()
+    kinds = {each.name: each.dataType for each in before}
+    void = [each.name for each in found if isinstance(each.dataType, T.NullType)]
+    for name in void:
+        if name in kind.keys and name not in kinds:
+            remedy = "Nothing stands in it, and the ledger does not know it yet: say of what type it is."
+            raise WrongColumnType(FUNCTION, name, "a type that a key has", "void", remedy)
+    typed = F.struct(
+        *(
+            F.col("data").getField(name).cast(kinds.get(name, T.StringType())).alias(name)
+            if name in void
+            else F.col("data").getField(name).alias(name)
+            for name in found.names
+        )
+    )
+    rows = given.rows.withColumn("data", typed) if void else given.rows
+    if kinds:
+        after = require_struct(rows, "data", function=FUNCTION)
+        require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
+    return given._replace(rows=rows)
 
 
 def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]]:
@@ -255,6 +293,7 @@ def apply_lists(
     transaction: Transaction, kind: Kind, given: Given, max_deleted: float | None, gate: Gate | None
 ) -> Applied:
     """What `Ledger.apply_list` does, and the commit."""
+    given = _in_types_of_log(transaction, kind, given)
     known = known_lists(transaction.base, kind)
     lists = known.get(given.source, {})
     again = [at for at in given.taken if at in lists]
@@ -388,8 +427,7 @@ def lists_in_changes(
     Let a ledger that takes *changes* have the lists that they were made of; some were *found* in them.
 
     Such changes say what each list said against the one before it *in the call that made them*.  So they
-    hold if that call had all lists of the source that the ledger has, and went on from there.  Where
-    *changes* do not name the lists of the call, they must repeat what those said.
+    hold if that call had all lists of the source that the ledger has, the same ones, and went on from there.
 
     Returns:
         Whether there are any.
@@ -397,8 +435,8 @@ def lists_in_changes(
     Raises:
         UnfitList: They do not.
 
-    Cost: nothing; where *changes* do not name the lists of the call, and the ledger has some of the source,
-        one scan of the log and one of *changes*.
+    Cost: nothing for other changes, nor for the first lists of a source; else one scan of the log and one of
+        *changes*.
     """
     named: dict[str | None, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
     listed = {source: {*found.get(source, ()), *named.get(source, ())} for source in {*found, *named}}
@@ -408,10 +446,11 @@ def lists_in_changes(
         there, new = known.get(source, {}), sorted(instants - set(known.get(source, {})))
         if there and new and new[0] < max(there):
             raise _unfit(source, new[0], "some of which are later")
-        if there and instants > set(named.get(source, ())):
-            until[source] = min(max(there), max(instants))
-        elif any(at <= max(instants) and at not in instants for at in there):
+        names_all = instants <= set(named.get(source, ()))
+        if names_all and any(at <= max(instants) and at not in instants for at in there):
             raise _unfit(source, new[0] if new else min(instants), "some of which it leaves out")
+        if there:
+            until[source] = min(max(there), max(instants))
     for source in _not_repeated(transaction, kind, changes, until) if until else []:
         new = sorted(listed[source] - set(known[source]))
         raise _unfit(source, new[0] if new else min(listed[source]), "and what those say is not in it")
@@ -429,13 +468,19 @@ def _not_repeated(
     """A source of which the log and the changes do not say the same until the instant, if there is one."""
     at = F.unix_micros("effective_timestamp")
     meant = reduce(or_, (_is_said_by(source) & (at <= last) for source, last in until.items()))
+    there = shown_changes(transaction.read(kind.changes), kind)
     key = {name: F.col("data").getField(name) for name in kind.keys}
-    whose = F.col(GUID) if kind.by_guid else guid(kind.entity, key)
-    said = [F.col("message_id"), F.col("source")]
-    there = transaction.read(kind.changes).where(meant).select(GUID, *said).distinct()
-    both = there.unionAll(changes.where(meant).select(whose.alias(GUID), *said).distinct())
-    alone = both.groupBy(GUID, "message_id", "source").count().where("count = 1")
-    return [row[0] for row in alone.select("source").limit(1).collect()]
+    given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
+    columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
+    sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
+    both = union_changes(*(each.where(meant).select(*columns, "side") for each in sides))
+    # A field that a list did not send is null in a table of all lists.
+    content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
+    stated = both.select(
+        "source", GUID, "message_id", F.md5(F.concat("operation", content)).alias("content"), "side"
+    )
+    alone = stated.distinct().groupBy("source", GUID, "message_id", "content").count()
+    return [row[0] for row in alone.where("count = 1").select("source").limit(1).collect()]
 
 
 def _unfit(source: str | None, at: int, why: str) -> UnfitList:

@@ -22,7 +22,8 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFram
     The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
 
     A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out, and
-    datetimes without a zone are instants of UTC.  A column without any value and type becomes text.
+    datetimes without a zone are instants of UTC.  A column without any value and type is void: what it is
+    put together with has the type, and else `void_as_text` gives it one.
     """
     if isinstance(frame, pd.DataFrame):
         return spark.createDataFrame(as_arrow(frame, function=function))
@@ -34,7 +35,7 @@ def spark_table(frame: object, *, function: str) -> DataFrame:
     if not isinstance(frame, DataFrame):
         raise InvalidArgument(function, "its table", "a DataFrame of Spark or of pandas", frame)
     require_distinct(frame.columns, function=function)
-    return _without_void(frame)
+    return frame
 
 
 def require_distinct(columns: Collection[str], *, function: str) -> None:
@@ -53,7 +54,8 @@ def require_distinct(columns: Collection[str], *, function: str) -> None:
         )  # fmt: skip
 
 
-def _without_void(frame: DataFrame) -> DataFrame:
+def void_as_text(frame: DataFrame) -> DataFrame:
+    """The table with text in place of the type void, which nothing can be kept in."""
     void = [each.name for each in frame.schema if isinstance(each.dataType, T.NullType)]
     return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
 
@@ -95,8 +97,6 @@ def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chun
         return _as_spark_takes_it(values.cast(kind.value_type))
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_time(kind):
         raise _NotOfSpark(str(kind))
-    if pa.types.is_null(kind):
-        return values.cast(pa.string())
     if pa.types.is_timestamp(kind):
         # Spark keeps microseconds: what is below is cut.
         return values.cast(INSTANT, safe=False)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.notebook.sessions import session
 from cdckit.parts.schemas import quoted, quoted_if_needed
-from cdckit.parts.tables import AnyTable, as_arrow, spark_table
+from cdckit.parts.tables import AnyTable, as_arrow, spark_table, void_as_text
 from cdckit.tables.cells import Cells
 
 
@@ -23,6 +23,10 @@ class Table(NamedTuple):
     columns: list[str]
     row: Column | None
     cells: Cells = Cells()
+
+    def typed(self) -> Table:
+        """The table with a type for columns that have none, since nothing stands in them: text."""
+        return self._replace(frame=void_as_text(self.frame))
 
     def without(self, column: str) -> str:
         """The call that leaves out the rows in which this column is null, in the caller's words."""

@@ -255,7 +255,7 @@ def _read(
     require_int(priority, "priority", function=_FUNCTION)
     if empty_texts not in _EMPTY_TEXTS:
         raise InvalidArgument(_FUNCTION, "empty_texts", f"one of {', '.join(_EMPTY_TEXTS)}", empty_texts)
-    table = as_table(frame, function=_FUNCTION)
+    table = as_table(frame, function=_FUNCTION).typed()
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])

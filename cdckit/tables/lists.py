@@ -46,7 +46,7 @@ class United(NamedTuple):
 def united(snapshots: Lists, *, function: str) -> United:
     """One table of all lists; columns of one name get a type that holds the values of all lists."""
     if not isinstance(snapshots, Mapping | list | tuple):
-        table = as_table(snapshots, function=function)  # type: ignore[arg-type]
+        table = as_table(snapshots, function=function).typed()  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
         return United(table.frame, table.columns, None, None, {}, table.row, table.cells)
     return _union(_in_order(snapshots, function=function), function=function)
@@ -76,6 +76,7 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> United:
     for _, table in lists:
         for name in table.columns:
             kinds[name] = _common(name, kinds.get(name), table.frame.schema[name].dataType, function)
+    kinds = {name: T.StringType() if isinstance(kind, T.NullType) else kind for name, kind in kinds.items()}
     require_distinct(list(kinds), function=function)
     taken, after = free_name("taken", kinds), free_name("next taken", kinds)
     instants = [at for at, _ in lists]

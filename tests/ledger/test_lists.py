@@ -185,6 +185,18 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
     assert (2, 3, "absent", None) in said(ledger)
 
 
+def test_changes_of_another_list_than_the_ledger_has_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a corrected night all later ones say what is gone against it, not against what the ledger has."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken=DAY[0], source="shop")
+    for corrected in ({1: "a"}, {1: "a", 2: "x"}, {1: "a", 2: "b", 3: "c"}):
+        for nights_ in ({DAY[0]: corrected}, {DAY[0]: corrected, DAY[1]: corrected}):
+            lists = {at: night(spark, some) for at, some in nights_.items()}
+            with pytest.raises(UnfitList, match="what those say is not in it"):
+                ledger.apply(changes_from_snapshots(lists, keys=["id"], source="shop"))
+    assert said(ledger) == [(1, 1, "upsert", "a"), (2, 1, "upsert", "b")]
+
+
 # Lists that go ---------------------------------------------------------------------------------------------
 
 
@@ -358,3 +370,30 @@ def test_lists_have_priorities_of_fields_and_columns_of_their_own(
     ledger.revoke_list(DAY[0])
     assert [each[:3] for each in said(ledger)] == [(id_, day, "upsert") for id_ in (1, 2) for day in (2, 3)]
     assert ledger.history().where("field_provenance.stock.p = 5").count() > 0
+
+
+def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_path: Path) -> None:
+    """A file with a header alone ends all; the types are those that the ledger knows, and must be known."""
+    ledger = opened(spark, tmp_path)
+    header = pd.DataFrame(columns=["id", "stock"])
+    with pytest.raises(WrongColumnType, match="does not know it yet"):
+        ledger.apply_list(header, taken=DAY[0])
+    ledger.apply_list(pd.DataFrame({"id": [1, 2], "stock": [7, 8]}), taken=DAY[0])
+    assert ledger.apply_list(header, taken=DAY[1]).news == 2
+    empty_column = pd.DataFrame({"id": [1], "stock": [None]})
+    assert ledger.apply_list(empty_column, taken=DAY[2]).news == 1
+    found = ledger.changes().orderBy("data.id", "effective_timestamp")
+    assert found.select("data.*").dtypes == [("id", "bigint"), ("stock", "bigint")]
+    assert [(row["operation"], *row["data"]) for row in found.collect()] == [
+        *(("upsert", 1, 7), ("absent", 1, None), ("upsert", 1, None)),
+        *(("upsert", 2, 8), ("absent", 2, None)),
+    ]
+
+
+def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Read as numbers, "007" and "7" would be one."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": ["007", "7"]}), taken=DAY[0])
+    with pytest.raises(WrongColumnType, match=r"apply_list\(\) needs the column data.id as string"):
+        ledger.apply_list(pd.DataFrame({"id": [7, 7]}), taken=DAY[1])
+    assert ledger.lists().count() == 1
