@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kafka import free_port
 
 from tests.proofs.jars import jars
 from tools.debezium_samples import NoServer, Sql, server
@@ -61,19 +62,20 @@ def capture(folder: Path, *, seconds: int, pause: int, seed: int) -> None:
     if shutil.which("javac") is None:
         pytest.skip("a JDK is needed: java alone does not run a source file")
     try:
-        with server(port=54399) as sql:
-            _capture(sql, folder, needed, seconds, pause, random.Random(seed))
+        port = free_port()
+        with server(port) as sql:
+            _capture(sql, port, folder, needed, seconds, pause, random.Random(seed))
     except NoServer as missing:
         pytest.skip(str(missing))
 
 
 def _capture(
-    sql: Sql, folder: Path, needed: Sequence[Path], seconds: int, pause: int, chance: random.Random
+    sql: Sql, port: int, folder: Path, needed: Sequence[Path], seconds: int, pause: int, chance: random.Random
 ) -> None:
     sql(SCHEMA)
     sql(f"INSERT INTO items SELECT i, 0, repeat(md5(i::text), 200) FROM generate_series(1, {ROWS}) i")
     with tempfile.TemporaryDirectory() as made:
-        settings = _settings(Path(made))
+        settings = _settings(Path(made), port)
         lines = Path(made, "lines")
         engine = _start(needed, settings, lines, pause)
         try:
@@ -106,7 +108,7 @@ def _capture(
     Path(folder, "engine_instants.json").write_text(f"[\n{lines_of}\n]\n")
 
 
-def _settings(folder: Path) -> Path:
+def _settings(folder: Path, port: int) -> Path:
     said = {
         "name": "engine",
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -114,7 +116,7 @@ def _settings(folder: Path) -> Path:
         "offset.storage.file.filename": folder / "offsets",
         "offset.flush.interval.ms": 500,
         "database.hostname": "127.0.0.1",
-        "database.port": 54399,
+        "database.port": port,
         "database.user": "postgres",
         "database.password": "none",
         "database.dbname": "postgres",

@@ -233,3 +233,13 @@ def test_at_the_instant_of_each_list_the_history_is_the_list(spark: SparkSession
                 and (row["valid_to_timestamp"] is None or at < row["valid_to_timestamp"])
             }
             assert there == some
+
+
+def test_a_list_of_pandas_without_rows_has_the_types_of_the_others(spark: SparkSession) -> None:
+    """A header without rows says that nothing is there, not that the ids are texts."""
+    header, full = pd.DataFrame(columns=["id", "name"]), pd.DataFrame({"id": [1], "name": ["mug"]})
+    for lists in ({DAY[0]: full, DAY[1]: header}, {DAY[0]: header, DAY[1]: full, DAY[2]: header}):
+        changes = changes_from_snapshots(lists, keys=["id"])
+        assert changes.select("data.*").dtypes == [("id", "bigint"), ("name", "string")]
+        assert [row[2] for row in said(changes)] == ["upsert", "absent"]
+    assert changes_from_snapshots({DAY[0]: header}, keys=["id"]).count() == 0

@@ -64,7 +64,7 @@ def runs(pid: int) -> bool:
     """Whether a process is there; one that has ended and that nobody has asked for is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends while we look
         return False
 
 
