@@ -85,7 +85,7 @@ def write(folder: Path) -> None:
     Raises:
         NoServer: PostgreSQL or wal2json is missing.
     """
-    with server() as sql:
+    with server(plugin="wal2json") as sql:
         stream, checks = capture(sql)
         version = sql("SHOW server_version")[0].split()[0]
     pq.write_table(as_records(stream), folder / "wal2json.parquet", compression="zstd")
@@ -130,12 +130,13 @@ class Sql:
 
 
 @contextmanager
-def server(port: int | None = None) -> Iterator[Sql]:
-    """A server of our own, gone afterwards; with a *port* it also listens on the loopback."""
+def server(port: int | None = None, plugin: str = "pgoutput") -> Iterator[Sql]:
+    """A server of our own that has *plugin*, gone afterwards; with a *port* it also listens on loopback."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     programs = found[-1].parent if found else None
-    if programs is None or not (programs.parent / "lib" / "wal2json.so").exists():
-        raise NoServer("PostgreSQL with wal2json is needed: apt-get install postgresql-15-wal2json")
+    if programs is None or not (programs.parent / "lib" / f"{plugin}.so").exists():
+        package = "postgresql-15" if plugin == "pgoutput" else f"postgresql-15-{plugin}"
+        raise NoServer(f"PostgreSQL with {plugin} is needed: apt-get install {package}")
     folder = Path(tempfile.mkdtemp(prefix="cdckit-pg-"))
     user = []
     if os.geteuid() == 0:
