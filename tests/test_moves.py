@@ -102,6 +102,19 @@ def test_an_unsent_value_is_that_of_the_old_key_with_its_provenance(spark: Spark
     assert new["field_provenance"]["b"]["m"] == new["field_provenance"]["guid"]["m"] == "m2"
 
 
+def test_a_row_of_which_nothing_was_known_moves_with_what_was_sent(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As in the first batch of a stream that begins at a move."""
+    changes = frame(spark, moved(2, 1, 2, 2, b=5))
+    assert shown(merge(changes, **CALL), "k", "a", "b") == [(2, None, 5)]
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
+    ledger.apply(changes)
+    assert shown(ledger.history(), "k", "a", "b") == [(2, None, 5)]
+    ledger.apply(frame(spark, ONE_MOVE[:1]))
+    assert shown(ledger.history(), "k", "a", "b") == [(1, "large", 1), (1, None, None), (2, "large", 5)]
+
+
 def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession) -> None:
     changes = frame(spark, ONE_MOVE)
     told = why(changes, {"w": 0, "k": 2}, "a", keys=KEYS).collect()

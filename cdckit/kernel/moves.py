@@ -182,10 +182,11 @@ def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _
     own = origin[:, 0] == NOWHERE
     place[origin[own, 1]] = np.flatnonzero(own)
     did = steps(then, of)
+    counted = place[moves.leaving] != NOWHERE
     # A delete that counts is never the first change of its key.
-    before = place[moves.leaving] - 1
-    alive = (place[moves.leaving] != NOWHERE) & ~did.dead[before]
-    before, arriving = before[alive], moves.arriving[alive]
+    before, arriving = place[moves.leaving][counted] - 1, moves.arriving[counted]
+    alive = ~did.dead[before]
+    before, arriving = before[alive], arriving[alive]
     found = [_NOTHING]
     for index in set(range(len(changes.layout.fields))) - set(changes.layout.keys):
         stands = field(then, did, index, then.field_priority(index)).standing[before]
