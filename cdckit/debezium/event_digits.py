@@ -20,7 +20,7 @@ _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])
 _VALUE = T.StructType([*_ENVELOPE, T.StructField("payload", _ENVELOPE)])
 _DIGITS_ALONE = r"^(?:true|(?:\d{4})+)$"
 """A whole number or a word, or Base64."""
-_FROM_DOUBLE = r"^(?:[\[{]|-?\d+\.\d+(?:E-?\d+)?$)"
+_FROM_DOUBLE = r'^(?:[\[{]|-?\d+\.\d+(?:E-?\d+)?$|"?-?Infinity"?$)'
 """What Spark's reader made of a fraction, or of what may hold some."""
 
 
@@ -85,14 +85,19 @@ def _asks(encodings: Mapping[str, Sequence[Encoding]]) -> Column:
         for need in {kind.digits for kind in kinds}:
             found[need] += [F.col(image)[name] for image in _IMAGES]
     unclear = [each.rlike(_DIGITS_ALONE) for each in found[Digits.CODED]]
-    written = [F.contains(each, F.lit(".")) & each.rlike(_FROM_DOUBLE) for each in found[Digits.WRITTEN]]
-    cut = [F.contains(each, F.lit(".")) for each in (*found[Digits.ALL], *found[Digits.CODED])]
+    written = [_may_be_double(each) & each.rlike(_FROM_DOUBLE) for each in found[Digits.WRITTEN]]
+    cut = [_may_be_double(each) for each in (*found[Digits.ALL], *found[Digits.CODED])]
     # Branches, not *and*: of what two parts of it need, Spark works all out first.
     return (
         F.when(_any(unclear), True)
         .when(_any(written), _text("value").rlike(MAY_BE_CUT))
         .when(_any(cut), _text("value").rlike(MANY_DIGITS))
     )
+
+
+def _may_be_double(text: Column) -> Column:
+    """Whether a text may come of a double: what is beyond all of them is named Infinity."""
+    return F.contains(text, F.lit(".")) | F.contains(text, F.lit("Infinity"))
 
 
 def _any(conditions: Sequence[Column]) -> Column:

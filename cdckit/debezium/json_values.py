@@ -13,8 +13,8 @@ _STRICT = {"allowSingleQuotes": "false"}
 _LONG = r"(?<=\d{8}\.)\d|\d{8}|000|\d+0(?!\d)|\d+[eE]"
 MAY_BE_CUT = rf"[.eE](?:(?<=\.)(?:{_LONG})|(?<=\d[eE])[-+]?\d)"
 """Of what a double does not write as it stands: many digits, zeros behind the last one, an exponent."""
-MANY_DIGITS = r"[.eE](?:(?<=\.)(?:(?<=\d{8}\.)\d|\d{8})|(?<=\d{8}[eE])[-+]?\d)"
-"""Of what may have more digits than a double."""
+MANY_DIGITS = r"[.eE](?:(?<=\.)(?:(?<=\d{8}\.)\d|\d{8})|(?<=\d{8}[eE])[-+]?\d|(?<=\d[eE])[-+]?\d{3})"
+"""Of what may have more digits than a double, or be beyond all of them."""
 
 # Possessive throughout: the JVM would keep a place on its stack for each turn of any other loop.
 _TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
