@@ -492,6 +492,8 @@ class Ledger:
                 transaction.accept(kind.changes)
             elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
                 raise foreign.of(kind.changes)
+            for name in (kind.history, kind.unborn, kind.words):
+                transaction.renew(name)
             found = tables(transaction, kind, transaction.schema(kind.changes), anew=True)
             bring_up(transaction, kind, found.book, [], anew=True)
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version

@@ -37,12 +37,12 @@ from cdckit.store import log
 from cdckit.store.commits import Commit, Commits, begun, next_instant
 from cdckit.store.conflicts import Change, Reads, require_no_conflict
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, StoreIsBusy
-from cdckit.store.files import digest_of
+from cdckit.store.files import OUR_FILES, digest_of
 from cdckit.store.log import Named, Plan, Table
 from cdckit.store.snapshot import Snapshot
 
 VACUUMED_UNTIL = "cdckit.vacuumed_until"
-"""The note that says until which instant files that no commit named were deleted."""
+"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
 
 _AT_ONCE = 8
 """So many Delta tables are committed to at once: each waits for its storage most of the time."""
@@ -79,7 +79,6 @@ class Landing:
 
     Args:
         base: The tables as they were when the transaction began.
-        begun_at: When that was.
         commits: The table of commits as it was then; None if there was none.
         used: The tables that were read.
         changes: What was done to each table.
@@ -90,14 +89,13 @@ class Landing:
     def __init__(
         self,
         base: Snapshot,
-        begun_at: datetime,
         commits: Commits | None,
         used: Set[str],
         changes: Mapping[str, Change],
         reads: Reads,
         notes: Mapping[str, str | None],
     ) -> None:
-        self._base, self._now, self._begun_at, self._commits = base, base, begun_at, commits
+        self._base, self._now, self._commits = base, base, commits
         self._used, self._changes, self._reads, self._notes = used, changes, reads, notes
         self._heads: dict[str, Table] = {}
 
@@ -136,30 +134,38 @@ class Landing:
             if (foreign := self._now.change_by_others(name)) is not None:
                 raise foreign.of(name)
         for name, change in self._changes.items():
+            if change.over_others and change.before is None:
+                continue  # What cannot be read is made anew elsewhere.
             if name in newest.tables:
                 foreign = self._now.bring_up(name)
-                if foreign is not None and not change.rewritten:
+                if foreign is not None and not change.over_others:
                     raise foreign.of(name)
                 self._heads[name] = self._now.table(name) if foreign is None else self._now.head(name)
 
     def _require_no_conflict(self, newest: Commit) -> None:
         base = self._base.version or 0
         until = newest.notes.get(VACUUMED_UNTIL)
-        if self._changes and until is not None and datetime.fromisoformat(until) >= self._begun_at:
-            because = "its files may have been deleted by `vacuum`, which keeps younger ones only"
-            raise ConflictingCommit(self._changes, base, newest.version, because)
-        require_no_conflict(
-            self._changes,
-            self._reads,
-            base,
-            newest.version,
-            lambda name: _state_in(self._base, name),
-            lambda name: _state_in(self._now, name),
-        )
+        if until is not None and until != self._base.notes.get(VACUUMED_UNTIL):
+            horizon = datetime.fromisoformat(until.split()[0])
+            old = [name for name, one in self._changes.items() if self._is_old(one, horizon)]
+            if old:
+                because = "its files may have been deleted by `vacuum`, which keeps younger ones only"
+                raise ConflictingCommit(old, base, newest.version, because)
+        require_no_conflict(self._changes, self._reads, self._base, self._now)
         for key, value in self._notes.items():
             found = newest.notes.get(key)
             if found not in (value, self._base.notes.get(key)):
                 raise ConflictingCommit([], base, newest.version, f"it has noted something else as {key!r}")
+
+    def _is_old(self, change: Change, horizon: datetime) -> bool:
+        """Whether files that were written for a table may be gone: by the clock of what keeps them."""
+        after = change.after
+        if after is None:
+            return False
+        before = {} if change.before is None else change.before.files
+        ours = filter(OUR_FILES.fullmatch, after.files.keys() - before.keys())
+        times = (self._base.location.modified(f"{after.folder}/{path}") for path in ours)
+        return any(time is None or time <= horizon for time in times)
 
     def _next(
         self, newest: Commit, plans: Mapping[str, Plan | None], batch: str | None, digest: int
@@ -200,7 +206,3 @@ def _named(plan: Plan, after: Table | None, commit: int) -> Named:
     files = after.files.values()
     version = 0 if plan.base is None else plan.base + 1
     return Named(after.folder, version, commit, len(files), after.rows, digest_of(files))
-
-
-def _state_in(snapshot: Snapshot, name: str) -> Table | None:
-    return snapshot.table(name) if snapshot.has(name) else None

@@ -1,9 +1,9 @@
 """
 The table of commits: one row per commit of a store, which names the version of each of its tables.
 
-It is a Delta table like the others.  Commit *n* is its version *n*, and adds one small file; from time to
-time a commit puts the rows of the last ones into its own file, so that there are at most fifteen files
-for each power of sixteen in the number of commits.
+It is a Delta table like the others.  Commit *n* is its version *n*, or a later one where other programs have
+put its files together, and adds one small file; from time to time a commit puts the rows of the last ones
+into its own file, so that there are at most fifteen files for each power of sixteen in the number of commits.
 
 The row of a commit says what it does to each Delta table (`Plan`), until another commit has done something
 to that one: so the row is the commit, and whoever finds a Delta table behind it can bring it there.
@@ -29,8 +29,8 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.errors import BatchIdReused, DamagedTable
-from cdckit.store.files import File, files_of
+from cdckit.store.errors import BatchIdReused, DamagedTable, ForeignChange
+from cdckit.store.files import OUR_FILES, File, files_of, named_metadata, require_name
 from cdckit.store.locations import Location
 from cdckit.store.log import (
     APPLICATION,
@@ -40,8 +40,10 @@ from cdckit.store.log import (
     Named,
     Plan,
     actions_of,
+    change_of,
     damaged_log,
     keep_short,
+    keeps_rows,
     log_options,
     properties,
     undamaged,
@@ -107,19 +109,45 @@ class Commits:
 
     def __init__(self, location: Location, table: DeltaTable) -> None:
         self._location, self._table = location, table
-        self.version: int = table.version()
+        self.at: int = table.version()
         self._files = files_of(pa.table(table.get_add_actions(flatten=False)))
-        found = sorted((one.low["version"], one.high["version"]) for one in self._files.values())
+        found = sorted(
+            (one.low.get("version", -1), one.high.get("version", -1)) for one in self._files.values()
+        )
         # Each commit stands in one file, from the first on: a log that lost an entry says something else.
         ends = [-1, *(high for _, high in found)]
-        if [low for low, _ in found] != [end + 1 for end in ends[:-1]] or ends[-1] != self.version:
-            raise damaged_log(FOLDER, FOLDER, self.version, ValueError("it does not name every commit"))
+        self.version: int = ends[-1]
+        is_whole = [low for low, _ in found] == [end + 1 for end in ends[:-1]]
+        if not is_whole or self.version != self.at:
+            self._require_kept_by_others(is_whole)
+
+    def _require_kept_by_others(self, is_whole: bool) -> None:
+        """Raise for entries of its log that are neither ours nor such as keep all rows."""
+        version, foreign = self.at, None
+        while actions := actions_of(self._location, FOLDER, version):
+            if any(one["txn"]["appId"] == APPLICATION for one in actions if "txn" in one):
+                added = [one["add"]["stats"] for one in actions if "add" in one]
+                last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
+                restored = all(OUR_FILES.fullmatch(path) for path in self._files)
+                if is_whole and last == self.version and (foreign is None or restored):
+                    return
+                break
+            if not keeps_rows(actions):
+                foreign = change_of(FOLDER, version, actions)
+            version -= 1
+        if foreign is not None:
+            remedy = (
+                "Nothing was written. This table says which files of the others count: put it back to "
+                f"version {foreign.version - 1} by that program, as with RESTORE."
+            )
+            raise ForeignChange(FOLDER, foreign.version, foreign.operation, foreign.author, remedy)
+        raise damaged_log(FOLDER, FOLDER, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
         with undamaged(FOLDER, FOLDER, None):
             self._table.update_incremental()
-            if self._table.version() == self.version:
+            if self._table.version() == self.at:
                 return self
             return Commits(self._location, self._table)
 
@@ -198,7 +226,7 @@ class Commits:
             )
         except (DeltaError, OSError):
             # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
-            if not self._has_landed(commit.version, mark):
+            if not self._has_landed(self.at + 1, mark):
                 if self.newest().version > self.version:
                     return False
                 raise
@@ -222,7 +250,11 @@ class Commits:
         path = f"{FOLDER}/{one.path}"
         try:
             with self._location.file_system().open_input_file(self._location.path(path)) as file:
-                table = pq.read_table(file, schema=_ARROW, page_checksum_verification=True)
+                found = pq.ParquetFile(
+                    file, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+                )
+                require_name(found, one.path)
+                table = found.read().select(_ARROW.names).cast(_ARROW)
         except (OSError, pa.ArrowException) as error:
             raise DamagedTable(
                 FOLDER,
@@ -325,8 +357,9 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
         for one in rows
     ]
     with location.file_system().open_output_stream(location.path(f"{FOLDER}/{name}")) as sink:
-        rows_of = pa.Table.from_pylist(listed, _ARROW)
-        pq.write_table(rows_of, sink, store_schema=False, write_page_checksum=True)
+        with pq.ParquetWriter(sink, _ARROW, store_schema=False, write_page_checksum=True) as writer:
+            writer.write_table(pa.Table.from_pylist(listed, _ARROW))
+            writer.add_key_value_metadata(named_metadata(name))
         size = sink.tell()
     bounds = [
         {"version": each} for each in (min(one.version for one in rows), max(one.version for one in rows))

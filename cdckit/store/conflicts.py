@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,15 +11,13 @@ from cdckit.store.errors import ConflictingCommit
 from cdckit.store.files import File
 from cdckit.store.log import Plan, Table
 from cdckit.store.names import true_name
+from cdckit.store.snapshot import Snapshot
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 """
 What a transaction has read: a table, or the part of it where columns by which it is partitioned have
 certain values.
 """
-
-StateAt = Callable[[str], Table | None]
-"""The state of a table of a snapshot by its name; None if it has none of that name."""
 
 
 @dataclass
@@ -33,12 +31,14 @@ class Change:
         rewritten: Whether the change is about the table as a whole: its rows were replaced,
             its types changed, or it was dropped.
         same_rows: The paths of files that came or went without a change of rows.
+        over_others: Whether that stands also over what other programs have changed.
     """
 
     before: Table | None
     after: Table | None
     rewritten: bool = False
     same_rows: frozenset[str] = frozenset()
+    over_others: bool = False
 
     def is_none(self) -> bool:
         """Whether nothing is changed."""
@@ -96,9 +96,7 @@ def reads_of(scopes: Iterable[Scope]) -> Reads:
     return Reads(frozenset(whole), parts)
 
 
-def require_no_conflict(
-    changes: Mapping[str, Change], reads: Reads, base: int, found: int, then: StateAt, now: StateAt
-) -> None:
+def require_no_conflict(changes: Mapping[str, Change], reads: Reads, then: Snapshot, now: Snapshot) -> None:
     """
     Raise `ConflictingCommit` where others have changed what the transaction goes by.
 
@@ -109,17 +107,18 @@ def require_no_conflict(
     Args:
         changes: What the transaction does, by table.
         reads: What it has read.
-        base: The commit from which it began.
-        found: The newest commit.
-        then: The tables of the first.
-        now: The tables of the second.
+        then: The tables at the commit from which it began.
+        now: Those at the newest one.
     """
 
     def conflict(name: str, because: str) -> ConflictingCommit:
-        return ConflictingCommit([name], base, found, because)
+        return ConflictingCommit([name], then.version or 0, now.version or 0, because)
 
     for name in sorted({*changes, *reads.whole, *reads.parts}):
-        before, after = then(name), now(name)
+        is_unread = name not in changes or changes[name].before is None
+        if is_unread and then.named.get(name) == now.named.get(name):
+            continue  # Perhaps it could not be read.
+        before, after = (each.table(name) if each.has(name) else None for each in (then, now))
         if before is after or (before is not None and before.is_like(after)):
             continue
         change = changes.get(name)

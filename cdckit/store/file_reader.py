@@ -21,7 +21,7 @@ from cdckit.parts.schemas import quoted
 from cdckit.store.column_order import Shape, to_true
 from cdckit.store.errors import DamagedTable
 from cdckit.store.file_writer import Target, target_of
-from cdckit.store.files import File, Where
+from cdckit.store.files import File, Where, require_name
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 from cdckit.store.names import plain_names, true_name, true_names
@@ -113,7 +113,7 @@ def batches_of(
     at = f"{target.folder}/{unquote(path)}"
     try:
         with target.location.file_system().open_input_file(target.location.path(at)) as file:
-            found = _opened(file)
+            found = _opened(file, path)
             there = set(found.schema_arrow.names)
             columns = [one.name for one in stored if one.name in there]
             for batch in found.iter_batches(rows, columns=columns):
@@ -137,7 +137,7 @@ def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[
     path = f"{table.folder}/{unquote(one.path)}"
     try:
         with location.file_system().open_input_file(location.path(path)) as file:
-            found = _opened(file).read().to_batches()
+            found = _opened(file, one.path).read().to_batches()
             rows = [shape.of(_partitioned(batch, one.partition, table.stored)) for batch in found]
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(table.name, path, location.fault_of(path, error), _REMEDY) from error
@@ -146,9 +146,10 @@ def _batches(location: Location, table: Table, one: File, shape: Shape) -> list[
     return rows
 
 
-def _opened(file: Any) -> pq.ParquetFile:
+def _opened(file: Any, path: str) -> pq.ParquetFile:
     # Other programs write instants in a form of old, which has room for few years as nanoseconds.
     found = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    require_name(found, path)
     # The footer, where this stands, has no checksum.
     groups = (found.metadata.row_group(number).num_rows for number in range(found.num_row_groups))
     if sum(groups) != found.metadata.num_rows:

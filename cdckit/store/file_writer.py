@@ -27,7 +27,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import Made
 from cdckit.store.column_order import Shape, to_stored, to_true
 from cdckit.store.digests import row_digests, signed
-from cdckit.store.files import OUR_FILES, File
+from cdckit.store.files import OUR_FILES, File, named_metadata
 from cdckit.store.locations import Location
 from cdckit.store.log import Table
 
@@ -334,6 +334,7 @@ class _OpenFile:
 
     def close(self) -> dict[str, Any]:
         self.flush()
+        self._writer.add_key_value_metadata(named_metadata(self._name))
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import types as T
 
@@ -26,29 +27,30 @@ Where = Mapping[str, Collection[Any] | tuple[Any, Any]]
 @dataclass(frozen=True)
 class File:
     """
-    One Parquet file.
+        One Parquet file.
 
-    Args:
-        path: Below the table's folder.
-        size: In bytes.
-        rows: How many.
-        partition: The value of each column by which the table is partitioned.
-        low: Of columns whose type has an order: a value that none in the file is below; for texts a
-            prefix.  A column whose values are all null, or whose least one is not known, is not there.
-        high: The same, above.
-        nulls: How many values are null, of columns for which this is known.
+        Args:
+            path: Below the table's folder.
+            size: In bytes.
+            rows: How many.
+            partition: The value of each column by which the table is partitioned.
+            low: Of columns whose type has an order: a value that none in the file is below; for texts a
+                prefix.  A column whose values are all null, or whose least one is not known, is not there.
+            high: The same, above.
+            nulls: How many values are null, of columns for which this is known.
 
-    All by the columns' stored names.
+        All by the columns' stored names.
 
-    >>> from tempfile import TemporaryDirectory
-    >>> import pyarrow as pa
-    >>> from cdckit.store import Store
-    >>> with TemporaryDirectory() as folder:
-    ...     with Store(None, folder).begin() as transaction:
-    ...         _ = transaction.append("products", pa.table({"number": [1, 7], "name": ["kettle", None]}))
-    ...         [file] = transaction.files("products")
-    >>> file.rows, file.low["number"], file.high["number"], file.nulls["name"]
-    (2, 1, 7, 1)
+        >>> from tempfile import TemporaryDirectory
+        >>> import pyarrow as pa
+    import pyarrow.parquet as pq
+        >>> from cdckit.store import Store
+        >>> with TemporaryDirectory() as folder:
+        ...     with Store(None, folder).begin() as transaction:
+        ...         _ = transaction.append("products", pa.table({"number": [1, 7], "name": ["kettle", None]}))
+        ...         [file] = transaction.files("products")
+        >>> file.rows, file.low["number"], file.high["number"], file.nulls["name"]
+        (2, 1, 7, 1)
     """
 
     path: str
@@ -172,6 +174,21 @@ def require_where(where: Where | None, columns: Iterable[str], function: str) ->
 
 OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
 """The names of files that this package writes."""
+
+
+_NAME = b"cdckit.file"
+
+
+def named_metadata(path: str) -> dict[bytes, bytes]:
+    """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
+    return {_NAME: path.encode()}
+
+
+def require_name(file: pq.ParquetFile, path: str) -> None:
+    """Raise `ArrowInvalid` for a file that says another name."""
+    said = (file.metadata.metadata or {}).get(_NAME, path.encode())
+    if said != path.encode():
+        raise pa.ArrowInvalid(f"it is the file {said.decode(errors='replace')}")
 
 
 def files_of(actions: pa.Table) -> dict[str, File]:

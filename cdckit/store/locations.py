@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,8 +26,9 @@ from cdckit.errors import InvalidArgument
 from cdckit.store.errors import NoFileSystem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
-_TABLE = re.compile(r"\w+\.\w+\.\w+")
+_TABLE = re.compile(r"\w+(\.\w+){1,2}")
 _MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
+_WITH_SECRETS = re.compile(r"(//[^/@]*:)[^/]*(?=@)|\?.*")
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
 _FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a", "az": "abfss"}
@@ -84,6 +86,11 @@ class Location:
     def size(self, path: str) -> int | None:
         """How many bytes a file has; None if it is not there."""
         found: int | None = self.file_system().get_file_info(self.path(path)).size
+        return found
+
+    def modified(self, path: str) -> datetime | None:
+        """When a file was written, by the clock of its storage; None if it is not there."""
+        found: datetime | None = self.file_system().get_file_info(self.path(path)).mtime
         return found
 
     def make_folder(self, folder: str) -> None:
@@ -159,6 +166,10 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     if scheme == "file":
         return _local(Path(unquote(urlsplit(text).path)), options)
     rest = text[named.end() :]
+    if _WITH_SECRETS.search(rest):
+        shown = _WITH_SECRETS.sub(lambda found: f"{found[1] or '?'}…", text)
+        needed = "a URI without password and query: such things are told by *storage_options*"
+        raise InvalidArgument("Store", "location", needed, shown)
     root = f"{_FOR_DELTA.get(scheme, scheme)}:{rest}".rstrip("/")
     if not rest.startswith("//"):
         raise NoFileSystem(text, scheme, "deltalake", "a URI begins with a scheme and two slashes.")
@@ -182,7 +193,9 @@ def _require_delta(text: str, scheme: str, found: Location) -> None:
     except Exception as error:
         # deltalake raises errors of several kinds here, and none says which scheme it was.
         told = str(error).strip().rstrip(".")
-        raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{told}.") from error
+        for secret in filter(None, found.options.values()):
+            told = told.replace(secret, "…")
+        raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{told}.") from None
 
 
 def _require_spark(text: str, scheme: str, spark: SparkSession) -> None:

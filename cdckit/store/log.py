@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
@@ -208,9 +208,11 @@ class Followed:
 
 def state_of(
     location: Location, name: str, named: Named, plan: Callable[[], Plan | None]
-) -> tuple[Table, Followed | None]:
+) -> tuple[Table, Followed | None, int]:
     """
-    A table in the state that a commit names, and its log; None for that where it is not in that state.
+    A table in the state that a commit names, its log, and the mark of the next commit of ours to it.
+
+    There is no log where the table is not in that state; and -1 where no commit of ours comes next.
 
     What others did to its files since then without a change of rows is in it: they may have deleted the
     files before.  A Delta table that lags, since its writer died, or that others have changed at the very
@@ -232,11 +234,11 @@ def state_of(
             raise _other_state(name, named)
         if found is None:
             raise damaged_log(name, named.folder, named.version, KeyError("there is no such version"))
-        return _planned(location, name, named, found), None
-    state = _kept_up(location, followed.state)
+        return _planned(location, name, named, found), None, -1
+    state, mark = _kept_up(location, followed.state)
     if state is not followed.state and state.rows != named.rows:
         raise _other_state(name, named)
-    return state, followed
+    return state, followed, mark
 
 
 def _version_of(location: Location, named: Named) -> int | None:
@@ -249,13 +251,13 @@ def _version_of(location: Location, named: Named) -> int | None:
     return None
 
 
-def _kept_up(location: Location, state: Table) -> Table:
-    """The state with what others did to its files without a change of rows."""
+def _kept_up(location: Location, state: Table) -> tuple[Table, int]:
+    """The state with what others did to its files without a change of rows; and what is marked behind it."""
     assert state.version is not None
-    version, _ = upkeep_of_others(location, state.folder, state.version)
-    if version == state.version:
-        return state
-    return Followed(location, state.name, state.folder, version).state
+    others = upkeep_of_others(location, state.folder, state.version)
+    if others.kept == state.version:
+        return state, others.mark
+    return Followed(location, state.name, state.folder, others.kept).state, others.mark
 
 
 def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table:
@@ -263,7 +265,7 @@ def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table:
     if plan.base is None:
         return plan.onto(None)
     base = Followed(location, name, named.folder, plan.base).state
-    state = _kept_up(location, base)
+    state, _ = _kept_up(location, base)
     found = plan.onto(state if plan.remove.keys() <= state.files.keys() else base)
     if found.rows != named.rows or (state is base and not _is_same(found, named)):
         raise _other_state(name, named)
@@ -296,7 +298,8 @@ def damaged_log(name: str, folder: str, version: int | None, error: Exception) -
         name,
         f"{folder}/_delta_log",
         f"its log cannot be read{what} ({_first_line(error)})",
-        "Bring back the files of the log from a copy of the store, or read an older commit.",
+        "Bring back the files of the log from a copy of the store, or read an older commit. A table that is "
+        "made of a log, as a history, `rebuild()` makes anew.",
     )
 
 
@@ -307,22 +310,29 @@ def _first_line(error: Exception) -> str:
 # What others did -------------------------------------------------------------------------------------------
 
 
-def upkeep_of_others(location: Location, folder: str, version: int) -> tuple[int, ForeignChange | None]:
-    """
-    The last version after *version* to which others came without a change of rows; and who did change some.
+class Others(NamedTuple):
+    """What others did to a Delta table behind a version, until the next commit of ours."""
 
-    Behind the next commit of ours nothing is looked for.
-    """
+    kept: int
+    """The last version to which they came without a change of rows."""
+    foreign: ForeignChange | None = None
+    """Who has changed some."""
+    mark: int = -1
+    """Of the commit of ours; -1 if there is none."""
+
+
+def upkeep_of_others(location: Location, folder: str, version: int) -> Others:
+    """What others did to a Delta table behind *version*."""
     kept = version
     while actions := actions_of(location, folder, version + 1):
         version += 1
-        if _mark(actions) is not None:
-            break
+        if (mark := _mark(actions)) is not None:
+            return Others(kept, mark=mark)
         if not _is_ours(actions):
-            if not _keeps_rows(actions):
-                return kept, _foreign(folder, version, actions)
+            if not keeps_rows(actions):
+                return Others(kept, change_of(folder, version, actions))
             kept = version
-    return kept, None
+    return Others(kept)
 
 
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
@@ -330,8 +340,8 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     version = -1 if plan.base is None else plan.base
     while actions := actions_of(location, plan.after.folder, version + 1):
         version += 1
-        if not (_is_ours(actions) or _keeps_rows(actions)):
-            return _foreign(plan.after.folder, version, actions)
+        if not (_is_ours(actions) or keeps_rows(actions)):
+            return change_of(plan.after.folder, version, actions)
     return None
 
 
@@ -341,14 +351,14 @@ def change_since_ours(location: Location, folder: str, version: int) -> ForeignC
     while actions := actions_of(location, folder, version):
         if _mark(actions) is not None:
             return found
-        if not (_is_ours(actions) or _keeps_rows(actions)):
-            found = _foreign(folder, version, actions)
+        if not (_is_ours(actions) or keeps_rows(actions)):
+            found = change_of(folder, version, actions)
         version -= 1
     # Whoever shortened the log has left nothing that tells what came after ours.
     return found or ForeignChange(folder, version, "a commit", "somebody")
 
 
-def _keeps_rows(actions: list[dict[str, Any]]) -> bool:
+def keeps_rows(actions: list[dict[str, Any]]) -> bool:
     """Whether a commit only wrote files anew, or did nothing to a table."""
     known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
     return all(
@@ -359,7 +369,7 @@ def _keeps_rows(actions: list[dict[str, Any]]) -> bool:
     )
 
 
-def _foreign(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+def change_of(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
     told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(told[key]) for key in ("userName", "engineInfo") if told.get(key))
     return ForeignChange(folder, version, str(told.get("operation", "a commit")), author or "somebody")
@@ -372,6 +382,31 @@ def _is_ours(actions: list[dict[str, Any]]) -> bool:
 def _mark(actions: list[dict[str, Any]]) -> int | None:
     found = [one["txn"] for one in actions if "txn" in one]
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
+
+
+_KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed"}
+"""The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
+
+
+def require_known_features(followed: Followed) -> None:
+    """Raise `ForeignChange` for a Delta table that needs more of its writers than we do."""
+    protocol, configuration = followed.delta.protocol(), followed.delta.metadata().configuration
+    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])} - _KNOWN
+    # Tables of old name no features, but a version that has them all.
+    if 4 < protocol.min_writer_version < 7:
+        needed.add(f"writers of version {protocol.min_writer_version}")
+    if any(key.startswith("delta.constraints.") for key in configuration):
+        needed.add("constraints")
+    if not needed:
+        return
+    raise ForeignChange(
+        followed.name,
+        followed.delta.version(),
+        "a change of what the table needs",
+        "somebody",
+        f"Nothing was written. cdckit cannot read and write tables with {', '.join(sorted(needed))}: "
+        "let that program take it away, for example by ALTER TABLE ... DROP FEATURE.",
+    )
 
 
 # Committing ------------------------------------------------------------------------------------------------
@@ -518,15 +553,23 @@ def keep_short(table: DeltaTable) -> None:
 
 
 def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
-    """What one commit to a Delta table did; nothing if there is none of that number."""
+    """
+    What one commit to a Delta table did; nothing if there is none of that number.
+
+    Raises:
+        DamagedTable: It cannot be read, or says nothing: each commit says something.
+    """
     path = location.path(f"{folder}/_delta_log/{version:020}.json")
     try:
         with location.file_system().open_input_file(path) as file:
-            return [json.loads(line) for line in file.read().splitlines()]
+            found = [json.loads(line) for line in file.read().splitlines()]
     except FileNotFoundError:
         return []
     except ValueError as error:
         raise damaged_log(folder, folder, version, error) from error
+    if not found:
+        raise damaged_log(folder, folder, version, ValueError(f"the entry {version:020}.json is empty"))
+    return found
 
 
 def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:

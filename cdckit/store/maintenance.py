@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote
 
@@ -45,9 +46,9 @@ def vacuum(spark: SparkSession | None, location: Location, older_than: timedelta
         # Readers of older commits are told before the files go; and writers that may still commit some of
         # these files see, from the same commit on, that they have to begin again.
         first = max(commits.since(horizon)[0].version, int(transaction.note_of(VACUUMED) or 0))
-        until = max(horizon.isoformat(), transaction.note_of(VACUUMED_UNTIL) or "")
+        until = max(horizon.isoformat(), (transaction.note_of(VACUUMED_UNTIL) or "").split(" ")[0])
         transaction.note(VACUUMED, str(first))
-        transaction.note(VACUUMED_UNTIL, until)
+        transaction.note(VACUUMED_UNTIL, f"{until} {uuid.uuid4().hex}")
         transaction.commit(reads=())
     # What others have committed until then stays.
     commits = commits.newest()
@@ -82,7 +83,7 @@ def _unnamed(location: Location, commits: Commits, horizon: datetime) -> list[st
 def _old_entries(location: Location, commits: Commits, horizon: datetime) -> list[str]:
     """What is older than *horizon* in the logs, before a checkpoint from which all that is kept is read."""
     kept = _kept(commits, horizon)
-    needed = {FOLDER: commits.version}
+    needed = {FOLDER: commits.at}
     for commit in kept:
         for one in commit.tables.values():
             # The version before is the one from which the plan of the commit begins.
@@ -114,12 +115,17 @@ def _named(location: Location, commits: Commits, kept: list[Commit]) -> dict[str
     for commit in kept:
         for one in commit.tables.values():
             versions.setdefault(one.folder, set()).add(one.version)
-    found = {folder: _ever_live(location, folder, min(some)) for folder, some in versions.items()}
     newest = Snapshot(None, location, commits, kept[-1])
-    for name in newest.names():
-        table = newest.table(name)
-        found[table.folder] |= set(table.files)
-    found[FOLDER] = commits.files()
+    now = {table.folder: set(table.files) for table in map(newest.table, newest.names())}
+    found = {FOLDER: commits.files(), **now}
+    for folder, some in versions.items():
+        try:
+            found[folder] = found.get(folder, set()) | _ever_live(location, folder, min(some))
+        except DamagedTable:
+            if folder in now:
+                raise
+            # It was made anew elsewhere: what there is stays as long as the commits that name it.
+            found[folder] = {info.base_name for info in location.listed(folder)}
     return found
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.commits import Commit, Commits
+from cdckit.store.commits import FOLDER, Commit, Commits, load
 from cdckit.store.errors import ForeignChange, NoSuchTable
 from cdckit.store.file_reader import read_arrow, read_spark
 from cdckit.store.files import File, Where, require_where
@@ -24,7 +24,9 @@ from cdckit.store.log import (
     Plan,
     Table,
     carry_out,
+    damaged_log,
     foreign_change,
+    require_known_features,
     state_of,
     upkeep_of_others,
 )
@@ -93,11 +95,11 @@ class Snapshot:
 
     def names(self) -> list[str]:
         """The names of the tables, sorted."""
-        return sorted(self._named)
+        return sorted(self.named)
 
     def has(self, name: str) -> bool:
         """Whether there is a table of that name."""
-        return name in self._named
+        return name in self.named
 
     def schema(self, name: str) -> T.StructType:
         """The columns of a table, under their true names."""
@@ -160,9 +162,20 @@ class Snapshot:
         """A table's state; loaded once."""
         if name not in self._states:
             named = self._named_table(name)
-            found = state_of(self._location, name, named, lambda: self._plan(name))
-            self._states[name], self._logs[name] = found
+            found, followed, mark = state_of(self._location, name, named, lambda: self._plan(name))
+            self._require_known(mark)
+            self._states[name], self._logs[name] = found, followed
         return self._states[name]
+
+    def _require_known(self, mark: int) -> None:
+        """Raise `DamagedTable` for a commit that is in a Delta table and not in the table of commits."""
+        if self._commits is None or mark <= self._commits.version:
+            return
+        # Another writer may have come since.
+        newest = load(self._location)
+        if newest is None or mark > newest.version:
+            error = ValueError(f"it lacks commit {mark}, of which a table has files")
+            raise damaged_log(FOLDER, FOLDER, self._commits.version, error)
 
     def bring_up(self, name: str) -> ForeignChange | None:
         """
@@ -179,10 +192,10 @@ class Snapshot:
             del self._states[name]
         found = self.table(name)
         assert found.version is not None
-        kept, foreign = upkeep_of_others(self._location, found.folder, found.version)
-        if kept != found.version:
+        others = upkeep_of_others(self._location, found.folder, found.version)
+        if others.kept != found.version:
             del self._states[name]
-        return foreign
+        return others.foreign
 
     def change_by_others(self, name: str) -> ForeignChange | None:
         """What others have changed in a Delta table since this commit, the newest one."""
@@ -190,11 +203,13 @@ class Snapshot:
         if version is None:
             plan = self._plan(name)
             return None if plan is None else foreign_change(self._location, plan)
-        return upkeep_of_others(self._location, self.table(name).folder, version)[1]
+        return upkeep_of_others(self._location, self.table(name).folder, version).foreign
 
     def head(self, name: str) -> Table:
-        """The newest state of a Delta table, whoever has made it."""
-        return Followed(self._location, name, self._named_table(name).folder).state
+        """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""
+        found = Followed(self._location, name, self._named_table(name).folder)
+        require_known_features(found)
+        return found.state
 
     def with_theirs(self, name: str) -> Table:
         """A table as another program has left it, with what is committed and not in its Delta table yet."""
@@ -226,16 +241,17 @@ class Snapshot:
         return self._commit
 
     @property
-    def _named(self) -> Mapping[str, Named]:
+    def named(self) -> Mapping[str, Named]:
+        """Where each table is, and in which state."""
         return self._commit.tables if self._commit else {}
 
     def _plan(self, name: str) -> Plan | None:
         return self._commits.plan(name, self._named_table(name)) if self._commits else None
 
     def _named_table(self, name: str) -> Named:
-        if name not in self._named:
+        if name not in self.named:
             raise NoSuchTable(name, self.version, self.names())
-        return self._named[name]
+        return self.named[name]
 
 
 def select(

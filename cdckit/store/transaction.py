@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -24,7 +23,7 @@ from cdckit.store.commit_protocol import Committed, Landing
 from cdckit.store.commits import Commits
 from cdckit.store.compaction import SMALL, rows_of, small_files
 from cdckit.store.conflicts import Change, Scope, reads_of
-from cdckit.store.errors import NoSuchTable
+from cdckit.store.errors import DamagedTable, NoSuchTable
 from cdckit.store.file_reader import read_spark
 from cdckit.store.file_writer import Rows, Target, Written, columns_of, target_of, write
 from cdckit.store.files import File, Where
@@ -50,7 +49,6 @@ class Transaction:
 
     def __init__(self, spark: SparkSession | None, location: Location, commits: Commits | None) -> None:
         self.base = Snapshot(spark, location, commits, commits.commit() if commits else None)
-        self._begun_at = datetime.now(UTC)
         self._spark, self._location = spark, location
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
@@ -76,7 +74,8 @@ class Transaction:
 
     def has(self, name: str) -> bool:
         """Whether there is a table of that name, one that was written here included."""
-        return self._change(name).after is not None
+        change = self._changes.get(name)
+        return self.base.has(name) if change is None else change.after is not None
 
     def schema(self, name: str) -> T.StructType:
         """The columns of a table, under their true names."""
@@ -165,7 +164,7 @@ class Transaction:
                 after = replace(before, stored=stored, files={}) if kept else None
             else:
                 after = None
-            self._changes[name] = Change(change.before, after, rewritten=True)
+            self._changes[name] = replace(change, after=after, rewritten=True)
         return self.append(name, *rows, partition_by=by, digest=digest)
 
     def swap(
@@ -276,13 +275,30 @@ class Transaction:
         before = self._table(name)
         if self.base.bring_up(name) is not None:
             with self._lock:
-                self._changes[name] = Change(before, self.base.with_theirs(name), rewritten=True)
+                theirs = self.base.with_theirs(name)
+                self._changes[name] = Change(before, theirs, rewritten=True, over_others=True)
+
+    def renew(self, name: str) -> None:
+        """
+        Let a table, if there is one, have no rows, whatever others did to it: it is to be made anew.
+
+        One that cannot be read is none then, and gets another folder.
+        """
+        if not self.has(name):
+            return
+        with self._lock:
+            try:
+                before = self._table(name)
+                change = Change(before, before.with_files({}))
+            except DamagedTable:
+                change = Change(None, None)
+            self._changes[name] = replace(change, rewritten=True, over_others=True)
 
     def drop(self, name: str) -> None:
         """Let there be no table of that name; nothing is done if there is none."""
         with self._lock:
             change = self._change(name)
-            self._changes[name] = Change(change.before, None, rewritten=True)
+            self._changes[name] = replace(change, after=None, rewritten=True)
 
     def note(self, key: str, value: str | None) -> None:
         """Note a short text beside the tables; None to forget it."""
@@ -348,7 +364,7 @@ class Transaction:
                 self._put(name, widened)
                 return
             old = read_spark(self.spark, self._location, table, list(table.files.values()), None)
-            self._changes[name] = Change(change.before, widened.with_files({}), rewritten=True)
+            self._changes[name] = replace(change, after=widened.with_files({}), rewritten=True)
             self._write(name, [as_columns(old, after)], digest=False)
 
     def _put(self, name: str, table: Table, same_rows: Iterable[str] = ()) -> None:
@@ -424,8 +440,7 @@ class Transaction:
         changes = {name: one for name, one in self._changes.items() if not one.is_none()}
         scopes = reads_of(self._read if reads is None else reads)
         try:
-            begin = self.base, self._begun_at, self._commits
-            landing = Landing(*begin, self._read, changes, scopes, self._notes)
+            landing = Landing(self.base, self._commits, self._read, changes, scopes, self._notes)
             return landing.commit(batch, digest or 0)
         finally:
             self.close()

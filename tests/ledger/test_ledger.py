@@ -398,6 +398,43 @@ def test_a_ledger_tells_what_was_believed_at_a_moment(spark: SparkSession, tmp_p
     assert joined.orderBy("id").select("found.a").collect() == [("a",), ("b",)]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("history/_delta_log/*", "log cannot be read"),
+        ("unborn/_delta_log/*", "log cannot be read"),
+        ("history/cdc-*", "the file is not there"),
+    ],
+)
+def test_a_derived_table_that_is_damaged_is_made_anew(
+    spark: SparkSession, tmp_path: Path, pattern: str, found: str
+) -> None:
+    ledger = opened(spark, tmp_path)
+    for day, value in ((1, "a"), (2, "b")):
+        ledger.apply(prices(spark, price(1, day, value)))
+    whole = shown(ledger.history())
+    for path in tmp_path.glob(pattern):
+        path.unlink()
+    with pytest.raises(DamagedTable, match=found):
+        ledger.check(deep=True)
+    ledger.rebuild()
+    ledger.check(deep=True)
+    ledger.vacuum(timedelta(0))
+    assert shown(ledger.history()) == whole
+    assert ledger.apply(prices(spark, price(1, 3, "c"))).news == 1
+    ledger.check(deep=True)
+
+
+def test_a_wider_type_does_not_undo_what_others_erased(spark: SparkSession, tmp_path: Path) -> None:
+    """Then the history is made anew, as by `rebuild`; but nobody has asked for that."""
+    ledger = opened(spark, tmp_path)
+    numbers = prices(spark, price(1, 1, "1"), price(2, 1, "7"))
+    ledger.apply(numbers.withColumn("data", F.col("data").withField("a", F.col("data.a").cast("int"))))
+    DeltaTable(str(tmp_path / "history")).delete("a = 7")
+    with pytest.raises(ForeignChange, match="'history': DELETE"):
+        ledger.apply(prices(spark, price(1, 2, "c")))
+
+
 def test_other_programs_write_to_its_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Files that they put together are taken over; a change of rows is refused until somebody decides."""
     ledger = opened(spark, tmp_path)

@@ -45,6 +45,37 @@ def cut_a_log(place: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
+def empty_a_log(place: Path) -> None:
+    """Its last entry, which a writer left that the power failed."""
+    add(Store(None, place), "log", 2)
+    (place / "log" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+
+
+def swap_files(place: Path) -> None:
+    """Two of one size."""
+    add(Store(None, place), "log", 2)
+    swap(*(place / "log").glob("cdc-*.parquet"))
+
+
+def swap_files_of_commits(place: Path) -> None:
+    swap(*(place / "commits").glob("cdc-*.parquet"))
+
+
+def swap(one: Path, other: Path) -> None:
+    content = one.read_bytes(), other.read_bytes()
+    other.write_bytes(content[0])
+    one.write_bytes(content[1])
+
+
+def lose_the_last_of_two_commits(place: Path) -> None:
+    add(Store(None, place), "log", 2)
+    (place / "commits" / "_delta_log" / f"{2:020}.json").unlink()
+
+
+def empty_the_last_commit(place: Path) -> None:
+    (place / "commits" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+
+
 def lose_the_commits(place: Path) -> None:
     shutil.rmtree(place / "commits")
 
@@ -71,6 +102,11 @@ def be_of_the_future(place: Path) -> None:
         (cut_a_file, "log", "log/cdc-", "cannot be read"),
         (lose_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
         (lose_a_table, "log", "log/_delta_log", "log cannot be read at version 0"),
+        (empty_a_log, "log", "log/_delta_log", r"the entry 0+1\.json is empty"),
+        (swap_files, "log", "log/cdc-", "it is the file cdc-"),
+        (swap_files_of_commits, "commits", "commits/cdc-", "it is the file cdc-"),
+        (lose_the_last_of_two_commits, "commits", "commits/_delta_log", "it lacks commit 2"),
+        (empty_the_last_commit, "commits", "commits/_delta_log", r"the entry 0+1\.json is empty"),
         (cut_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
         (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),

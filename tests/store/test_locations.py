@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from threading import Event, Thread
 
@@ -32,8 +33,9 @@ def test_folders_that_deltalake_would_take_for_others(tmp_path: Path, name: str)
 
 def test_a_table_of_a_catalogue_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidArgument, match=r"a folder of that name is \./main\.sales\.prices"):
-        Store(None, "main.sales.prices")
+    for name in ("main.sales.prices", "sales.prices"):
+        with pytest.raises(InvalidArgument, match=rf"a folder of that name is \./{name}"):
+            Store(None, name)
     assert list(tmp_path.iterdir()) == []
     assert locate("./main.sales.prices", None, None).root == f"{tmp_path}/main.sales.prices"
 
@@ -41,6 +43,22 @@ def test_a_table_of_a_catalogue_is_no_folder(tmp_path: Path, monkeypatch: pytest
 def test_secrets_are_not_shown() -> None:
     found = Location("s3://bucket/x", False, {"aws_secret_access_key": "hidden"})
     assert "hidden" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("s3://key:hidden@bucket/x", {}),
+        ("https://user:hidden@host:1/x", {}),
+        ("abfss://c@account.dfs.core.windows.net/x?sig=hidden", {}),
+        ("dbfs:/x?token=hidden", {}),
+        ("s3://bucket/x", {"aws_secret_access_key": "k", "timeout": "hidden"}),
+    ],
+)
+def test_secrets_are_in_no_error(uri: str, options: dict[str, str]) -> None:
+    with pytest.raises((InvalidArgument, NoFileSystem)) as refused:
+        Store(None, uri, options)
+    assert "hidden" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_a_file_uri_is_a_folder(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, TableFeatures, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyspark.sql import SparkSession
 
 from cdckit.store import DamagedTable, ForeignChange, Store, log
-from support.store_numbers import add, held, numbers
+from support.store_numbers import add, held, listing, numbers
 
 
 @pytest.fixture
@@ -79,15 +79,85 @@ def test_a_change_of_rows_is_refused_until_it_is_adopted(
 
 
 @pytest.mark.parametrize("change", [delete, append, restore])
-def test_a_table_that_is_made_anew_needs_nobody_to_adopt_it(
+def test_a_table_that_is_replaced_is_made_anew_only_where_that_is_meant(
     store: Store, table: str, change: Callable[[str], None]
 ) -> None:
+    """Such as one of what waits, batch by batch: what somebody erased there must not come back."""
     change(table)
+    after = everything(table)
+    for work in (lambda tx: tx.replace("log", numbers(5)), lambda tx: tx.drop("log")):
+        with store.begin() as transaction:
+            work(transaction)
+            with pytest.raises(ForeignChange, match="by delta-rs"):
+                transaction.commit()
+    assert everything(table) == after
     with store.begin() as transaction:
+        transaction.renew("log")
         transaction.replace("log", numbers(5))
         transaction.commit()
     store.check()
     assert held(store, "log") == everything(table) == [5]
+
+
+def add_deletion_vectors(folder: str) -> None:
+    DeltaTable(folder).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+
+
+def add_a_constraint(folder: str) -> None:
+    DeltaTable(folder).alter.add_constraint({"small": "n < 5"})
+
+
+@pytest.mark.parametrize(
+    ("change", "feature"), [(add_deletion_vectors, "deletionVectors"), (add_a_constraint, "constraints")]
+)
+def test_a_table_that_needs_more_than_we_keep_to_is_not_adopted(
+    store: Store, table: str, change: Callable[[str], None], feature: str
+) -> None:
+    """Rows that a deletion vector takes away are in the file still: they must not come back."""
+    change(table)
+    before = listing(Path(table))
+    with pytest.raises(ForeignChange, match=f"tables with .*{feature}"):
+        store.adopt("log")
+    with store.begin() as transaction:
+        transaction.renew("log")
+        with pytest.raises(ForeignChange, match=f"tables with .*{feature}"):
+            transaction.commit()
+    assert listing(Path(table)) == before
+
+
+def test_the_table_of_commits_is_put_together_by_others(store: Store, place: Path, table: str) -> None:
+    """Whoever keeps all tables of a folder small keeps that one small, too."""
+    for number in (4, 5):
+        DeltaTable(str(place / "commits")).optimize.compact()
+        DeltaTable(str(place / "commits")).vacuum(0, enforce_retention_duration=False, dry_run=False)
+        store.check()
+        assert held(store.snapshot(version=2), "log") == [1, 2]
+        assert add(store, "log", number) == number
+    for number in range(6, 40):
+        add(store, "log", number)
+    store.vacuum(timedelta(0))
+    store.check()
+    assert held(store, "log") == everything(table) == list(range(1, 40))
+    assert store.snapshot().version == 40
+
+
+@pytest.mark.parametrize("what", ["delete", "append", "restore"])
+def test_a_change_of_the_table_of_commits_is_refused_until_it_is_taken_back(
+    store: Store, place: Path, table: str, what: str
+) -> None:
+    commits = DeltaTable(str(place / "commits"))
+    if what == "delete":
+        commits.delete("version = 2")
+    elif what == "append":
+        write_deltalake(str(place / "commits"), commits.to_pyarrow_table().slice(1, 1), mode="append")
+    else:
+        commits.restore(2)
+    for call in (lambda: held(store, "log"), lambda: add(store, "log", 4), store.check):
+        with pytest.raises(ForeignChange, match=r"'commits': \w+ by delta-rs.*put it back to version 3"):
+            call()
+    DeltaTable(str(place / "commits")).restore(3)
+    store.check()
+    assert (add(store, "log", 4), held(store, "log")) == (4, [1, 2, 3, 4])
 
 
 def test_files_that_others_have_put_together_are_taken_over(store: Store, table: str) -> None:

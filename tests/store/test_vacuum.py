@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +18,14 @@ from cdckit.store.locations import Location
 from support.store_numbers import add, held, numbers
 
 DAY = timedelta(days=1)
+
+
+class Ahead(datetime):
+    """A clock that is a year ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Ahead:
+        return super().now(tz) + 365 * DAY
 
 
 def age(folder: Path, days: float) -> None:
@@ -104,6 +112,22 @@ def test_a_writer_whose_files_may_be_gone_begins_again(store: Store) -> None:
     store.check(deep=True)
     assert add(store, "log", 3) == 3
     assert held(store, "log") == [1, 3]
+
+
+def test_a_clock_that_was_ahead_hinders_nobody_who_comes_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vacuum whose clock is a year ahead deletes files of who is on the way, and no later ones."""
+    add(store, "log", 1)
+    running = store.begin()
+    running.append("log", numbers(2))
+    with monkeypatch.context() as ahead:
+        ahead.setattr(maintenance, "datetime", Ahead)
+        store.vacuum()
+    with pytest.raises(ConflictingCommit, match="may have been deleted by `vacuum`"):
+        running.commit()
+    assert add(store, "log", 3) == 3
+    store.check(deep=True)
 
 
 def test_files_of_dropped_tables_go(store: Store, place: Path) -> None:
