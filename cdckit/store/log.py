@@ -384,14 +384,25 @@ def _mark(actions: list[dict[str, Any]]) -> int | None:
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
 
 
-_KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed"}
+_KNOWN = {
+    "appendOnly",
+    "invariants",
+    "timestampNtz",
+    "changeDataFeed",
+    "domainMetadata",
+    "vacuumProtocolCheck",
+}
 """The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
+
+_IDLE = {"variantType", "checkConstraints"}
+"""Those that are listed also where nothing is of them: of the types it is the columns that tell."""
 
 
 def require_known_features(followed: Followed) -> None:
     """Raise `ForeignChange` for a Delta table that needs more of its writers than we do."""
     protocol, configuration = followed.delta.protocol(), followed.delta.metadata().configuration
-    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])} - _KNOWN
+    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
+    needed -= _KNOWN | _IDLE
     # Tables of old name no features, but a version that has them all.
     if 4 < protocol.min_writer_version < 7:
         needed.add(f"writers of version {protocol.min_writer_version}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,6 +123,18 @@ def test_a_table_that_needs_more_than_we_keep_to_is_not_adopted(
         with pytest.raises(ForeignChange, match=f"tables with .*{feature}"):
             transaction.commit()
     assert listing(Path(table)) == before
+
+
+def test_a_change_feed_is_adopted(store: Store, table: str) -> None:
+    """Of files that come and go whole, Delta tells it by itself."""
+    with store.begin() as transaction:
+        transaction.append("log", numbers(4).append_column("at", pa.array([datetime(2024, 1, 1)])))
+        transaction.commit()
+    DeltaTable(table).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    store.adopt("log")
+    add(store, "log", 5)
+    feed = DeltaTable(table).load_cdf(starting_version=DeltaTable(table).version()).read_all()
+    assert [(row["n"], row["_change_type"]) for row in pa.table(feed).to_pylist()] == [(5, "insert")]
 
 
 def test_the_table_of_commits_is_put_together_by_others(store: Store, place: Path, table: str) -> None:
