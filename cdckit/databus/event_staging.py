@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from cdckit.databus.window_columns import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.store import DamagedTable, Snapshot, Store
-from cdckit.store.file_writer import Rows
 from cdckit.store.locations import locate
+from cdckit.store.writing import Rows
 
 EVENTS = "events"
 

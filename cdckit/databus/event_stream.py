@@ -24,8 +24,7 @@ from cdckit.databus.window_tables import made_windows
 from cdckit.errors import InvalidArgument
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import File, Snapshot
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import Target
+from cdckit.store.files import Target, batches_of
 
 COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",

@@ -19,9 +19,8 @@ from cdckit.parts.documents import Document
 from cdckit.parts.given_records import as_records, sink_of
 from cdckit.parts.steps import doing
 from cdckit.store import Transaction
-from cdckit.store.digests import digest_of
-from cdckit.store.kept_tables import read_some
-from cdckit.store.kinds import KIND
+from cdckit.store.files import digest_of
+from cdckit.store.store import KIND, read_some
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import RECORD_COLUMNS, headers_from_workers
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.kept_tables import rows_of
-from cdckit.store.kinds import require_kind
+from cdckit.store.store import require_kind, rows_of
 
 RELAY = "Databus relay (form 2)"
 _BYTES = ("key", "value", "headers")

@@ -39,8 +39,8 @@ from cdckit.parts.workers import Made
 from cdckit.records import RECORD_COLUMNS, headers_from_workers
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import File, Transaction
-from cdckit.store.file_writer import reported
 from cdckit.store.files import Where
+from cdckit.store.writing import reported
 
 _REPORT = T.StructType().add("report", T.StringType())
 
@@ -131,7 +131,7 @@ def adopted(tables: Transaction, task: Task, reports: list[dict[str, Any]]) -> l
     """Let the tables have what workers wrote; the files of settled events."""
     added: dict[str, list[File]] = {}
     for name, target in ((EVENTS, task.events), (WAITING, task.waiting)):
-        added[name] = list(reported([one for each in reports for one in each[name]], target).files)
+        added[name] = reported((one for each in reports for one in each[name]), target)
         tables.adopt(name, added[name], [path for each in reports for path in each["gone"][name]])
     tables.replace(STREAMS, as_rows(*moved_on(task, reports)))
     return added[EVENTS]

@@ -25,7 +25,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.store import Transaction
-from cdckit.store.kept_tables import Tables, note, noted, rows_of
+from cdckit.store.store import Tables, note, noted, rows_of
 
 WAITING, STREAMS = "waiting", "streams"
 TAKEN, GIVEN_UP = "taken", "given_up_timestamp"

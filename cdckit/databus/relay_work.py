@@ -22,8 +22,8 @@ from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, STREAM, of_no_s
 from cdckit.databus.window_rows import Key, Mark, cut_batches, streams_of
 from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import OpenFiles, Target
+from cdckit.store.files import Target, batches_of
+from cdckit.store.writing import OpenFiles
 
 ASIDE = "_aside"
 """Whether a record is known to have no place: another one stands there."""

@@ -23,9 +23,8 @@ from cdckit.kernel.layout import GUID, KEYS
 from cdckit.parts.retry_times import Retry
 from cdckit.parts.run_marker import UnderWay
 from cdckit.store import OtherKind, Snapshot, Store
-from cdckit.store.kept_tables import noted
-from cdckit.store.kinds import require_kind
 from cdckit.store.locations import locate
+from cdckit.store.store import noted, require_kind
 
 
 class ReadByAnotherSchema(CdcError, RuntimeError):

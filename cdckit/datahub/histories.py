@@ -14,8 +14,8 @@ from cdckit.parts.computed_once import computed
 from cdckit.parts.schemas import quoted, text_literal
 from cdckit.parts.threads import at_once
 from cdckit.store import Transaction
-from cdckit.store.file_writer import Rows
-from cdckit.store.kept_tables import put
+from cdckit.store.store import put
+from cdckit.store.writing import Rows
 
 _Touched = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""

@@ -21,8 +21,8 @@ from cdckit.parts.documents import Document
 from cdckit.parts.given_records import as_records, sink_of
 from cdckit.parts.steps import doing
 from cdckit.store import Transaction
-from cdckit.store.digests import digest_of
-from cdckit.store.kept_tables import committed, note, noted
+from cdckit.store.files import digest_of
+from cdckit.store.store import committed, note, noted
 
 
 class Hub(Answers):

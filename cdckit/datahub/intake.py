@@ -22,7 +22,8 @@ from cdckit.parts.arrow_types import arrow_schema, slices
 from cdckit.parts.schemas import flat_columns
 from cdckit.parts.workers import Made
 from cdckit.store import File
-from cdckit.store.file_writer import OpenFiles, Target, reported
+from cdckit.store.files import Target
+from cdckit.store.writing import OpenFiles, reported
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
@@ -56,7 +57,7 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
     made = Made(_readable(messages), partial(_take, work=work, targets=dict(targets)), _REPORT)
     reports = [json.loads(row["report"]) for row in made.rows().collect()]
     files = {
-        entity: list(reported([one for each in reports for one in each["files"][entity]], target).files)
+        entity: reported((one for each in reports for one in each["files"][entity]), target)
         for entity, target in targets.items()
     }
     refreshed = {entity for each in reports for entity in each["refreshed"]}

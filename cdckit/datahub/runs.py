@@ -31,8 +31,8 @@ from cdckit.datahub.statuses import Status, is_due, routed, statuses
 from cdckit.parts.computed_once import computed, here
 from cdckit.parts.retry_times import Retry
 from cdckit.store import Transaction
-from cdckit.store.file_writer import Rows
-from cdckit.store.kept_tables import note, noted, put, read_some
+from cdckit.store.store import note, noted, put, read_some
+from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 

@@ -19,7 +19,7 @@ from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema
 from cdckit.parts.schemas import flat_columns
 from cdckit.store import Transaction
-from cdckit.store.kept_tables import Tables, note, noted, read_some, rows_of
+from cdckit.store.store import Tables, note, noted, read_some, rows_of
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""

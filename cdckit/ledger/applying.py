@@ -31,10 +31,10 @@ from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File, Transaction
-from cdckit.store.columns import keeps_types
-from cdckit.store.conflicts import Scope
-from cdckit.store.file_writer import Target, reported
-from cdckit.store.names import true_names
+from cdckit.store.columns import keeps_types, true_names
+from cdckit.store.files import Target
+from cdckit.store.transaction import Scope
+from cdckit.store.writing import reported
 
 _REPORT = T.StructType().add("report", T.StringType())
 _BYTES_PER_TASK = 8 << 20
@@ -190,7 +190,7 @@ def _adopted(
     names = {"log": kind.changes, "history": kind.history, "unborn": kind.unborn}
     targets: dict[str, Target] = {"log": book.log, "history": book.history, "unborn": book.unborn}
     for short, name in names.items():
-        added = list(reported([each for one in kept for each in one.added[short]], targets[short]).files)
+        added = reported((each for one in kept for each in one.added[short]), targets[short])
         if short == "log":
             added += [by_path[path] for one in kept for path in one.keep]
         removed = [path for one in kept for path in one.removed[short]]

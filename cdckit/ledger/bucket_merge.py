@@ -27,7 +27,7 @@ from cdckit.ledger.repeats import no_news, said_before
 from cdckit.ledger.rows import distinct, joined, joined_flat, like, ordered, picked, rows_of, with_columns
 from cdckit.ledger.tasks import Book, Task
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
-from cdckit.store.file_reader import batches_of
+from cdckit.store.files import batches_of
 
 
 class Merged(NamedTuple):

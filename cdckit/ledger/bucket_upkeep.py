@@ -21,8 +21,8 @@ from cdckit.ledger.ranges import CLOSED_ROWS, OPEN_ROWS, about, is_small, parts
 from cdckit.ledger.rows import distinct, joined, others, picked, rows_of, with_columns
 from cdckit.ledger.tasks import FOLD, Book, Paths, Task
 from cdckit.parts.arrow_types import batch_of
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import OpenFiles, Target
+from cdckit.store.files import Target, batches_of
+from cdckit.store.writing import OpenFiles
 
 SMALL = 4 << 20
 """Bytes: a file of fewer is a small one."""

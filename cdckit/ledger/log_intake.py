@@ -23,10 +23,9 @@ from cdckit.ledger.rows import picked, with_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
 from cdckit.store import File
-from cdckit.store.columns import as_columns
-from cdckit.store.digests import digest_of, signed
-from cdckit.store.file_writer import OpenFiles, Target, reported
-from cdckit.store.names import true_names
+from cdckit.store.columns import as_columns, true_names
+from cdckit.store.files import Target, digest_of, signed
+from cdckit.store.writing import OpenFiles, reported
 
 _REPORT = T.StructType().add("report", T.StringType())
 
@@ -55,13 +54,13 @@ def take(rows: DataFrame, kind: Kind, target: Target) -> Taken:
     # However many partitions they come in: a file for each of those and bucket would be thousands.
     made = Made(rows.repartition(BUCKET), partial(_write, kind=kind, target=target), _REPORT, large=True)
     found = [json.loads(row["report"]) for row in made.rows().collect()]
-    files = reported([each for one in found for each in one["files"]], target).files
+    files = reported((each for one in found for each in one["files"]), target)
     total = sum(one["content"] for one in found)
     lists: dict[str | None, set[int]] = {}
     for each in found:
         for source, at in each["lists"]:
             lists.setdefault(source, set()).add(at)
-    return Taken(list(files), signed(total), lists)
+    return Taken(files, signed(total), lists)
 
 
 def digest(rows: DataFrame) -> int:

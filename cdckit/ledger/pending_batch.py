@@ -16,7 +16,7 @@ from cdckit.ledger.columns import BUCKET, EVERY, IDENTITY, shown_changes
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.views import Key, View
 from cdckit.store import Transaction
-from cdckit.store.conflicts import Scope
+from cdckit.store.transaction import Scope
 
 
 class Pending(View):

@@ -23,9 +23,8 @@ from cdckit.ledger.kinds import Kind
 from cdckit.parts.schemas import quoted
 from cdckit.parts.workers import Made
 from cdckit.store import File, Snapshot
-from cdckit.store.catalogue_table import InCatalogue
-from cdckit.store.digests import signed
-from cdckit.store.published_table import Published
+from cdckit.store.files import signed
+from cdckit.store.published import InCatalogue, Published
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""

@@ -13,8 +13,7 @@ from cdckit.ledger.kernel_rows import in_order, one_batch
 from cdckit.ledger.tasks import Paths
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running_aggregates import Bools
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import Target
+from cdckit.store.files import Target, batches_of
 
 
 def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from cdckit.ledger.kinds import Kind
 from cdckit.ledger.log_intake import take
 from cdckit.parts.identifiers import guid
 from cdckit.store import Transaction
-from cdckit.store.conflicts import Scope
+from cdckit.store.transaction import Scope
 
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:

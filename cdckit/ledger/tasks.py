@@ -11,8 +11,8 @@ import pyarrow as pa
 from cdckit.kernel.layout import Layout
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.file_writer import Target
-from cdckit.store.names import true_names
+from cdckit.store.columns import true_names
+from cdckit.store.files import Target
 
 
 class Held(NamedTuple):

@@ -20,9 +20,8 @@ from cdckit.rdss.exchange_tables import GIVEN_UP, MESSAGES, WAITING, WAITING_SCH
 from cdckit.rdss.fates import Status
 from cdckit.rdss.sequences import waiting
 from cdckit.store import Transaction
-from cdckit.store.digests import digest_of
-from cdckit.store.kept_tables import read_some
-from cdckit.store.kinds import KIND
+from cdckit.store.files import digest_of
+from cdckit.store.store import KIND, read_some
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ from cdckit.rdss.statements import PRESERVATION, READ
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.kept_tables import rows_of
-from cdckit.store.kinds import require_kind
+from cdckit.store.store import require_kind, rows_of
 
 EXCHANGE = "RDSS exchange (form 2)"
 

@@ -42,7 +42,7 @@ from cdckit.rdss.sequences import CAME, with_outcome, with_terms
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.file_writer import Written
+from cdckit.store.writing import Written
 
 # Nobody has delivered what is to be sent, so it has not expired.
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)

@@ -32,8 +32,8 @@ from cdckit.rdss.statements import CREATE, READ, UPDATE
 from cdckit.rdss.version_chains import related_versions
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.file_reader import are_few
-from cdckit.store.kept_tables import rows_of
+from cdckit.store.files import are_few
+from cdckit.store.store import rows_of
 
 MANY_FILES = 16
 

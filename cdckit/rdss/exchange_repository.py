@@ -21,7 +21,7 @@ from cdckit.rdss.exchange_tables import (
 from cdckit.rdss.fates import Status
 from cdckit.rdss.repeats import IDENTITY
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.kept_tables import Tables, rows_of
+from cdckit.store.store import Tables, rows_of
 
 _TOLD = ("message_class", "message_type", "sequence_id", "sequence_position")
 MANY_FILES = 16

@@ -23,9 +23,8 @@ from cdckit.rdss.rules import Rules
 from cdckit.rdss.sequences import PARTS_SCHEMA, parts
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
 from cdckit.store import File, Transaction
-from cdckit.store.file_reader import are_few
-from cdckit.store.files import Where
-from cdckit.store.kept_tables import Tables, rows_of
+from cdckit.store.files import Where, are_few
+from cdckit.store.store import Tables, rows_of
 
 MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
 SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"

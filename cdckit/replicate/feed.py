@@ -37,8 +37,8 @@ from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Store, Transaction
-from cdckit.store.kept_tables import rows_of
-from cdckit.store.kinds import KIND, require_kind
+from cdckit.store.files import digest_of
+from cdckit.store.store import KIND, require_kind, rows_of
 
 _Answer = TypeVar("_Answer")
 
@@ -275,28 +275,29 @@ class Feed:
             BatchIdReused: The batch id was received with other content.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: two small jobs, in which the records are kept, and one in every sixteenth batch or so, which
-            writes small files of earlier ones together; some six more if metadata came; two if some of
-            the batch's data has to wait, which is written once more; one as long as data waits, which reads
-            three columns of it, and two more when some waits no longer.  Then, for each table of which
-            rows came, its rows are written once more, and two jobs of its ledger.  A table whose
-            older rows read otherwise by new metadata, as after a change of its key or of a type, is made anew
-            from its records.
+        Cost: two small jobs, in which the records are kept; with a batch id, one that reads them before; and
+            one in every sixteenth batch or so, which writes small files of earlier ones together; some six
+            more if metadata came; two if some of the batch's data has to wait, which is written once more;
+            one as long as data waits, which reads three columns of it, and two more when some waits no
+            longer.  Then, for each table of which rows came, its rows are written once more, and two jobs of
+            its ledger.  A table whose older rows read otherwise by new metadata, as after a change of its key
+            or of a type, is made anew from its records.
         """
         require_records(records, function="receive")
         if records.isStreaming:
             needed = "a batch: of a stream, let writeStream.foreachBatch(feed.sink('a name')) hand them over"
             raise InvalidArgument("receive", "records", needed, "a stream")
         key = require_batch_id(batch, function="receive")
+        digest = None if key is None else digest_of(records, F.xxhash64("topic", "key", "value"))
 
         def work(transaction: Transaction) -> Received:
+            if key is not None and self.store.batch(key) is not None:
+                done = transaction.commit(batch=key, digest=digest, reads=())
+                return Received(done.version, 0, repeated=True)
             intake = Intake(transaction, self._tables, self._buckets)
             written = intake.keep(records)
-            if key is not None and self.store.batch(key) is not None:
-                done = transaction.commit(batch=key, digest=written.digest, reads=())
-                return Received(done.version, 0, repeated=True)
             intake.take(written)
-            done = transaction.commit(batch=key, digest=written.digest, reads=intake.reads)
+            done = transaction.commit(batch=key, digest=digest, reads=intake.reads)
             return Received(done.version, 0 if done.repeated else written.rows, done.repeated)
 
         return self._atomically(work)

@@ -33,9 +33,9 @@ from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.waiting_rows import with_waits
 from cdckit.store import Transaction
-from cdckit.store.conflicts import Scope
-from cdckit.store.file_writer import Written
-from cdckit.store.kept_tables import read_some, rows_of
+from cdckit.store.store import read_some, rows_of
+from cdckit.store.transaction import Scope
+from cdckit.store.writing import Written
 
 MANY_FILES = 16
 """So many small files of the records, or of the rejects, are written together: each batch adds some."""
@@ -71,7 +71,7 @@ class Intake:
     def keep(self, records: DataFrame) -> Written:
         """Write the records as they came, with what their envelopes say."""
         opened = decode(records.select(*RECORD_COLUMNS)).select(*RECEIVED_SCHEMA.fieldNames())
-        return self._transaction.append(RECORDS, opened, digest=True)
+        return self._transaction.append(RECORDS, opened)
 
     def take(self, written: Written) -> None:
         """Bring the other tables up to records that were kept."""

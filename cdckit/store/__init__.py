@@ -2,12 +2,12 @@
 Tables that live: Delta tables in a folder or below a URI, which appear together, commit by commit.
 
 `Store` opens one, `Snapshot` is what a reader keeps, `Transaction` is how it is written.  How writers
-share it, and what is left of one that died, is said in `cdckit.store.commit_protocol`.
+share it, and what is left of one that died, is said in `cdckit.store.transaction`.
 """
 
 from __future__ import annotations
 
-from cdckit.store.commit_protocol import Committed
+from cdckit.store.commits import Snapshot
 from cdckit.store.errors import (
     BatchIdReused,
     ConflictingCommit,
@@ -19,11 +19,10 @@ from cdckit.store.errors import (
     OtherKind,
     StoreIsBusy,
 )
-from cdckit.store.file_writer import Written
 from cdckit.store.files import File
-from cdckit.store.snapshot import Snapshot
 from cdckit.store.store import Store
-from cdckit.store.transaction import Transaction
+from cdckit.store.transaction import Committed, Transaction
+from cdckit.store.writing import Written
 
 __all__ = [
     "BatchIdReused",

@@ -1,15 +1,29 @@
-"""Which columns a table can have, and what becomes of them when rows come with others."""
+"""
+The columns of a table: which it can have, under which names they are stored, and how rows get them.
+
+A table's columns have *true* names, which users know, and *stored* ones, which Delta and Parquet take.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.store.errors import NotStorable
 
+TRUE_NAME = "cdckit.name"
+"""The key of a stored column's metadata under which its true name stands, where it is another."""
+
+_NOT_TAKEN = re.compile(r"[ ,;{}()\n\t=]")
 _PLAIN = (
     T.BooleanType,
     T.ByteType,
@@ -112,19 +126,15 @@ def _together(left: T.DataType, right: T.DataType, table: str, column: str) -> T
     return common
 
 
-def keeps_types(before: T.StructType, after: T.StructType) -> bool:
+def keeps_types(before: T.DataType, after: T.DataType) -> bool:
     """Whether files of *before* can be read as *after*: columns may have come, none is of another type."""
-    return _keeps(before, after)
-
-
-def _keeps(before: T.DataType, after: T.DataType) -> bool:
     if isinstance(before, T.StructType) and isinstance(after, T.StructType):
         later = {one.name: one.dataType for one in after}
-        return all(one.name in later and _keeps(one.dataType, later[one.name]) for one in before)
+        return all(one.name in later and keeps_types(one.dataType, later[one.name]) for one in before)
     if isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
-        return _keeps(before.elementType, after.elementType)
+        return keeps_types(before.elementType, after.elementType)
     if isinstance(before, T.MapType) and isinstance(after, T.MapType):
-        return _keeps(before.keyType, after.keyType) and _keeps(before.valueType, after.valueType)
+        return keeps_types(before.keyType, after.keyType) and keeps_types(before.valueType, after.valueType)
     return before.simpleString() == after.simpleString()
 
 
@@ -161,3 +171,151 @@ def _as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
         changed = F.transform_keys(value, lambda key, _: _as_type(key, *keys))
         return F.transform_values(changed, lambda _, item: _as_type(item, *items))
     return as_type(value, kind, common)
+
+
+# Names ----------------------------------------------------------------------------------------------------
+
+
+def stored_names(columns: T.StructType, known: T.StructType | None = None) -> T.StructType:
+    """
+    The columns under names that Delta and Parquet take; the true ones stand in the fields' metadata.
+
+    A name is another one where it is empty, has a character of ` ,;{}()=`, a tab or a line's end, or is
+    that of an earlier column but for case, at any depth.  A column that is *known* keeps its stored name.
+
+    >>> columns = T.StructType().add("a b", "long").add("x", "long").add("X", "long")
+    >>> [one.name for one in stored_names(columns)]
+    ['a_b', 'x', 'X_2']
+    """
+    before = {true_name(one): one for one in known or []}
+    taken = {one.name.lower() for one in known or []}
+    fields = []
+    for column in columns:
+        found = before.get(column.name)
+        name = found.name if found else _free(_NOT_TAKEN.sub("_", column.name) or "_", taken)
+        taken.add(name.lower())
+        kind = _within(column.dataType, found.dataType if found else None, stored_names)
+        metadata = {} if name == column.name else {TRUE_NAME: column.name}
+        fields.append(T.StructField(name, kind, column.nullable, metadata))
+    return T.StructType(fields)
+
+
+def true_names(stored: T.StructType) -> T.StructType:
+    """The columns under their true names."""
+    return T.StructType(
+        [
+            T.StructField(
+                true_name(one), _within(one.dataType, None, lambda kind, _: true_names(kind)), one.nullable
+            )
+            for one in stored
+        ]
+    )
+
+
+def plain_names(stored: T.StructType) -> T.StructType:
+    """The columns under their stored names, without their true ones."""
+    return T.StructType(
+        [
+            T.StructField(
+                one.name, _within(one.dataType, None, lambda kind, _: plain_names(kind)), one.nullable
+            )
+            for one in stored
+        ]
+    )
+
+
+def true_name(stored: T.StructField) -> str:
+    """The name under which users know a stored column."""
+    return str((stored.metadata or {}).get(TRUE_NAME, stored.name))
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    found, number = name, 1
+    while found.lower() in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+_OfStruct = Callable[[T.StructType, T.StructType | None], T.StructType]
+
+
+def _within(kind: T.DataType, known: T.DataType | None, change: _OfStruct) -> T.DataType:
+    """The type with *change* made to the structs in it."""
+    if isinstance(kind, T.StructType):
+        return change(kind, known if isinstance(known, T.StructType) else None)
+    if isinstance(kind, T.ArrayType):
+        inner = known.elementType if isinstance(known, T.ArrayType) else None
+        return T.ArrayType(_within(kind.elementType, inner, change), kind.containsNull)
+    if isinstance(kind, T.MapType):
+        keys = known.keyType if isinstance(known, T.MapType) else None
+        values = known.valueType if isinstance(known, T.MapType) else None
+        return T.MapType(
+            _within(kind.keyType, keys, change),
+            _within(kind.valueType, values, change),
+            kind.valueContainsNull,
+        )
+    return kind
+
+
+# Arrow ----------------------------------------------------------------------------------------------------
+
+
+class Shape:
+    """
+    How batches get the columns of a table: by name, at every depth.
+
+    Args:
+        found: The columns under the names that batches have; a batch may lack some, or have others.
+        wanted: The same columns in the same order, under the names that are wanted.
+    """
+
+    def __init__(self, found: T.StructType, wanted: T.StructType) -> None:
+        self._found = found
+        self.schema = arrow_schema(wanted, large=True)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in that shape."""
+        parts = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = _parts(parts, batch.num_rows, self._found, list(self.schema))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def to_stored(stored: T.StructType) -> Shape:
+    """From true names to stored ones."""
+    return Shape(true_names(stored), plain_names(stored))
+
+
+def to_true(stored: T.StructType) -> Shape:
+    """From stored names to true ones."""
+    return Shape(plain_names(stored), true_names(stored))
+
+
+def _parts(
+    parts: Mapping[str, pa.Array], rows: int, columns: T.StructType, wanted: list[pa.Field]
+) -> list[pa.Array]:
+    return [
+        _shaped(parts[one.name], field.type, one.dataType)
+        if one.name in parts
+        else pa.nulls(rows, field.type)
+        for one, field in zip(columns, wanted, strict=True)
+    ]
+
+
+def _shaped(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa.Array:
+    if values.type == kind:
+        return values
+    if isinstance(column, T.StructType):
+        named = {one.name: values.field(place) for place, one in enumerate(values.type)}
+        parts = _parts(named, len(values), column, list(kind))
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    if isinstance(column, T.ArrayType | T.MapType):
+        # With a mask, Arrow wants offsets that are no slice.
+        offsets, mask = pa.array(np.asarray(values.offsets)), values.is_null()
+        if isinstance(column, T.ArrayType):
+            elements = _shaped(values.values, kind.value_type, column.elementType)
+            return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
+        keys = _shaped(values.keys, kind.key_type, column.keyType)
+        items = _shaped(values.items, kind.item_type, column.valueType)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    return values.cast(kind)

@@ -1,5 +1,5 @@
 """
-The table of commits: one row per commit of a store, which names the version of each of its tables.
+The table of commits, one row per commit of a store; and the tables of a store as one of them names them.
 
 It is a Delta table like the others.  Commit *n* is its version *n*, or a later one where other programs have
 put its files together, and adds one small file; from time to time a commit puts the rows of the last ones
@@ -14,42 +14,64 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import StreamBatch
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.errors import BatchIdReused, DamagedTable, ForeignChange
-from cdckit.store.files import OUR_FILES, File, files_of, named_metadata, require_name
-from cdckit.store.locations import Location
+from cdckit.store.columns import true_names
+from cdckit.store.errors import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable
+from cdckit.store.files import (
+    OUR_FILES,
+    File,
+    Table,
+    Where,
+    files_of,
+    named_metadata,
+    open_parquet,
+    read_arrow,
+    read_spark,
+)
+from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
     APPLICATION,
     NO_HOOK,
     STREAM,
     STREAM_DIGEST,
+    Followed,
     Named,
     Plan,
+    State,
     actions_of,
+    carry_out,
     change_of,
+    create,
     damaged_log,
+    foreign_change,
     keep_short,
     keeps_rows,
-    log_options,
+    mark_of,
     properties,
+    require_known_features,
+    schema_of,
+    state_of,
     undamaged,
+    upkeep_of_others,
 )
 
-FOLDER = "commits"
 FORMAT = 2
 _FOLD = 16
 
@@ -124,8 +146,8 @@ class Commits:
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
         version, foreign = self.at, None
-        while actions := actions_of(self._location, FOLDER, version):
-            if any(one["txn"]["appId"] == APPLICATION for one in actions if "txn" in one):
+        while actions := actions_of(self._location, COMMITS, version):
+            if mark_of(actions) is not None:
                 added = [one["add"]["stats"] for one in actions if "add" in one]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
                 restored = all(OUR_FILES.fullmatch(path) for path in self._files)
@@ -133,19 +155,19 @@ class Commits:
                     return
                 break
             if not keeps_rows(actions):
-                foreign = change_of(FOLDER, version, actions)
+                foreign = change_of(COMMITS, version, actions)
             version -= 1
         if foreign is not None:
             remedy = (
                 "Nothing was written. This table says which files of the others count: put it back to "
                 f"version {foreign.version - 1} by that program, as with RESTORE."
             )
-            raise ForeignChange(FOLDER, foreign.version, foreign.operation, foreign.author, remedy)
-        raise damaged_log(FOLDER, FOLDER, self.at, ValueError("it does not name every commit"))
+            raise ForeignChange(COMMITS, foreign.version, foreign.operation, foreign.author, remedy)
+        raise damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
-        with undamaged(FOLDER, FOLDER, None):
+        with undamaged(COMMITS, COMMITS, None):
             self._table.update_incremental()
             if self._table.version() == self.at:
                 return self
@@ -220,25 +242,19 @@ class Commits:
             self._table.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
-                _schema(),
+                schema_of(COMMITS_SCHEMA),
                 commit_properties=properties(mark, batch),
                 post_commithook_properties=NO_HOOK,
             )
         except (DeltaError, OSError):
             # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
-            if not self._has_landed(self.at + 1, mark):
-                if self.newest().version > self.version:
+            if mark_of(actions_of(self._location, COMMITS, self.at + 1)) != mark:
+                if self.newest().at > self.at:
                     return False
                 raise
         with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
             keep_short(self.newest()._table)
         return True
-
-    def _has_landed(self, version: int, mark: int) -> bool:
-        actions = actions_of(self._location, FOLDER, version)
-        return {"appId": APPLICATION, "version": mark}.items() <= next(
-            (one["txn"] for one in actions if "txn" in one and one["txn"]["appId"] == APPLICATION), {}
-        ).items()
 
     def _folded(self, version: int) -> list[File]:
         size = 1
@@ -247,17 +263,13 @@ class Commits:
         return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
 
     def _rows(self, one: File, version: int | None = None) -> list[Commit]:
-        path = f"{FOLDER}/{one.path}"
+        path = f"{COMMITS}/{one.path}"
         try:
             with self._location.file_system().open_input_file(self._location.path(path)) as file:
-                found = pq.ParquetFile(
-                    file, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
-                )
-                require_name(found, one.path)
-                table = found.read().select(_ARROW.names).cast(_ARROW)
+                table = open_parquet(file, one.path).read().select(_ARROW.names).cast(_ARROW)
         except (OSError, pa.ArrowException) as error:
             raise DamagedTable(
-                FOLDER,
+                COMMITS,
                 path,
                 self._location.fault_of(path, error),
                 "Bring the file back from a copy of the store: without it nobody knows which files count.",
@@ -279,27 +291,27 @@ def load(location: Location) -> Commits | None:
     Raises:
         DamagedTable: It cannot be read, or is not there while tables are, or was made by a later version.
     """
-    if not location.has_log(FOLDER):
+    if not location.has_log(COMMITS):
         orphans = [one for one in location.listed() if location.has_log(one.base_name)]
         # Another writer may have begun the store between the two looks.
-        if orphans and not location.has_log(FOLDER):
+        if orphans and not location.has_log(COMMITS):
             raise DamagedTable(
-                FOLDER,
-                f"{FOLDER}/_delta_log",
+                COMMITS,
+                f"{COMMITS}/_delta_log",
                 f"there is none, but there are tables ({orphans[0].base_name}, ...)",
                 "Bring the folder back from a copy; or, if this was never a store, use another place.",
             )
         if not orphans:
             return None
     try:
-        table = DeltaTable(location.delta(FOLDER), storage_options=location.options or None)
+        table = DeltaTable(location.delta(COMMITS), storage_options=location.options or None)
         made_by = json.loads(table.metadata().description or "{}").get("format")
     except (DeltaError, OSError, ValueError) as error:
-        raise damaged_log(FOLDER, FOLDER, None, error) from error
+        raise damaged_log(COMMITS, COMMITS, None, error) from error
     if made_by != FORMAT:
         raise DamagedTable(
-            FOLDER,
-            f"{FOLDER}/_delta_log",
+            COMMITS,
+            f"{COMMITS}/_delta_log",
             f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
             "Open it with the version of cdckit that made it, or make it anew from its records.",
         )
@@ -310,24 +322,10 @@ def begun(location: Location) -> Commits:
     """The table of commits, made with commit 0 if there is none yet: it is there before any table is."""
     found = load(location)
     if found is None:
-        location.make_folder(FOLDER)
-        first = Commit(0, datetime.now(UTC))
-        try:
-            create_table_with_add_actions(
-                location.delta(FOLDER),
-                _schema(),
-                [_write(location, [first])],
-                mode="error",
-                name=FOLDER,
-                description=json.dumps({"format": FORMAT}),
-                configuration=log_options(),
-                storage_options=location.options or None,
-                commit_properties=properties(secrets.randbits(62)),
-                post_commithook_properties=NO_HOOK,
-            )
-        except DeltaError:
-            if not location.has_log(FOLDER):
-                raise  # else another writer was faster, which is as good
+        table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
+        location.make_folder(COMMITS)
+        first = _write(location, [Commit(0, datetime.now(UTC))])
+        create(location, table, [first], properties(secrets.randbits(62)), json.dumps({"format": FORMAT}))
         found = load(location)
     assert found is not None
     return found
@@ -338,36 +336,208 @@ def next_instant(after: datetime) -> datetime:
     return max(datetime.now(UTC), after + timedelta(microseconds=1))
 
 
-def _schema() -> Schema:
-    return Schema.from_json(COMMITS_SCHEMA.json())
-
-
 def _write(location: Location, rows: list[Commit]) -> AddAction:
     name = f"cdc-{uuid.uuid4().hex}.parquet"
     listed: list[dict[str, Any]] = [
         {
-            "version": one.version,
-            "timestamp": one.timestamp,
-            "batch": one.batch,
-            "digest": one.digest,
+            **{name: getattr(one, name) for name in ("version", "timestamp", "batch", "digest")},
             "tables": [(name, asdict(named)) for name, named in one.tables.items()],
             "notes": list(one.notes.items()),
             "plans": list(one.plans.items()),
         }
         for one in rows
     ]
-    with location.file_system().open_output_stream(location.path(f"{FOLDER}/{name}")) as sink:
+    with location.file_system().open_output_stream(location.path(f"{COMMITS}/{name}")) as sink:
         with pq.ParquetWriter(sink, _ARROW, store_schema=False, write_page_checksum=True) as writer:
             writer.write_table(pa.Table.from_pylist(listed, _ARROW))
             writer.add_key_value_metadata(named_metadata(name))
         size = sink.tell()
-    bounds = [
-        {"version": each} for each in (min(one.version for one in rows), max(one.version for one in rows))
-    ]
-    return File(name, size, len(rows), low=bounds[0], high=bounds[1], nulls={"version": 0}).add()
+    low, high = (
+        {"version": found} for found in (min(one.version for one in rows), max(one.version for one in rows))
+    )
+    return File(name, size, len(rows), low=low, high=high, nulls={"version": 0}).add()
 
 
 def _commit(row: dict[str, Any]) -> Commit:
     tables = {name: Named(**each) for name, each in row["tables"]}
-    plans, notes = dict(row["plans"]), dict(row["notes"])
-    return Commit(row["version"], row["timestamp"], tables, notes, plans, row["batch"], row["digest"])
+    return Commit(**{**row, "tables": tables, "plans": dict(row["plans"]), "notes": dict(row["notes"])})
+
+
+class Snapshot:
+    """
+    The tables at one commit; what others write later is not seen.
+
+    Its files are there until `Store.vacuum` deletes them, long after they were replaced.
+
+    Attributes:
+        location: Where the store lies.
+        version: The number of the commit; None for a store in which nothing was ever committed.
+        timestamp: When that commit was made.
+        notes: What was noted, by key.
+        named: Where each table is, and in which state, by name.
+        store: What tells the store from all others, wherever it lies; empty if nothing was ever committed.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     shop = Store(None, folder)
+    ...     before = shop.snapshot()
+    ...     with shop.begin() as transaction:
+    ...         _ = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...         _ = transaction.commit()
+    ...     before.names(), shop.snapshot().names()
+    ([], ['products'])
+    """
+
+    def __init__(
+        self, spark: SparkSession | None, location: Location, commits: Commits | None, commit: Commit | None
+    ) -> None:
+        self._spark, self.location, self._commits = spark, location, commits
+        self.version = commit.version if commit else None
+        self.timestamp = commit.timestamp if commit else None
+        self.notes: Mapping[str, str] = MappingProxyType(dict(commit.notes) if commit else {})
+        self.named: Mapping[str, Named] = commit.tables if commit else {}
+        self.store = commits.id if commits else ""
+        self._states: dict[str, State] = {}
+
+    def note_of(self, key: str) -> str | None:
+        """What is noted under a key; None if nothing is."""
+        return self.notes.get(key)
+
+    def names(self) -> list[str]:
+        """The names of the tables, sorted."""
+        return sorted(self.named)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table of that name."""
+        return name in self.named
+
+    def schema(self, name: str) -> T.StructType:
+        """The columns of a table, under their true names."""
+        return true_names(self.table(name).stored)
+
+    def path(self, name: str) -> str:
+        """Where the Delta table lies, for other readers; its version is `delta_version`."""
+        return self.location.delta(self._named(name).folder)
+
+    def delta_version(self, name: str) -> int | None:
+        """The version of the Delta table that is in this state; None if there is none, not yet."""
+        return self.table(name).version
+
+    def files(self, name: str, where: Where | None = None) -> list[File]:
+        """The files of a table, or those that can hold rows for which *where* is true (see `read`)."""
+        return self.table(name).select(where, "files")
+
+    def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
+        """
+        The rows of a table; Spark reads just the files that can hold them.
+
+        Args:
+            name: The table.
+            where: Per column either a collection of the values sought, in which None means null, or a
+                tuple of the lowest and the highest, both included, None where there is no such bound.
+                Only rows for which it is true for every column are returned.
+            files: Some of `files(name)`, if not all are wanted.
+
+        Raises:
+            NoSuchTable: There is none of that name.
+            DamagedTable: A file is not there any more, or is cut short.  Where Spark reads it, one cut
+                short ends the job, with Spark's message, which names it; `Store.check` finds such files.
+
+        Cost: no job; the files are chosen by what the log says about them.  A thousand rows or fewer are read
+        at once, by this program, and are part of the plan: Spark's start would take longer.
+        """
+        table = self.table(name)
+        return read_spark(self.spark, self.location, table, table.select(where, "read", files), where)
+
+    def arrow(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> pa.Table:
+        """The same rows in the memory of this program, read without Spark: for small tables."""
+        table = self.table(name)
+        return read_arrow(self.location, table, table.select(where, "arrow", files), where)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that reads."""
+        if self._spark is None:
+            needed = "a session: without one only `arrow` reads"
+            raise InvalidArgument("Store", "spark", needed, None)
+        return self._spark
+
+    def table(self, name: str) -> Table:
+        """A table's state; loaded once."""
+        if name not in self._states:
+            found = state_of(self.location, name, self._named(name), lambda: self._plan(name))
+            self._require_known(found.next_mark)
+            self._states[name] = found
+        return self._states[name].table
+
+    def _require_known(self, mark: int) -> None:
+        """Raise `DamagedTable` for a commit that is in a Delta table and not in the table of commits."""
+        if self._commits is None or mark <= self._commits.version:
+            return
+        # Another writer may have come since.
+        newest = load(self.location)
+        if newest is None or mark > newest.version:
+            error = ValueError(f"it lacks commit {mark}, of which a table has files")
+            raise damaged_log(COMMITS, COMMITS, self._commits.version, error)
+
+    def bring_up(self, name: str) -> ForeignChange | None:
+        """
+        Let a Delta table be where this commit, the newest one, has it; what others have changed in it.
+
+        Raises:
+            StoreIsBusy: Other writers were faster, again and again.
+        """
+        if self.table(name).version is None:
+            plan = self._plan(name)
+            assert plan is not None
+            if not carry_out(self.location, plan, self._named(name).commit):
+                return foreign_change(self.location, plan)
+            del self._states[name]
+        found = self.table(name)
+        assert found.version is not None
+        others = upkeep_of_others(self.location, found.folder, found.version)
+        if others.kept != found.version:
+            del self._states[name]
+        return others.foreign
+
+    def change_by_others(self, name: str) -> ForeignChange | None:
+        """What others have changed in a Delta table since this commit, the newest one."""
+        found = self.table(name)
+        if found.version is None:
+            plan = self._plan(name)
+            return None if plan is None else foreign_change(self.location, plan)
+        return upkeep_of_others(self.location, found.folder, found.version).foreign
+
+    def head(self, name: str) -> Table:
+        """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""
+        found = Followed(self.location, name, self._named(name).folder)
+        require_known_features(found)
+        return found.state
+
+    def with_theirs(self, name: str) -> Table:
+        """A table as another program has left it, with what is committed and not in its Delta table yet."""
+        found = self.head(name)
+        plan = self._plan(name) if self.table(name).version is None else None
+        return found if plan is None else replace(plan.onto(found), stored=found.stored)
+
+    def log_of(self, name: str, folder: str) -> Followed | None:
+        """The log of a Delta table in a folder, if it was loaded."""
+        found = self._states[name].log if name in self._states else None
+        return found if found is not None and found.folder == folder else None
+
+    def at(self, commit: Commit, commits: Commits) -> Snapshot:
+        """The tables of the same store at another commit, or at the same one, to be looked at again."""
+        found = Snapshot(self._spark, self.location, commits, commit)
+        if commit.version == self.version:
+            found._states.update(self._states)
+        return found
+
+    def _plan(self, name: str) -> Plan | None:
+        return self._commits.plan(name, self._named(name)) if self._commits else None
+
+    def _named(self, name: str) -> Named:
+        if name not in self.named:
+            raise NoSuchTable(name, self.version, self.names())
+        return self.named[name]

@@ -1,4 +1,8 @@
-"""The files of a table, as its log describes them: what is in each is known without opening it."""
+"""
+The files of a table: what is known of each without opening it, and how their rows are read.
+
+Rows are read by Spark or in this program, in the table's columns and under their true names.
+"""
 
 from __future__ import annotations
 
@@ -6,51 +10,77 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cached_property, reduce
+from operator import and_, or_
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction, RemoveAction
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.digests import signed
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.schemas import quoted
+from cdckit.store.columns import Shape, plain_names, to_true, true_name, true_names
+from cdckit.store.errors import DamagedTable
+from cdckit.store.locations import Location
 
 Where = Mapping[str, Collection[Any] | tuple[Any, Any]]
 """Per column the values sought, or a tuple (lowest, highest), both included, None where it is open."""
+
+OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
+"""The names of files that this package writes."""
+
+_FEW_ROWS, _FEW_BYTES, _BYTES_IN_MEMORY = 1_000, 1 << 20, 1 << 23
+"""
+What this program reads by itself, since for Spark to plan and to start tasks takes longer: so many rows in so
+many bytes of files, which are compressed, and which may be so many bytes in memory.
+"""
+
+_READING = {"datetimeRebaseMode": "CORRECTED", "parquet.page.verify-checksum.enabled": "true"}
+_NAME = b"cdckit.file"
+_REMEDY = (
+    "Bring the file back from a copy of the store. If `vacuum` has deleted it because this commit is old, "
+    "read a newer one."
+)
 
 
 @dataclass(frozen=True)
 class File:
     """
-        One Parquet file.
+    One Parquet file.
 
-        Args:
-            path: Below the table's folder.
-            size: In bytes.
-            rows: How many.
-            partition: The value of each column by which the table is partitioned.
-            low: Of columns whose type has an order: a value that none in the file is below; for texts a
-                prefix.  A column whose values are all null, or whose least one is not known, is not there.
-            high: The same, above.
-            nulls: How many values are null, of columns for which this is known.
+    Args:
+        path: Below the table's folder.
+        size: In bytes.
+        rows: How many.
+        partition: The value of each column by which the table is partitioned.
+        low: Of columns whose type has an order: a value that none in the file is below; for texts a
+            prefix.  A column whose values are all null, or whose least one is not known, is not there.
+        high: The same, above.
+        nulls: How many values are null, of columns for which this is known.
 
-        All by the columns' stored names.
+    All by the columns' stored names.
 
-        >>> from tempfile import TemporaryDirectory
-        >>> import pyarrow as pa
-    import pyarrow.parquet as pq
-        >>> from cdckit.store import Store
-        >>> with TemporaryDirectory() as folder:
-        ...     with Store(None, folder).begin() as transaction:
-        ...         _ = transaction.append("products", pa.table({"number": [1, 7], "name": ["kettle", None]}))
-        ...         [file] = transaction.files("products")
-        >>> file.rows, file.low["number"], file.high["number"], file.nulls["name"]
-        (2, 1, 7, 1)
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     with Store(None, folder).begin() as transaction:
+    ...         _ = transaction.append("products", pa.table({"number": [1, 7], "name": ["kettle", None]}))
+    ...         [file] = transaction.files("products")
+    >>> file.rows, file.low["number"], file.high["number"], file.nulls["name"]
+    (2, 1, 7, 1)
     """
 
     path: str
@@ -63,15 +93,9 @@ class File:
 
     def add(self, *, data_change: bool = True) -> AddAction:
         """The action with which a commit adds the file; without *data_change* its rows are no news."""
-        return AddAction(
-            path=self.path,
-            size=self.size,
-            partition_values=self.partition_texts(),
-            modification_time=_now(),
-            data_change=data_change,
-            # As they are: letters beyond the first 65,536 in JSON's own spelling come back as others.
-            stats=json.dumps(self._stats(), ensure_ascii=False),
-        )
+        # Letters as they are: those beyond the first 65,536 in JSON's own spelling come back as others.
+        stats, texts = json.dumps(self._stats(), ensure_ascii=False), self.partition_texts()
+        return AddAction(self.path, self.size, texts, _now(), data_change, stats)
 
     def remove(self, *, data_change: bool = True) -> RemoveAction:
         """The action with which a commit removes the file."""
@@ -80,30 +104,19 @@ class File:
 
     def to_json(self) -> dict[str, Any]:
         """What a log says of the file, as JSON; see `of_json`."""
-        return {
-            "path": self.path,
-            "size": self.size,
-            "partition": {name: _jsonable(value) for name, value in self.partition.items()},
-            **self._stats(),
-        }
+        partition = {name: _jsonable(value) for name, value in self.partition.items()}
+        return {"path": self.path, "size": self.size, "partition": partition, **self._stats()}
 
     @staticmethod
     def of_json(found: Mapping[str, Any], stored: T.StructType) -> File:
         """The file of which `to_json` says this, of a table with the columns *stored*."""
         kinds = {one.name: one.dataType for one in stored}
-
-        def values(named: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: typed(value, kinds[name]) for name, value in named.items()}
-
-        return File(
-            path=found["path"],
-            size=found["size"],
-            rows=found["numRecords"],
-            partition=values(found["partition"]),
-            low=values(found["minValues"]),
-            high=values(found["maxValues"]),
-            nulls=found["nullCount"],
+        partition, low, high = (
+            {name: _typed(value, kinds[name]) for name, value in found[key].items()}
+            for key in ("partition", "minValues", "maxValues")
         )
+        size, rows, nulls = found["size"], found["numRecords"], found["nullCount"]
+        return File(found["path"], size, rows, partition, low, high, nulls)
 
     def digest(self) -> int:
         """64 bits of all that a log says of the file: another path, size or bound has other ones."""
@@ -113,19 +126,14 @@ class File:
     def _stats(self) -> dict[str, Any]:
         # Of columns that tell partitions apart, a log has no bounds.
         low, high, nulls = (
-            {name: value for name, value in bounds.items() if name not in self.partition}
+            {name: _jsonable(value) for name, value in bounds.items() if name not in self.partition}
             for bounds in (self.low, self.high, self.nulls)
         )
-        return {
-            "numRecords": self.rows,
-            "minValues": {name: _jsonable(value) for name, value in low.items()},
-            "maxValues": {name: _jsonable(value) for name, value in high.items()},
-            "nullCount": nulls,
-        }
+        return {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
 
     def partition_texts(self) -> dict[str, str | None]:
         """The partition's values as a log has them."""
-        return {name: partition_text(value) for name, value in self.partition.items()}
+        return {name: _partition_text(value) for name, value in self.partition.items()}
 
     def can_hold(self, where: Where) -> bool:
         """Whether a row for which *where* is true can be in the file."""
@@ -133,100 +141,146 @@ class File:
 
     def _can_hold(self, name: str, sought: Collection[Any] | tuple[Any, Any]) -> bool:
         if name in self.partition:
-            return _is_sought(self.partition[name], sought)
-        if self.rows and self.nulls.get(name) == self.rows:
-            return not isinstance(sought, tuple) and None in sought
-        low, high = self.low.get(name), self.high.get(name)
+            low = high = self.partition[name]
+            all_null = some_null = low is None
+        else:
+            low, high, nulls = self.low.get(name), self.high.get(name), self.nulls.get(name)
+            all_null, some_null = bool(self.rows) and nulls == self.rows, nulls != 0
         if isinstance(sought, tuple):
             lowest, highest = sought
             below = highest is not None and low is not None and low > highest
             above = lowest is not None and high is not None and high < lowest
-            return not below and not above
-        some_null = self.nulls.get(name, 1) > 0
+            return not (all_null or below or above)
         return any(
-            some_null if one is None else (low is None or low <= one) and (high is None or one <= high)
+            some_null
+            if one is None
+            else not all_null and (low is None or low <= one) and (high is None or one <= high)
             for one in sought
         )
 
 
-def _is_sought(value: Any, sought: Collection[Any] | tuple[Any, Any]) -> bool:
-    if not isinstance(sought, tuple):
-        return value in sought
-    lowest, highest = sought
-    if value is None:
-        return False
-    return (lowest is None or value >= lowest) and (highest is None or value <= highest)
+@dataclass(frozen=True)
+class Table:
+    """
+    The state of a named table.
+
+    Args:
+        name: The name that users know.
+        folder: Where it lies, below the location.
+        stored: Its columns under their stored names.
+        partition_by: The stored names of the columns that tell files apart.
+        files: By path.
+        version: Of the Delta table; None where no version of it is in this state, not yet.
+    """
+
+    name: str
+    folder: str
+    stored: T.StructType
+    partition_by: tuple[str, ...] = ()
+    files: Mapping[str, File] = field(default_factory=dict)
+    version: int | None = None
+
+    def with_files(self, files: Iterable[File]) -> Table:
+        """The same with other files."""
+        return replace(self, files={one.path: one for one in files})
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(one.rows for one in self.files.values())
+
+    @property
+    def digest(self) -> int:
+        """Of its files, in whatever order: the sum of their digests, in 64 bits with a sign."""
+        return signed(sum(one.digest() for one in self.files.values()))
+
+    def is_like(self, other: Table) -> bool:
+        """Whether the other one is the same table with the same columns and files."""
+        states = ((one.folder, one.stored, one.files.keys()) for one in (self, other))
+        return next(states) == next(states)
+
+    def select(self, where: Where | None, function: str, files: Iterable[File] | None = None) -> list[File]:
+        """The files, perhaps of some alone, that can hold rows for which *where*, by true names, is true."""
+        names = {true_name(one): one.name for one in self.stored}
+        for name, sought in (where or {}).items():
+            if name not in names:
+                needed = f"about columns of the table, {', '.join(names)}"
+                raise InvalidArgument(function, "where", needed, name)
+            if isinstance(sought, str) or not isinstance(sought, Collection):
+                needed = "a collection of values or a range"
+                raise InvalidArgument(function, f"where[{name!r}]", needed, sought)
+            if isinstance(sought, tuple) and len(sought) != 2:
+                raise InvalidArgument(function, f"where[{name!r}]", "a tuple (lowest, highest)", sought)
+        stored = {names[name]: sought for name, sought in (where or {}).items()}
+        return [one for one in (self.files.values() if files is None else files) if one.can_hold(stored)]
 
 
-def require_where(where: Where | None, columns: Iterable[str], function: str) -> Where:
-    """The same, checked: every column is there, and what is sought of it is a collection or a range."""
-    for name, sought in (where or {}).items():
-        if name not in columns:
-            raise InvalidArgument(
-                function, "where", f"about columns of the table, {', '.join(columns)}", name
-            )
-        if isinstance(sought, str) or not isinstance(sought, Collection):
-            raise InvalidArgument(function, f"where[{name!r}]", "a collection of values or a range", sought)
-        if isinstance(sought, tuple) and len(sought) != 2:
-            raise InvalidArgument(function, f"where[{name!r}]", "a tuple (lowest, highest)", sought)
-    return where or {}
+@dataclass(frozen=True)
+class Target:
+    """
+    A table for workers: its folder of a location, its columns as stored, and those of its partitions.
+
+    *partitions* are those of files that other programs have written, by path: these do not say it themselves.
+    """
+
+    location: Location
+    folder: str
+    stored: T.StructType
+    partition_by: tuple[str, ...] = ()
+    partitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(location: Location, table: Table) -> Target:
+        """The table for workers."""
+        files = table.files.values() if table.partition_by else ()
+        others = {one.path: one.partition for one in files if not OUR_FILES.fullmatch(one.path)}
+        return Target(location, table.folder, table.stored, table.partition_by, others)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """From rows as they are stored to those under their true names; made once for many files."""
+        return to_true(self.stored)
 
 
-OUR_FILES = re.compile(r"cdc-[0-9a-f]{32}\.parquet")
-"""The names of files that this package writes."""
-
-
-_NAME = b"cdckit.file"
-
-
-def named_metadata(path: str) -> dict[bytes, bytes]:
-    """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
-    return {_NAME: path.encode()}
-
-
-def require_name(file: pq.ParquetFile, path: str) -> None:
-    """Raise `ArrowInvalid` for a file that says another name."""
-    said = (file.metadata.metadata or {}).get(_NAME, path.encode())
-    if said != path.encode():
-        raise pa.ArrowInvalid(f"it is the file {said.decode(errors='replace')}")
+# What a log says -------------------------------------------------------------------------------------------
 
 
 def files_of(actions: pa.Table) -> dict[str, File]:
     """The files that a Delta table has, by path, of what deltalake calls its add actions."""
     found = {}
     for row in actions.to_pylist():
-        known = {key: _known(row.get(key)) for key in ("min", "max", "null_count")}
-        found[row["path"]] = File(
-            path=row["path"],
-            size=row["size_bytes"],
-            rows=row["num_records"] or 0,
-            partition=row.get("partition") or {},
-            low=known["min"],
-            high=known["max"],
-            nulls=known["null_count"],
-        )
+        low, high, nulls = (_known(row.get(key)) for key in ("min", "max", "null_count"))
+        rows, partition = row["num_records"] or 0, row.get("partition") or {}
+        found[row["path"]] = File(row["path"], row["size_bytes"], rows, partition, low, high, nulls)
     return found
 
 
-def digest_of(files: Iterable[File]) -> int:
-    """Of files in whatever order: the sum of their digests, in 64 bits with a sign."""
-    return signed(sum(one.digest() for one in files))
+def signed(number: int) -> int:
+    """The same number of 64 bits, as Delta and Spark have it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def digest_of(rows: DataFrame, each: Column) -> int:
+    """
+    The sum of a digest of *each* row, in 64 bits with a sign; one job.
+
+    It tells a repeated batch from another one, and does not depend on the order of its rows; it is no proof
+    against somebody who looks for two batches with one digest.
+    """
+    found = rows.agg(F.sum(each.cast("decimal(38,0)"))).first()
+    return signed(int(found[0] or 0) if found else 0)
 
 
 def _known(values: dict[str, Any] | None) -> dict[str, Any]:
-    # Other programs tell bounds within structs too.
-    return {
-        name: each for name, each in (values or {}).items() if not (each is None or isinstance(each, dict))
-    }
+    """Bounds without those within structs, which other programs tell too."""
+    some = (values or {}).items()
+    return {name: each for name, each in some if not (each is None or isinstance(each, dict))}
 
 
-def partition_text(value: Any) -> str | None:
-    """A partition's value as a log has it."""
-    if value is None:
-        return None
+def _partition_text(value: Any) -> str | None:
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+        return str(value).lower()
+    return None if value is None else str(value)
 
 
 def _now() -> int:
@@ -243,7 +297,7 @@ def _jsonable(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def typed(value: Any, kind: T.DataType) -> Any:
+def _typed(value: Any, kind: T.DataType) -> Any:
     """A value of JSON, of a file's statistics or its partition, as Python has that type."""
     if value is None:
         return None
@@ -254,3 +308,156 @@ def typed(value: Any, kind: T.DataType) -> Any:
     if isinstance(kind, T.DateType):
         return date.fromisoformat(value)
     return value
+
+
+# Reading ---------------------------------------------------------------------------------------------------
+
+
+def are_few(files: Iterable[File]) -> bool:
+    """Whether files hold so few rows that they become part of the plan: it names no files then."""
+    some = list(files)
+    return sum(one.rows for one in some) <= _FEW_ROWS and sum(one.size for one in some) <= _FEW_BYTES
+
+
+def read_spark(
+    spark: SparkSession, location: Location, table: Table, files: Sequence[File], where: Where | None = None
+) -> DataFrame:
+    """The rows of the files for which *where* is true, as a DataFrame; few of them are read at once."""
+    true = true_names(table.stored)
+    if not files:
+        return spark.createDataFrame([], true)
+    if are_few(files):
+        found = read_arrow(location, table, files, where)
+        if found.nbytes <= _BYTES_IN_MEMORY:
+            return spark.createDataFrame(found, true)
+    # With its columns stated, Spark need not look into the files before it reads them.
+    # What workers wrote does not say that its dates are as they are written.
+    reader = spark.read.options(**_READING).schema(plain_names(table.stored))
+    try:
+        rows = reader.parquet(*(location.spark(f"{table.folder}/{unquote(one.path)}") for one in files))
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        path = (error.getMessageParameters() or {}).get("path", table.folder)
+        raise DamagedTable(table.name, path, "the file is not there", _REMEDY) from error
+    rows = _with_partitions(rows, table, files)
+    for stored in table.stored:
+        if true_name(stored) in (where or {}):
+            rows = rows.where(_is_sought(F.col(quoted(stored.name)), (where or {})[true_name(stored)]))
+    if plain_names(table.stored) == true:
+        return rows
+    pairs = zip(table.stored, true, strict=True)
+    return rows.select(
+        *(F.col(quoted(stored.name)).cast(kind.dataType).alias(kind.name) for stored, kind in pairs)
+    )
+
+
+def _is_sought(column: Column, sought: Any) -> Column:
+    if isinstance(sought, tuple):
+        low, high = sought
+        bounds = [column >= F.lit(low)] if low is not None else []
+        bounds += [column <= F.lit(high)] if high is not None else []
+        return reduce(and_, bounds, column.isNotNull())
+    values = [one for one in sought if one is not None]
+    either = [column.isin(values)] if values else []
+    either += [column.isNull()] if None in sought else []
+    return reduce(or_, either, F.lit(False))
+
+
+def _with_partitions(rows: DataFrame, table: Table, files: Iterable[File]) -> DataFrame:
+    """The rows with the columns that files of other programs leave to the log."""
+    some = {
+        unquote(one.path).rsplit("/", 1)[-1]: one.partition_texts()
+        for one in files
+        if table.partition_by and not OUR_FILES.fullmatch(one.path)
+    }
+    for name in table.partition_by if some else ():
+        values = [F.lit(each) for path, texts in some.items() for each in (path, texts[name])]
+        said = F.create_map(*values)[F.col("_metadata.file_name")].cast(table.stored[name].dataType)
+        rows = rows.withColumn(name, F.coalesce(F.col(quoted(name)), said))
+    return rows
+
+
+def read_arrow(
+    location: Location, table: Table, files: Iterable[File], where: Where | None = None
+) -> pa.Table:
+    """The rows of the files for which *where* is true, as an Arrow table."""
+    target = Target.of(location, table)
+    batches: list[pa.RecordBatch] = []
+    for one in files:
+        found = list(batches_of(target, one.path))
+        if (count := sum(batch.num_rows for batch in found)) != one.rows:
+            path = f"{table.folder}/{one.path}"
+            raise DamagedTable(table.name, path, f"it has {count} rows, not {one.rows}", _REMEDY)
+        batches += found
+    rows = pa.Table.from_batches(batches, target.shape.schema)
+    for name, sought in (where or {}).items():
+        rows = rows.filter(_mask(rows.column(name), sought))
+    return rows
+
+
+def _mask(column: pa.ChunkedArray, sought: Any) -> Any:
+    if not isinstance(sought, tuple):
+        return pc.is_in(column, pa.array(list(sought), column.type))
+    low, high = (None if one is None else pa.scalar(one, column.type) for one in sought)
+    mask = pc.is_valid(column)
+    mask = mask if low is None else pc.and_(mask, pc.greater_equal(column, low))
+    return mask if high is None else pc.and_(mask, pc.less_equal(column, high))
+
+
+def batches_of(
+    target: Target, path: str, names: Sequence[str] | None = None, rows: int = 1 << 16
+) -> Iterator[pa.RecordBatch]:
+    """
+    The rows of one file, in the table's columns or some of them, under their true names: for workers.
+
+    Args:
+        target: The table, as `Transaction.target` gives it.
+        path: Of the file, below the table's folder.
+        names: The true names of the columns that are wanted, in the table's order; all without it.
+        rows: How many at once, at most.
+    """
+    stored = T.StructType([one for one in target.stored if names is None or true_name(one) in names])
+    shape = target.shape if names is None else to_true(stored)
+    at = f"{target.folder}/{unquote(path)}"
+    try:
+        with target.location.file_system().open_input_file(target.location.path(at)) as file:
+            found = open_parquet(file, path)
+            there = set(found.schema_arrow.names)
+            columns = [one.name for one in stored if one.name in there]
+            for batch in found.iter_batches(rows, columns=columns):
+                yield shape.of(_partitioned(batch, target.partitions.get(path, {}), stored))
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
+
+
+def named_metadata(path: str) -> dict[bytes, bytes]:
+    """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
+    return {_NAME: path.encode()}
+
+
+def open_parquet(file: Any, path: str) -> pq.ParquetFile:
+    """A Parquet file; raises `ArrowInvalid` for what is damaged already where this stands."""
+    # Other programs write instants in a form of old, which has room for few years as nanoseconds.
+    found = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    name = (found.metadata.metadata or {}).get(_NAME, path.encode())
+    if name != path.encode():
+        raise pa.ArrowInvalid(f"it is the file {name.decode(errors='replace')}")
+    # The footer has no checksum.
+    groups = (found.metadata.row_group(number).num_rows for number in range(found.num_row_groups))
+    if sum(groups) != found.metadata.num_rows:
+        raise pa.ArrowInvalid("its parts have another number of rows than the file")
+    return found
+
+
+def _partitioned(batch: pa.RecordBatch, partition: Mapping[str, Any], stored: T.StructType) -> pa.RecordBatch:
+    """The rows with the columns that a file of another program leaves to the log."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    lacking = [one for one in stored if one.name in partition and one.name not in columns]
+    if not lacking:
+        return batch
+    more = {
+        one.name: pa.repeat(pa.scalar(partition[one.name], arrow_type(one.dataType)), len(batch))
+        for one in lacking
+    }
+    return pa.RecordBatch.from_pydict({**columns, **more})

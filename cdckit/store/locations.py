@@ -8,6 +8,7 @@ settings from the session.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -25,6 +26,11 @@ from pyspark.sql import SparkSession
 from cdckit.errors import InvalidArgument
 from cdckit.store.errors import NoFileSystem
 
+COMMITS, SCRATCH = "commits", "scratch"
+"""Folders of a store that no table has."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]")
+_MOST_BYTES = 120
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
 _TABLE = re.compile(r"\w+(\.\w+){1,2}")
 _MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
@@ -210,3 +216,23 @@ def _require_spark(text: str, scheme: str, spark: SparkSession) -> None:
     except Exception as error:
         told = str(getattr(error, "java_exception", error)).splitlines()[0].rstrip(".")
         raise NoFileSystem(text, scheme, "Spark", f"{told}. Its jars must be on the class path.") from error
+
+
+def folder_name(table: str) -> str:
+    """
+    The name of the folder of a table: its own where it can be, else with ~ and two digits for odd bytes.
+
+    >>> folder_name("history.Flight"), folder_name("a/b ~"), folder_name("_x"), folder_name("commits")
+    ('history.Flight', 'a~2fb~20~7e', '~5fx', '~63ommits')
+    """
+    text = "".join(one if _PLAIN.fullmatch(one) else _escaped(one) for one in table)
+    # Spark looks past names that begin with a point or an underscore.
+    if not text or text[0] in "_." or text.lower() in (COMMITS, SCRATCH):
+        text = _escaped(text[:1]) + text[1:]
+    if len(text) > _MOST_BYTES:
+        text = f"{text[:_MOST_BYTES]}~{hashlib.sha256(table.encode()).hexdigest()[:12]}"
+    return text
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"~{byte:02x}" for byte in text.encode("utf-8", "surrogatepass")) or "~"

@@ -1,13 +1,13 @@
-"""One Delta table as the store uses it: its state at a commit, and the commit that brings it to the next."""
+"""Delta's log of one table: read, with what others did, and brought to where a commit of the store has it."""
 
 from __future__ import annotations
 
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,14 +18,14 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
-from cdckit.store.files import File, digest_of, files_of
+from cdckit.store.files import File, Table, files_of
 from cdckit.store.locations import Location
 
 APPLICATION = "cdckit"
 """
 Every commit to a Delta table carries it as an application's transaction, whose version is the number of the
-store's commit that it belongs to: who has it is ours.  It also makes deltalake refuse the second of two
-commits that begin from one version, where it would otherwise put two appends one after the other.
+store's commit that it belongs to, its *mark*: who has it is ours.  It also makes deltalake refuse the second
+of two commits that begin from one version, where it would otherwise put two appends one after the other.
 """
 
 STREAM, STREAM_DIGEST = f"{APPLICATION}.stream", f"{APPLICATION}.digest"
@@ -38,53 +38,20 @@ NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs
 """A checkpoint is written after a commit, which does not fail for its sake."""
 
 TRIES = 30
+_CHECKPOINT = 20
 _LOG = {
     # Old versions can be read for as long as their files are there; `Store.vacuum` says how long.
     "delta.enableExpiredLogCleanup": "false",
-    "delta.checkpointInterval": "20",
+    "delta.checkpointInterval": str(_CHECKPOINT),
     # All that a log says of files is read; by default nothing beyond 32 columns and parts of columns is.
     "delta.dataSkippingNumIndexedCols": "-1",
 }
-_CHECKPOINT = 20
 
+_KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "domainMetadata"}
+"""The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
 
-@dataclass(frozen=True)
-class Table:
-    """
-    The state of a named table.
-
-    Args:
-        name: The name that users know.
-        folder: Where it lies, below the location.
-        stored: Its columns under their stored names.
-        partition_by: The stored names of the columns that tell files apart.
-        files: By path.
-        version: Of the Delta table; None where no version of it is in this state, not yet.
-    """
-
-    name: str
-    folder: str
-    stored: T.StructType
-    partition_by: tuple[str, ...] = ()
-    files: Mapping[str, File] = field(default_factory=dict)
-    version: int | None = None
-
-    def with_files(self, files: Mapping[str, File]) -> Table:
-        """The same with other files."""
-        return replace(self, files=dict(files))
-
-    @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        return sum(one.rows for one in self.files.values())
-
-    def is_like(self, other: Table | None) -> bool:
-        """Whether the other one is the same table with the same columns and files."""
-        return other is not None and (self.folder, self.stored, self.files.keys()) == (
-            other.folder,
-            other.stored,
-            other.files.keys(),
-        )
+_IDLE = {"variantType", "checkConstraints", "vacuumProtocolCheck"}
+"""Those that are listed also where nothing is of them, or ask nothing of who writes rows."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +65,7 @@ class Named:
         commit: The last commit that wrote to it.
         files: How many files it has.
         rows: How many rows.
-        digest: Of its files (`digest_of`), by which a damaged log is told.
+        digest: Of its files (`Table.digest`), by which a damaged log is told.
     """
 
     folder: str
@@ -162,23 +129,22 @@ class Followed:
     """
     A Delta table that was loaded, and can be brought to its newest version for less than loading it again.
 
-    Args:
-        location: Of the store.
-        name: The name that users know.
-        folder: Where it lies, below the location.
-        version: Which is loaded; the newest for None.
-
     Raises:
         DamagedTable: The log cannot be read.
     """
 
     def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
-        self.name, self.folder, self._location = name, folder, location
+        self.name, self.folder = name, folder
         with undamaged(name, folder, version):
             self.delta = DeltaTable(
                 location.delta(folder), version=version, storage_options=location.options or None
             )
             self.state = self._state()
+
+    @property
+    def version(self) -> int:
+        """Of the Delta table."""
+        return int(self.delta.version())
 
     @property
     def mark(self) -> int:
@@ -191,28 +157,30 @@ class Followed:
         """The state at the newest version."""
         with undamaged(self.name, self.folder, None):
             self.delta.update_incremental()
-            if self.delta.version() != self.state.version:
+            if self.version != self.state.version:
                 self.state = self._state()
         return self.state
 
     def _state(self) -> Table:
-        return Table(
-            name=self.name,
-            folder=self.folder,
-            stored=T.StructType.fromJson(json.loads(self.delta.schema().to_json())),
-            partition_by=tuple(self.delta.metadata().partition_columns),
-            files=files_of(pa.table(self.delta.get_add_actions(flatten=False))),
-            version=self.delta.version(),
-        )
+        stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
+        by = tuple(self.delta.metadata().partition_columns)
+        files = files_of(pa.table(self.delta.get_add_actions(flatten=False)))
+        return Table(self.name, self.folder, stored, by, files, self.version)
 
 
-def state_of(
-    location: Location, name: str, named: Named, plan: Callable[[], Plan | None]
-) -> tuple[Table, Followed | None, int]:
+class State(NamedTuple):
+    """A table in the state that a commit names."""
+
+    table: Table
+    log: Followed | None = None
+    """None where no version of the Delta table is in this state."""
+    next_mark: int = -1
+    """Of our next commit to it; -1 if there is none."""
+
+
+def state_of(location: Location, name: str, named: Named, plan: Callable[[], Plan | None]) -> State:
     """
-    A table in the state that a commit names, its log, and the mark of the next commit of ours to it.
-
-    There is no log where the table is not in that state; and -1 where no commit of ours comes next.
+    The state of a table that a commit names.
 
     What others did to its files since then without a change of rows is in it: they may have deleted the
     files before.  A Delta table that lags, since its writer died, or that others have changed at the very
@@ -221,34 +189,29 @@ def state_of(
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
+    other = ValueError(f"it does not say what commit {named.commit} has written")
+    damaged = damaged_log(name, named.folder, named.version, other)
     try:
-        followed: Followed | None = Followed(location, name, named.folder, named.version)
-    except DamagedTable:
-        followed = None  # It lags, or is damaged: that is told below.
-    if followed is None or followed.mark != named.commit:
-        version = _version_of(location, named)
-        followed = None if version is None else Followed(location, name, named.folder, version)
-    if followed is None or not _is_same(followed.state, named):
-        found = plan()
-        if followed is not None and (found is None or foreign_change(location, found) is None):
-            raise _other_state(name, named)
-        if found is None:
-            raise damaged_log(name, named.folder, named.version, KeyError("there is no such version"))
-        return _planned(location, name, named, found), None, -1
-    state, mark = _kept_up(location, followed.state)
-    if state is not followed.state and state.rows != named.rows:
-        raise _other_state(name, named)
-    return state, followed, mark
-
-
-def _version_of(location: Location, named: Named) -> int | None:
-    """The version of the Delta table that carries the mark of a commit; None if there is none."""
-    version = named.version
-    while actions := actions_of(location, named.folder, version):
-        if _mark(actions) == named.commit:
-            return version
-        version += 1
-    return None
+        found: Followed | None = Followed(location, name, named.folder, named.version)
+    except DamagedTable as error:
+        found, damaged = None, error  # It lags, or is damaged: that is told below.
+    if found is None or found.mark != named.commit:
+        versions = entries_after(location, named.folder, named.version - 1)
+        version = next((each for each, actions in versions if mark_of(actions) == named.commit), None)
+        found = None if version is None else Followed(location, name, named.folder, version)
+    if found is None or not _is_same(found.state, named):
+        planned = plan()
+        # A Delta table that others have changed is not in that state, and will not be.
+        if planned is None or (found is not None and foreign_change(location, planned) is None):
+            raise damaged
+        after = _planned(location, name, named, planned)
+        if after is None:
+            raise damaged
+        return State(after)
+    state, mark = _kept_up(location, found.state)
+    if state is not found.state and state.rows != named.rows:
+        raise damaged
+    return State(state, found, mark)
 
 
 def _kept_up(location: Location, state: Table) -> tuple[Table, int]:
@@ -260,26 +223,19 @@ def _kept_up(location: Location, state: Table) -> tuple[Table, int]:
     return Followed(location, state.name, state.folder, others.kept).state, others.mark
 
 
-def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table:
-    """The state that a plan leads to, which nobody has carried out."""
+def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table | None:
+    """The state that a plan leads to, which nobody has carried out; None if it is not that of the commit."""
     if plan.base is None:
         return plan.onto(None)
     base = Followed(location, name, named.folder, plan.base).state
     state, _ = _kept_up(location, base)
     found = plan.onto(state if plan.remove.keys() <= state.files.keys() else base)
-    if found.rows != named.rows or (state is base and not _is_same(found, named)):
-        raise _other_state(name, named)
-    return found
+    is_right = _is_same(found, named) if state is base else found.rows == named.rows
+    return found if is_right else None
 
 
 def _is_same(found: Table, named: Named) -> bool:
-    files = found.files.values()
-    return (len(files), found.rows, digest_of(files)) == (named.files, named.rows, named.digest)
-
-
-def _other_state(name: str, named: Named) -> DamagedTable:
-    error = ValueError(f"it does not say what commit {named.commit} has written")
-    return damaged_log(name, named.folder, named.version, error)
+    return (len(found.files), found.rows, found.digest) == (named.files, named.rows, named.digest)
 
 
 @contextmanager
@@ -294,17 +250,14 @@ def undamaged(name: str, folder: str, version: int | None) -> Iterator[None]:
 def damaged_log(name: str, folder: str, version: int | None, error: Exception) -> DamagedTable:
     """What is raised where the log of a table cannot be read."""
     what = "" if version is None else f" at version {version}"
+    why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return DamagedTable(
         name,
         f"{folder}/_delta_log",
-        f"its log cannot be read{what} ({_first_line(error)})",
+        f"its log cannot be read{what} ({why})",
         "Bring back the files of the log from a copy of the store, or read an older commit. A table that is "
         "made of a log, as a history, `rebuild()` makes anew.",
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 # What others did -------------------------------------------------------------------------------------------
@@ -324,24 +277,22 @@ class Others(NamedTuple):
 def upkeep_of_others(location: Location, folder: str, version: int) -> Others:
     """What others did to a Delta table behind *version*."""
     kept = version
-    while actions := actions_of(location, folder, version + 1):
-        version += 1
-        if (mark := _mark(actions)) is not None:
+    for at, actions in entries_after(location, folder, version):
+        if (mark := mark_of(actions)) is not None:
             return Others(kept, mark=mark)
         if not _is_ours(actions):
             if not keeps_rows(actions):
-                return Others(kept, change_of(folder, version, actions))
-            kept = version
+                return Others(kept, change_of(folder, at, actions))
+            kept = at
     return Others(kept)
 
 
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
-    version = -1 if plan.base is None else plan.base
-    while actions := actions_of(location, plan.after.folder, version + 1):
-        version += 1
+    folder, base = plan.after.folder, -1 if plan.base is None else plan.base
+    for at, actions in entries_after(location, folder, base):
         if not (_is_ours(actions) or keeps_rows(actions)):
-            return change_of(plan.after.folder, version, actions)
+            return change_of(folder, at, actions)
     return None
 
 
@@ -349,7 +300,7 @@ def change_since_ours(location: Location, folder: str, version: int) -> ForeignC
     """The first change of rows or columns that others have made to a Delta table since our last commit."""
     found = None
     while actions := actions_of(location, folder, version):
-        if _mark(actions) is not None:
+        if mark_of(actions) is not None:
             return found
         if not (_is_ours(actions) or keeps_rows(actions)):
             found = change_of(folder, version, actions)
@@ -370,6 +321,7 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
 
 
 def change_of(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+    """Who has made a version, and how."""
     told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(told[key]) for key in ("userName", "engineInfo") if told.get(key))
     return ForeignChange(folder, version, str(told.get("operation", "a commit")), author or "somebody")
@@ -379,45 +331,57 @@ def _is_ours(actions: list[dict[str, Any]]) -> bool:
     return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
 
 
-def _mark(actions: list[dict[str, Any]]) -> int | None:
-    found = [one["txn"] for one in actions if "txn" in one]
+def mark_of(actions: list[dict[str, Any]]) -> int | None:
+    """The mark of a commit; None if it is not ours."""
+    found = (one["txn"] for one in actions if "txn" in one)
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
 
 
-_KNOWN = {
-    "appendOnly",
-    "invariants",
-    "timestampNtz",
-    "changeDataFeed",
-    "domainMetadata",
-    "vacuumProtocolCheck",
-}
-"""The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
-
-_IDLE = {"variantType", "checkConstraints"}
-"""Those that are listed also where nothing is of them: of the types it is the columns that tell."""
+def entries_after(
+    location: Location, folder: str, version: int
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The versions behind one, and what each did."""
+    while actions := actions_of(location, folder, version + 1):
+        version += 1
+        yield version, actions
 
 
-def require_known_features(followed: Followed) -> None:
+def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+    """
+    What one commit to a Delta table did; nothing if there is none of that number.
+
+    Raises:
+        DamagedTable: It cannot be read, or says nothing: each commit says something.
+    """
+    path = location.path(f"{folder}/_delta_log/{version:020}.json")
+    try:
+        with location.file_system().open_input_file(path) as file:
+            found = [json.loads(line) for line in file.read().splitlines()]
+        if not found:
+            raise ValueError(f"the entry {version:020}.json is empty")
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise damaged_log(folder, folder, version, error) from error
+    return found
+
+
+def require_known_features(found: Followed) -> None:
     """Raise `ForeignChange` for a Delta table that needs more of its writers than we do."""
-    protocol, configuration = followed.delta.protocol(), followed.delta.metadata().configuration
-    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
-    needed -= _KNOWN | _IDLE
+    protocol, configuration = found.delta.protocol(), found.delta.metadata().configuration
+    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])} - _KNOWN - _IDLE
     # Tables of old name no features, but a version that has them all.
     if 4 < protocol.min_writer_version < 7:
         needed.add(f"writers of version {protocol.min_writer_version}")
     if any(key.startswith("delta.constraints.") for key in configuration):
         needed.add("constraints")
-    if not needed:
-        return
-    raise ForeignChange(
-        followed.name,
-        followed.delta.version(),
-        "a change of what the table needs",
-        "somebody",
-        f"Nothing was written. cdckit cannot read and write tables with {', '.join(sorted(needed))}: "
-        "let that program take it away, for example by ALTER TABLE ... DROP FEATURE.",
-    )
+    if needed:
+        remedy = (
+            f"Nothing was written. cdckit cannot read and write tables with {', '.join(sorted(needed))}: let "
+            "that program take it away, for example by ALTER TABLE ... DROP FEATURE."
+        )
+        what = "a change of what the table needs"
+        raise ForeignChange(found.name, found.version, what, "somebody", remedy)
 
 
 # Committing ------------------------------------------------------------------------------------------------
@@ -435,16 +399,16 @@ def carry_out(location: Location, plan: Plan, commit: int, head: Followed | None
         if head is None and location.has_log(after.folder):
             head = Followed(location, after.name, after.folder)
         if head is None:
-            if _create(location, plan, commit):
+            adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
+            if create(location, after, adds, properties(commit)):
                 return True
             continue
         now = head.newest()
         if head.mark >= commit:
             return True
-        assert now.version is not None
         if foreign_change(location, plan) is not None:
             return False
-        if _make_ready(head, now, after) and _commit(head, _actions(location, plan, now), after, commit):
+        if _make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit):
             head.newest()
             keep_short(head.delta)
             return True
@@ -452,73 +416,72 @@ def carry_out(location: Location, plan: Plan, commit: int, head: Followed | None
     raise StoreIsBusy(location.delta(after.folder), TRIES)
 
 
-def _create(location: Location, plan: Plan, commit: int) -> bool:
-    table = plan.after
+def create(
+    location: Location,
+    table: Table,
+    adds: Sequence[AddAction],
+    carried: CommitProperties,
+    description: str | None = None,
+) -> bool:
+    """Make a Delta table; False if another writer was faster."""
     location.make_folder(table.folder)
     try:
         create_table_with_add_actions(
             location.delta(table.folder),
-            schema_of(table),
-            [one.add(data_change=path not in plan.same_rows) for path, one in table.files.items()],
+            schema_of(table.stored),
+            list(adds),
             mode="error",
             partition_by=list(table.partition_by),
             name=table.name,
-            configuration=log_options(),
+            description=description,
+            configuration=_LOG,
             storage_options=location.options or None,
-            commit_properties=properties(commit),
+            commit_properties=carried,
             post_commithook_properties=NO_HOOK,
         )
     except DeltaError:
         if not location.has_log(table.folder):
             raise
-        return False  # Another writer was faster.
+        return False
     return True
 
 
 def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | RemoveAction]:
     """What brings a table from where it is *now* to where the plan leads."""
-    adds, removes = dict(plan.after.files), dict(plan.remove)
-    if not plan.remove.keys() <= now.files.keys():
+    adds, removes = plan.after.files, plan.remove
+    if not removes.keys() <= now.files.keys():
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
-        assert plan.base is not None
-        target = plan.onto(Followed(location, now.name, now.folder, plan.base).state)
-        adds, removes = (
-            dict(target.files),
-            {path: one for path, one in now.files.items() if path not in target.files},
-        )
-    actions: list[AddAction | RemoveAction] = []
-    for path, one in adds.items():
-        if path not in now.files:
-            is_new = path in plan.after.files and path not in plan.same_rows
-            actions.append(one.add(data_change=is_new))
-    for path, one in removes.items():
-        actions.append(one.remove(data_change=path in plan.remove and path not in plan.same_rows))
-    return actions
+        adds = plan.onto(Followed(location, now.name, now.folder, plan.base).state).files
+        removes = {path: one for path, one in now.files.items() if path not in adds}
+    news, same = plan.after.files.keys() - plan.same_rows, plan.same_rows
+    some = {path: one for path, one in adds.items() if path not in now.files}
+    return [
+        *(one.add(data_change=path in news) for path, one in some.items()),
+        *(one.remove(data_change=path in plan.remove and path not in same) for path, one in removes.items()),
+    ]
 
 
-def _make_ready(head: Followed, now: Table, after: Table) -> bool:
+def _make_ready(head: Followed, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
+    told: dict[str, Any] = {
+        "commit_properties": properties(0, application=COLUMNS),
+        "post_commithook_properties": NO_HOOK,
+    }
+    before = head.state.stored
     try:
         if "timestamp_ntz" in after.stored.json() and "timestampNtz" not in (
             head.delta.protocol().reader_features or []
         ):
             # The one type that not every reader of Delta knows.
-            head.delta.alter.add_feature(
-                TableFeatures.TimestampWithoutTimezone,
-                allow_protocol_versions_increase=True,
-                commit_properties=_properties(COLUMNS, 0),
-                post_commithook_properties=NO_HOOK,
-            )
+            feature = TableFeatures.TimestampWithoutTimezone
+            head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **told)
             return False
-        if now.stored != after.stored and _is_wider(now.stored, after.stored):
-            before = {one.name: one for one in now.stored}
-            more = [one for one in after.stored if before.get(one.name) != one]
-            fields = Schema.from_json(T.StructType(more).json()).fields
-            head.delta.alter.add_columns(
-                fields, commit_properties=_properties(COLUMNS, 0), post_commithook_properties=NO_HOOK
-            )
+        if before != after.stored and _is_wider(before, after.stored):
+            known = {one.name: one for one in before}
+            more = T.StructType([one for one in after.stored if known.get(one.name) != one])
+            head.delta.alter.add_columns(schema_of(more).fields, **told)
             return False
-    except (CommitFailedError, DeltaError):
+    except DeltaError:
         return False
     return True
 
@@ -546,7 +509,7 @@ def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Tabl
         head.delta.create_write_transaction(
             actions,
             mode,
-            schema_of(after),
+            schema_of(after.stored),
             partition_by=list(after.partition_by),
             commit_properties=properties(commit),
             post_commithook_properties=NO_HOOK,
@@ -563,37 +526,15 @@ def keep_short(table: DeltaTable) -> None:
             table.create_checkpoint()
 
 
-def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+def properties(
+    mark: int, batch: tuple[str, int] | None = None, *, application: str = APPLICATION
+) -> CommitProperties:
     """
-    What one commit to a Delta table did; nothing if there is none of that number.
-
-    Raises:
-        DamagedTable: It cannot be read, or says nothing: each commit says something.
-    """
-    path = location.path(f"{folder}/_delta_log/{version:020}.json")
-    try:
-        with location.file_system().open_input_file(path) as file:
-            found = [json.loads(line) for line in file.read().splitlines()]
-    except FileNotFoundError:
-        return []
-    except ValueError as error:
-        raise damaged_log(folder, folder, version, error) from error
-    if not found:
-        raise damaged_log(folder, folder, version, ValueError(f"the entry {version:020}.json is empty"))
-    return found
-
-
-def properties(mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
-    """
-    What each commit to a Delta table carries.
+    What a commit to a Delta table carries: its mark, and the id and the digest of a batch.
 
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
     """
-    return _properties(APPLICATION, mark, batch)
-
-
-def _properties(application: str, mark: int, batch: tuple[str, int] | None = None) -> CommitProperties:
     told = {application: mark}
     if batch is not None and isinstance(batch[0], StreamBatch):
         told |= {
@@ -611,11 +552,6 @@ def waits() -> list[float]:
     return [random.uniform(0, min(1.0, 0.01 * 2**number)) for number in range(TRIES)]
 
 
-def log_options() -> dict[str, str]:
-    """The properties of every Delta table of a store."""
-    return dict(_LOG)
-
-
-def schema_of(table: Table) -> Schema:
-    """The columns of a table as deltalake has them."""
-    return Schema.from_json(table.stored.json())
+def schema_of(stored: T.StructType) -> Schema:
+    """Columns as deltalake has them."""
+    return Schema.from_json(stored.json())

@@ -1,27 +1,45 @@
-"""A place where named tables live: Delta tables that appear together, commit by commit."""
+"""A place where named tables live: Delta tables that appear together, commit by commit; and their upkeep."""
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds
-from cdckit.store import maintenance
-from cdckit.store.commit_protocol import Committed
-from cdckit.store.commits import COMMITS_SCHEMA, Commits, load
-from cdckit.store.compaction import SMALL
-from cdckit.store.errors import ConflictingCommit
-from cdckit.store.locations import locate
-from cdckit.store.snapshot import Snapshot
-from cdckit.store.transaction import Transaction
+from cdckit.parts.schemas import quoted
+from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
+from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind
+from cdckit.store.files import OUR_FILES, Where, are_few, read_arrow
+from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
+from cdckit.store.log import Followed, actions_of, entries_after
+from cdckit.store.transaction import VACUUMED_UNTIL, Committed, Transaction
+from cdckit.store.writing import SMALL, Rows
+
+KIND = "cdckit.kind"
+"""The note that says what a store is for, such as "data hub (form 1)": the kind, and its tables' form."""
+
+Tables: TypeAlias = Snapshot | Transaction
+"""Tables as a commit names them, or as a transaction has left them so far."""
+
+VACUUMED = "cdckit.vacuumed"
+"""The note that says before which commit files have been deleted."""
+
+_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
+"""Of a Delta table's log: what one version did, or what there is at it."""
 
 _TRIES = 20
 Answer = TypeVar("Answer")
@@ -85,8 +103,7 @@ class Store:
             if version is not None:
                 raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
             return Snapshot(self._spark, self._location, None, None)
-        newest = commits.commit()
-        found = newest
+        newest = found = commits.commit()
         if timestamp is not None:
             if version is not None:
                 raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
@@ -100,7 +117,7 @@ class Store:
                 raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
         assert newest is not None
         assert found is not None
-        horizon = int(newest.notes.get(maintenance.VACUUMED, 0))
+        horizon = int(newest.notes.get(VACUUMED, 0))
         if found.version < horizon:
             needed = f"{horizon} or later, because of vacuum"
             if timestamp is not None:
@@ -212,8 +229,34 @@ class Store:
 
         Raises:
             InvalidArgument: *older_than* is negative.
+            ConflictingCommit: Another vacuum came between.
         """
-        return maintenance.vacuum(self._spark, self._location, older_than)
+        if older_than < timedelta(0):
+            raise InvalidArgument("vacuum", "older_than", "not negative", older_than)
+        # Before the commits are read: they name what is committed by then, what comes later is younger.
+        horizon = datetime.now(UTC) - older_than
+        commits = self._commits()
+        if commits is None:
+            return []
+        newest = Snapshot(self._spark, self._location, commits, commits.commit())
+        for name in newest.names():
+            newest.bring_up(name)
+        old = _unneeded(self._location, commits, horizon)
+        if not old:
+            return []
+        with Transaction(self._spark, self._location, commits) as transaction:
+            # Readers of older commits are told before the files go; and writers that may still commit some of
+            # these files see, from the same commit on, that they have to begin again.
+            first = max(commits.since(horizon)[0].version, int(transaction.note_of(VACUUMED) or 0))
+            until = max(horizon.isoformat(), (transaction.note_of(VACUUMED_UNTIL) or "").split(" ")[0])
+            transaction.note(VACUUMED, str(first))
+            transaction.note(VACUUMED_UNTIL, f"{until} {uuid.uuid4().hex}")
+            transaction.commit(reads=())
+        # What others have committed until then stays.
+        old &= _unneeded(self._location, commits.newest(), horizon)
+        for path in sorted(old):
+            self._location.delete(path)
+        return sorted(old)
 
     def check(self, *, deep: bool = False) -> None:
         """
@@ -228,7 +271,188 @@ class Store:
 
         Cost: one listing per table, and no file is opened; with *deep* all are read, by this program.
         """
-        maintenance.check(self._location, self.snapshot(), deep=deep)
+        snapshot = self.snapshot()
+        for table in map(snapshot.table, snapshot.names()):
+            sizes = {info.base_name: info.size for info in self._location.listed(table.folder)}
+            for one in table.files.values():
+                path, size = f"{table.folder}/{unquote(one.path)}", sizes.get(one.path)
+                if size is None and "/" in one.path:  # a file of another program
+                    size = self._location.size(path)
+                if size != one.size:
+                    found = (
+                        f"it has {size} bytes, not {one.size}"
+                        if size is not None
+                        else "the file is not there"
+                    )
+                    raise DamagedTable(
+                        table.name, path, found, "Bring the file back from a copy of the store."
+                    )
+                if deep:
+                    read_arrow(self._location, table, [one])
+            if (foreign := snapshot.change_by_others(table.name)) is not None:
+                raise foreign.of(table.name)
 
     def _commits(self) -> Commits | None:
         return load(self._location)
+
+
+# What nobody needs ----------------------------------------------------------------------------------------
+
+
+def _unneeded(location: Location, commits: Commits, horizon: datetime) -> set[str]:
+    """
+    What is older than *horizon*, and no commit since then needs that can be read.
+
+    That is: files that none of them names; and of each log the entries before a checkpoint from which all
+    that they name is read.
+    """
+    newest = commits.commit()
+    assert newest is not None
+    first = int(newest.notes.get(VACUUMED, 0))
+    kept = [one for one in commits.since(horizon) if one.version >= first]
+    named = _named_files(location, commits, kept)
+    folders = [info.base_name for info in location.listed() if location.has_log(info.base_name)]
+    files = {
+        f"{folder}/{info.base_name}"
+        for folder in [*folders, SCRATCH]
+        for info in location.listed(folder)
+        if OUR_FILES.fullmatch(info.base_name)
+        and info.base_name not in named.get(folder, ())
+        and info.mtime <= horizon
+    }
+    # The version before is the one from which the plan of a commit begins.
+    needed = {COMMITS: commits.at}
+    for one in (each for commit in kept for each in commit.tables.values()):
+        needed[one.folder] = min(one.version - 1, needed.get(one.folder, one.version))
+    return files.union(*(_entries_before(location, *each, horizon) for each in needed.items()))
+
+
+def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
+    """The entries of a log, older than *horizon*, without which *version* and all later ones are read too."""
+    log = f"{folder}/_delta_log"
+    entries = [(found, one) for one in location.listed(log) if (found := _ENTRY.fullmatch(one.base_name))]
+    begins = [int(found[1]) for found, _ in entries if found[2] == "checkpoint.parquet"]
+    begin = max((each for each in begins if each <= version), default=0)
+    old = {
+        f"{log}/{one.base_name}" for found, one in entries if int(found[1]) < begin and one.mtime <= horizon
+    }
+    if old:
+        Followed(location, folder, folder, begin)  # It is whole: what it stands for can go.
+    return old
+
+
+def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> dict[str, set[str]]:
+    """The files that these commits name, by folder."""
+    newest = Snapshot(None, location, commits, kept[-1])
+    now = {table.folder: set(table.files) for table in map(newest.table, newest.names())}
+    first: dict[str, int] = {}
+    for one in (each for commit in kept for each in commit.tables.values()):
+        first[one.folder] = min(one.version, first.get(one.folder, one.version))
+    found = {COMMITS: commits.files(), **now}
+    for folder, version in first.items():
+        try:
+            found[folder] = now.get(folder, set()) | _ever_live(location, folder, version)
+        except DamagedTable:
+            if folder in now:
+                raise
+            # It was made anew elsewhere: what there is stays as long as the commits that name it.
+            found[folder] = {info.base_name for info in location.listed(folder)}
+    return found
+
+
+def _ever_live(location: Location, folder: str, first: int) -> set[str]:
+    """The files of a Delta table at any of its versions from *first* on."""
+    if not actions_of(location, folder, first):
+        return set()  # It lags: its files are those of the newest commit.
+    later = entries_after(location, folder, first)
+    added = {one["add"]["path"] for _, actions in later for one in actions if "add" in one}
+    return added.union(Followed(location, folder, folder, first).state.files)
+
+
+# For who keeps tables --------------------------------------------------------------------------------------
+
+
+def require_kind(tables: Snapshot, kind: str) -> None:
+    """
+    Raise `OtherKind` for a store that has tables of another kind, or none that anything is said of.
+
+    Args:
+        tables: The store at a commit; one in which there is nothing may become anything.
+        kind: What is needed, as it is noted.
+    """
+    found = tables.note_of(KIND)
+    if found is None and not tables.names():
+        return
+    if found != kind:
+        others = f"a store of the tables {', '.join(tables.names())}"
+        raise OtherKind(tables.location.root, f"a {kind}", found or others)
+
+
+def committed(
+    store: Store,
+    kind: str,
+    work: Callable[[Transaction], Answer],
+    *,
+    reads: Sequence[str] = (),
+    batch: str | None = None,
+    digest: int | None = None,
+) -> Answer | None:
+    """
+    What *work* returns, with all that it has written committed to a store of one *kind* (`require_kind`).
+
+    Nothing is committed if it is False.  None if another writer has committed the batch meanwhile.
+    It may be called several times, each time on the newest commit.  The tables that it replaces, and those
+    of *reads*, must not have changed meanwhile.
+    """
+
+    def attempt(tables: Transaction) -> Answer | None:
+        require_kind(tables.base, kind)
+        done = work(tables)
+        if done is not False:
+            tables.note(KIND, kind)
+            if tables.commit(reads=reads, batch=batch, digest=digest).repeated:
+                return None
+        return done
+
+    return store.atomically(attempt)
+
+
+def read_some(tables: Tables, name: str) -> DataFrame | None:
+    """A table that has rows; None if there is none of that name, or it is empty."""
+    return tables.read(name) if tables.has(name) and tables.files(name) else None
+
+
+def rows_of(tables: Tables, name: str, columns: T.StructType | str, where: Where | None = None) -> DataFrame:
+    """A table; without rows, in those *columns*, if there is none of that name."""
+    if tables.has(name):
+        return tables.read(name, where=where)
+    return tables.spark.createDataFrame([], columns)
+
+
+def put(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:
+    """
+    Write *rows* in the place of those rows of a table that have one of the *keys*, in columns of these names.
+
+    Cost: files without such rows stay as they are; unless the table is small, a job finds them.
+    """
+    found, files, on = tables.read(name), tables.files(name), keys.columns
+    if not are_few(files):
+        placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
+        touched = placed.join(keys, on, "left_semi")
+        # As many rows as there are files, at most.
+        paths = {row["file"].rsplit("/", 1)[-1] for row in touched.select("file").distinct().collect()}
+        files = [one for one in files if one.path in paths]
+    rest = tables.read(name, files=files).join(keys, on, "left_anti") if files else None
+    kept = [] if rest is None else [rest.select(*map(quoted, found.columns))]
+    tables.swap(name, files, *kept, *rows)
+
+
+def noted(tables: Tables, key: str, default: Any) -> Any:
+    """What is noted under a key, as JSON; *default* if nothing is."""
+    text = tables.note_of(key)
+    return default if text is None else json.loads(text)
+
+
+def note(tables: Transaction, key: str, value: Any) -> None:
+    """Note a value beside the tables, as JSON; see `noted`."""
+    tables.note(key, json.dumps(value))

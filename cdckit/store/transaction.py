@@ -1,14 +1,37 @@
 """
 What is written to the tables of a store together: seen all at once with `commit`, or never.
 
-How a commit goes is told in `commit_protocol.py`.
+A commit goes in four steps.  What becomes of it when a writer dies or is overtaken is told after them.
+
+1. *Files.*  Workers write files under names that nobody else has, where they stay.  No log names them:
+   a writer that dies here leaves garbage that nobody sees, and `Store.vacuum` deletes.
+2. *The newest commit is compared* with the one from which the transaction began.  Where others have
+   changed what it read or removes, it ends with `ConflictingCommit`.  Each Delta table that it writes is
+   looked at: one that lags behind the newest commit is brought up first; one in which another program has
+   changed rows ends the transaction with `ForeignChange`, unless it is replaced as a whole.
+3. *The commit* is one row in the table of commits, as its version n + 1 if n was the newest one in step 2.
+   The row says what is to be done to each Delta table.  Of several writers exactly one can be version
+   n + 1; another one goes back to step 2.  Before this step nothing is seen, after it everything.
+4. *Each Delta table* that is written gets its commit, as the row says; several of them at once.  So a
+   Delta table never says what is not committed, and nothing in it is ever taken back: other programs may
+   read it at any moment.
+
+A writer that dies after step 3 has committed.  Delta tables that it did not reach are older states: who
+opens the store reads them as the row says, and the next writer to one of them, or `Store.vacuum`, brings it
+up.  Several may do that at once, since each commit to a Delta table carries the number of its row.  Whatever
+fails in step 4 therefore does not fail the commit.
+A batch id is looked up in step 2, each time: two writers with one batch cannot both commit it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -18,21 +41,120 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import Made
-from cdckit.store.columns import as_columns, keeps_types, require_partitioning, storable, together
-from cdckit.store.commit_protocol import Committed, Landing
-from cdckit.store.commits import Commits
-from cdckit.store.compaction import SMALL, rows_of, small_files
-from cdckit.store.conflicts import Change, Scope, reads_of
-from cdckit.store.errors import DamagedTable, NoSuchTable
-from cdckit.store.file_reader import read_spark
-from cdckit.store.file_writer import Rows, Target, Written, columns_of, target_of, write
-from cdckit.store.files import File, Where
-from cdckit.store.locations import Location
-from cdckit.store.log import Table
-from cdckit.store.names import folder_name, stored_names, true_names
-from cdckit.store.snapshot import Snapshot, select
+from cdckit.store import log
+from cdckit.store.columns import (
+    as_columns,
+    keeps_types,
+    require_partitioning,
+    storable,
+    stored_names,
+    together,
+    true_name,
+    true_names,
+)
+from cdckit.store.commits import Commit, Commits, Snapshot, begun, next_instant
+from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable, StoreIsBusy
+from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
+from cdckit.store.locations import SCRATCH, Location, folder_name
+from cdckit.store.log import Named, Plan
+from cdckit.store.writing import SMALL, Rows, Written, columns_of, rows_of_groups, small_files, write
 
-SCRATCH = "scratch"
+Scope = str | tuple[str, Mapping[str, Collection[Any]]]
+"""
+What a transaction has read: a table, or the part of it where columns by which it is partitioned have
+certain values.
+"""
+
+VACUUMED_UNTIL = "cdckit.vacuumed_until"
+"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
+
+_AT_ONCE = 8
+"""So many Delta tables are committed to at once: each waits for its storage most of the time."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """
+    What `Transaction.commit` did.
+
+    Args:
+        version: The commit by which everything is seen.
+        repeated: Whether nothing was committed, because the batch was committed before.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow as pa
+    >>> from cdckit.store import Store
+    >>> with TemporaryDirectory() as folder:
+    ...     for _ in range(2):
+    ...         with Store(None, folder).begin() as transaction:
+    ...             _ = transaction.append("products", pa.table({"number": [1, 2]}))
+    ...             transaction.commit(batch="monday")
+    Committed(version=1, repeated=False)
+    Committed(version=1, repeated=True)
+    """
+
+    version: int
+    repeated: bool = False
+
+
+@dataclass
+class Change:
+    """
+    What a transaction does to one table.
+
+    Args:
+        before: As it was in the commit from which the transaction began; None if there was none.
+        after: As the transaction sees it; None if it drops the table.
+        rewritten: Whether the change is about the table as a whole: its rows were replaced,
+            its types changed, or it was dropped.
+        same_rows: The paths of files that came or went without a change of rows.
+        over_others: Whether that stands also over what other programs have changed.
+    """
+
+    before: Table | None
+    after: Table | None
+    rewritten: bool = False
+    same_rows: frozenset[str] = frozenset()
+    over_others: bool = False
+
+    @property
+    def known(self) -> Mapping[str, File]:
+        """The files that were there."""
+        return {} if self.before is None else self.before.files
+
+    @property
+    def gone(self) -> set[str]:
+        """The files that were there and are no longer."""
+        return self.known.keys() - (set() if self.after is None else self.after.files.keys())
+
+    def onto(self, now: Table | None) -> Table | None:
+        """The state that the change makes of the table as it stands *now*."""
+        if self.after is None or now is None or self.before is None or self.after.folder != now.folder:
+            return self.after
+        if self.rewritten:
+            return replace(self.after, version=now.version)
+        files = {path: one for path, one in now.files.items() if path not in self.gone}
+        added = {path: one for path, one in self.after.files.items() if path not in self.known}
+        return replace(self.after, version=now.version, files={**files, **added})
+
+    def plan(self, now: Table | None) -> Plan | None:
+        """What it does to the Delta table, which stands as *now*; None if it drops the table."""
+        after = self.onto(now)
+        if after is None:
+            return None
+        if now is None or now.folder != after.folder:
+            return Plan(None, after, {}, self.same_rows)
+        added = [one for path, one in after.files.items() if path not in now.files]
+        removed = {path: one for path, one in now.files.items() if path not in after.files}
+        return Plan(now.version, after.with_files(added), removed, self.same_rows)
+
+    def is_older_than(self, horizon: datetime, location: Location) -> bool:
+        """Whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
+        if self.after is None:
+            return False
+        ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
+        times = (location.modified(f"{self.after.folder}/{path}") for path in ours)
+        return any(time is None or time <= horizon for time in times)
 
 
 class Transaction:
@@ -49,12 +171,11 @@ class Transaction:
 
     def __init__(self, spark: SparkSession | None, location: Location, commits: Commits | None) -> None:
         self.base = Snapshot(spark, location, commits, commits.commit() if commits else None)
-        self._spark, self._location = spark, location
+        self._location, self._commits = location, commits
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
         self._scratch: list[str] = []
-        self._commits = commits
         self._lock, self._ended, self._failed = RLock(), False, False
 
     def __enter__(self) -> Transaction:
@@ -69,8 +190,7 @@ class Transaction:
 
     def names(self) -> list[str]:
         """The names of the tables, sorted."""
-        found = set(self.base.names()) | set(self._changes)
-        return sorted(name for name in found if self.has(name))
+        return sorted(filter(self.has, {*self.base.names(), *self._changes}))
 
     def has(self, name: str) -> bool:
         """Whether there is a table of that name, one that was written here included."""
@@ -84,13 +204,13 @@ class Transaction:
     def files(self, name: str, where: Where | None = None) -> list[File]:
         """As `Snapshot.files`, with what was written here; the table counts as read (see `commit`)."""
         self._read.add(name)
-        return select(self._table(name), where, "files")
+        return self._table(name).select(where, "files")
 
     def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
         """As `Snapshot.read`, with what was written here; the table counts as read (see `commit`)."""
         table = self._table(name)
         self._read.add(name)
-        return read_spark(self.spark, self._location, table, select(table, where, "read", files), where)
+        return read_spark(self.spark, self._location, table, table.select(where, "read", files), where)
 
     def note_of(self, key: str) -> str | None:
         """What is noted under a key, here or before; None if nothing is."""
@@ -104,12 +224,7 @@ class Transaction:
     # Writing ---------------------------------------------------------------------------------------------
 
     def append(
-        self,
-        name: str,
-        *rows: Rows,
-        partition_by: Sequence[str] = (),
-        digest: bool = False,
-        compact_at: int | None = None,
+        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), compact_at: int | None = None
     ) -> Written:
         """
         Write rows to a table, which is made if there is none.
@@ -123,53 +238,44 @@ class Transaction:
             partition_by: For a table that is made: the columns whose values tell its files apart.  A file
                 holds rows of one value each, so rows should come in partitions by them, or every
                 task writes a file for every value.
-            digest: Whether to tell the digest of the rows.
             compact_at: With how many small files a partition to which rows have come is compacted (see
                 `compact`); never without it.  A transaction that compacts replaces files, so two that
                 do it at once are in conflict, where two that only append are not.
 
-        Returns:
-            What was written; with `compact_at`, its files may have been written together with others.
-
         Raises:
-            NotStorable: A column is of a type that Delta tables lack, or cannot be that of the table.
+            NotStorable: A column is of a type that no table has, or cannot become that of the table.
+            InvalidArgument: There are no rows, or *partition_by* names columns that the rows lack, or
+                cannot be that of the table.
 
         Cost: one job per source of rows; for a table whose columns change types, one over all of it.
         """
+        self._require_rows(rows, "append")
         try:
             for one in rows:
                 self._with_columns(name, columns_of(one), tuple(partition_by))
-            done = self._write(name, rows, digest)
+            done = self._write(name, rows)
             if compact_at is not None:
                 touched = {tuple(one.partition_texts().items()) for one in done.files}
-                self._compact(name, SMALL, max(2, compact_at), touched)
+                self.compact(name, files=max(2, compact_at), only=touched)
             return done
         except BaseException:
             self._failed = True
             raise
 
-    def replace(
-        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), digest: bool = False
-    ) -> Written:
+    def replace(self, name: str, *rows: Rows, partition_by: Sequence[str] = ()) -> Written:
         """Write rows as the whole of a table, whatever its columns were before; as `append` for the rest."""
-        require_rows(rows, "replace")
+        self._require_rows(rows, "replace")
         with self._lock:
-            change = self._change(name)
-            by = tuple(partition_by)
+            change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
             if before is not None and (not by or by == _partitioned_by(before)):
-                columns = storable(columns_of(rows[0]), name)
-                stored = stored_names(columns)
-                kept = all(one in stored.fieldNames() for one in before.partition_by)
-                after = replace(before, stored=stored, files={}) if kept else None
-            else:
-                after = None
+                stored = stored_names(storable(columns_of(rows[0]), name))
+                if set(before.partition_by) <= set(stored.fieldNames()):
+                    after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
-        return self.append(name, *rows, partition_by=by, digest=digest)
+        return self.append(name, *rows, partition_by=by)
 
-    def swap(
-        self, name: str, remove: Iterable[File], *rows: Rows, digest: bool = False, same_rows: bool = False
-    ) -> Written:
+    def swap(self, name: str, remove: Iterable[File], *rows: Rows, same_rows: bool = False) -> Written:
         """
         Write rows in the place of some files of a table.
 
@@ -177,22 +283,17 @@ class Transaction:
             name: The table.
             remove: Files of `files(name)`.
             rows: As for `append`; none if the files' rows are to go.
-            digest: Whether to tell the digest of the rows.
             same_rows: Whether these are the rows that the files had: streams that read the table pass over
                 such files then.
 
         Raises:
             InvalidArgument: One of the files is not the table's.
         """
-        with self._lock:
-            table = self._table(name)
-            gone = self._gone(table, (one.path for one in remove), "swap")
-            kept = {path: one for path, one in table.files.items() if path not in gone}
-            self._put(name, table.with_files(kept), gone if same_rows else ())
-        done = self.append(name, *rows, digest=digest) if rows else Written(())
+        gone = [one.path for one in remove]
+        self.adopt(name, (), gone, gone if same_rows else ())
+        done = self.append(name, *rows) if rows else Written()
         if same_rows:
-            with self._lock:
-                self._put(name, self._table(name), (one.path for one in done.files))
+            self.adopt(name, (), (), (one.path for one in done.files))
         return done
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
@@ -209,7 +310,7 @@ class Transaction:
             raise
         table = self._table(name)
         self._location.make_folder(table.folder)
-        return target_of(self._location, table)
+        return Target.of(self._location, table)
 
     def adopt(
         self, name: str, add: Iterable[File], remove: Iterable[str] = (), same_rows: Iterable[str] = ()
@@ -228,20 +329,21 @@ class Transaction:
             InvalidArgument: One of the paths is not that of a file of the table.
         """
         with self._lock:
-            table = self._table(name)
-            gone = self._gone(table, remove, "adopt")
-            kept = {path: one for path, one in table.files.items() if path not in gone}
-            self._put(name, table.with_files({**kept, **{one.path: one for one in add}}), same_rows)
+            table, gone = self._table(name), set(remove)
+            strange = sorted(gone - table.files.keys())
+            if strange:
+                raise InvalidArgument("adopt", "remove", f"files of the table {name!r}", strange[0])
+            kept = [one for path, one in table.files.items() if path not in gone]
+            self._put(name, table.with_files([*kept, *add]), same_rows)
 
-    @staticmethod
-    def _gone(table: Table, remove: Iterable[str], function: str) -> set[str]:
-        gone = set(remove)
-        strange = sorted(gone - set(table.files))
-        if strange:
-            raise InvalidArgument(function, "remove", f"files of the table {table.name!r}", strange[0])
-        return gone
-
-    def compact(self, name: str, *, below: int = SMALL, files: int = 2) -> Written:
+    def compact(
+        self,
+        name: str,
+        *,
+        below: int = SMALL,
+        files: int = 2,
+        only: Collection[tuple[tuple[str, str | None], ...]] | None = None,
+    ) -> Written:
         """
         Write the small files of a table together, those of one partition as one.
 
@@ -249,24 +351,20 @@ class Transaction:
             name: The table.
             below: In bytes: how large a file may be and still be a small one.
             files: How many small ones a partition must have at least.
+            only: The partitions that are meant, each by its columns and their values; all without it.
         """
-        return self._compact(name, below, files)
-
-    def _compact(self, name: str, below: int, files: int, only: Collection[Any] | None = None) -> Written:
-        table, before = self._table(name), self._change(name).before
-        done = Written(())
+        table, known, done = self._table(name), self._change(name).known, Written()
         # What this transaction has written is news to who reads the table as a stream: it stays apart.
-        known = set() if before is None else before.files.keys()
         for is_known in (True, False):
-            some = {path: one for path, one in table.files.items() if (path in known) == is_known}
+            some = table.with_files(one for path, one in table.files.items() if (path in known) == is_known)
             groups = [
                 group
-                for group in small_files(table.with_files(some), below, files)
+                for group in small_files(some, below, files)
                 if only is None or tuple(group[0].partition_texts().items()) in only
             ]
             if groups:
                 gone = [one for group in groups for one in group]
-                rows = rows_of(self.spark, self._location, table, groups)
+                rows = rows_of_groups(self.spark, self._location, table, groups)
                 done += self.swap(name, gone, rows, same_rows=is_known)
         return done
 
@@ -274,8 +372,8 @@ class Transaction:
         """Let a table be as another program has left its Delta table."""
         before = self._table(name)
         if self.base.bring_up(name) is not None:
+            theirs = self.base.with_theirs(name)
             with self._lock:
-                theirs = self.base.with_theirs(name)
                 self._changes[name] = Change(before, theirs, rewritten=True, over_others=True)
 
     def renew(self, name: str) -> None:
@@ -288,17 +386,16 @@ class Transaction:
             return
         with self._lock:
             try:
-                before = self._table(name)
-                change = Change(before, before.with_files({}))
+                before: Table | None = self._table(name)
             except DamagedTable:
-                change = Change(None, None)
-            self._changes[name] = replace(change, rewritten=True, over_others=True)
+                before = None
+            after = before and before.with_files(())
+            self._changes[name] = Change(before, after, rewritten=True, over_others=True)
 
     def drop(self, name: str) -> None:
         """Let there be no table of that name; nothing is done if there is none."""
         with self._lock:
-            change = self._change(name)
-            self._changes[name] = replace(change, after=None, rewritten=True)
+            self._changes[name] = replace(self._change(name), after=None, rewritten=True)
 
     def note(self, key: str, value: str | None) -> None:
         """Note a short text beside the tables; None to forget it."""
@@ -306,24 +403,18 @@ class Transaction:
 
     def scratch(self, rows: DataFrame | Made) -> DataFrame:
         """Rows computed once and needed again, in files that are deleted when the transaction ends."""
-        stored = stored_names(storable(columns_of(rows), SCRATCH))
-        written = write(rows, Target(self._location, SCRATCH, stored))
+        table = Table(SCRATCH, SCRATCH, stored_names(storable(columns_of(rows), SCRATCH)))
+        files = write(rows, Target.of(self._location, table)).files
         with self._lock:
-            self._scratch += [f"{SCRATCH}/{one.path}" for one in written.files]
-        files = {one.path: one for one in written.files}
-        return read_spark(
-            self.spark, self._location, Table(SCRATCH, SCRATCH, stored, files=files), written.files, None
-        )
+            self._scratch += [f"{SCRATCH}/{one.path}" for one in files]
+        return read_spark(self.spark, self._location, table, files)
 
-    def _write(self, name: str, rows: Sequence[Rows], digest: bool) -> Written:
-        done = Written((), 0 if digest else None)
-        table = self._table(name)
-        target = replace(target_of(self._location, table), digest=digest)
+    def _write(self, name: str, rows: Sequence[Rows]) -> Written:
+        done, table = Written(), self._table(name)
         for one in rows:
-            done += write(self._fitting(one, table), target)
+            done += write(self._fitting(one, table), Target.of(self._location, table))
         with self._lock:
-            table = self._table(name)
-            self._put(name, table.with_files({**table.files, **{one.path: one for one in done.files}}))
+            self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
         return done
 
     def _fitting(self, rows: Rows, table: Table) -> Rows:
@@ -338,9 +429,9 @@ class Transaction:
     def _with_columns(self, name: str, rows: T.StructType, by: tuple[str, ...]) -> None:
         """Let there be the table, with columns for such rows."""
         with self._lock:
-            change = self._change(name)
-            columns = storable(rows, name)
-            if change.after is None:
+            change, columns = self._change(name), storable(rows, name)
+            table = change.after
+            if table is None:
                 require_partitioning(columns, by, name)
                 stored = stored_names(columns)
                 dropped = change.before
@@ -348,10 +439,9 @@ class Transaction:
                     self._put(name, replace(dropped, stored=stored, files={}))
                     return
                 names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
-                folder = self._free_folder(name)
-                self._put(name, Table(name, folder, stored, tuple(names[one] for one in by)))
+                partition_by = tuple(names[one] for one in by)
+                self._put(name, Table(name, self._free_folder(name), stored, partition_by))
                 return
-            table = change.after
             if by and by != _partitioned_by(table):
                 found = ", ".join(_partitioned_by(table)) or "nothing"
                 raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
@@ -363,9 +453,9 @@ class Transaction:
             if keeps_types(before, after) or not table.files:
                 self._put(name, widened)
                 return
-            old = read_spark(self.spark, self._location, table, list(table.files.values()), None)
-            self._changes[name] = replace(change, after=widened.with_files({}), rewritten=True)
-            self._write(name, [as_columns(old, after)], digest=False)
+            old = read_spark(self.spark, self._location, table, list(table.files.values()))
+            self._changes[name] = replace(change, after=widened.with_files(()), rewritten=True)
+            self._write(name, [as_columns(old, after)])
 
     def _put(self, name: str, table: Table, same_rows: Iterable[str] = ()) -> None:
         change = self._change(name)
@@ -386,15 +476,18 @@ class Transaction:
 
     def _free_folder(self, name: str) -> str:
         """A folder in which there is no Delta table, and that no table of ours has, whatever its case."""
-        commit = self.base.commit
-        taken = {one.folder.lower() for one in commit.tables.values()} if commit else set()
+        taken = {one.folder.lower() for one in self.base.named.values()}
         taken |= {one.after.folder.lower() for one in self._changes.values() if one.after}
-        plain, number = folder_name(name), 1
-        found = plain
+        found, number = folder_name(name), 1
         while found.lower() in taken or self._location.has_log(found):
             number += 1
-            found = f"{plain}.{number}"
+            found = f"{folder_name(name)}.{number}"
         return found
+
+    @staticmethod
+    def _require_rows(rows: Sequence[Rows], function: str) -> None:
+        if not rows:
+            raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
 
     # Ending ----------------------------------------------------------------------------------------------
 
@@ -431,17 +524,18 @@ class Transaction:
 
         Cost: 20 to 30 ms on a local disk for the commit, and as much for each table that is written.
         """
-        if self._ended:
-            raise InvalidArgument("commit", "the transaction", "one that has not ended", "ended")
-        if self._failed:
-            raise InvalidArgument(
-                "commit", "the transaction", "one whose writes have all succeeded", "not that"
-            )
-        changes = {name: one for name, one in self._changes.items() if not one.is_none()}
-        scopes = reads_of(self._read if reads is None else reads)
+        needed = "one that has not ended" if self._ended else "one whose writes have all succeeded"
+        if self._ended or self._failed:
+            raise InvalidArgument("commit", "the transaction", needed, "not that")
+        scopes = [_scope(one) for one in (self._read if reads is None else reads)]
+        # A table that is made anew goes over what others did, also where there is no row before and after.
+        self._changes = {
+            name: one
+            for name, one in self._changes.items()
+            if one.before != one.after or (one.over_others and one.before is not None)
+        }
         try:
-            landing = Landing(self.base, self._commits, self._read, changes, scopes, self._notes)
-            return landing.commit(batch, digest or 0)
+            return self._land(batch, digest or 0, scopes)
         finally:
             self.close()
 
@@ -454,15 +548,134 @@ class Transaction:
                 with suppress(OSError):
                     self._location.delete(self._scratch.pop())
 
+    def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> Committed:
+        """The steps 2 to 4."""
+        commits = self._commits
+        for wait in log.waits():
+            # It is there before any table is.
+            commits = begun(self._location) if commits is None else commits.newest()
+            if batch is not None and (before := commits.digest(batch)) is not None:
+                if before != digest:
+                    raise BatchIdReused(batch, before, digest)
+                return Committed(commits.version, repeated=True)
+            newest = commits.commit()
+            assert newest is not None
+            now = self.base.at(newest, commits)
+            heads = self._heads(now)
+            self._require_no_conflict(now, scopes)
+            if not self._changes and not self._notes and batch is None:
+                return Committed(self.base.version or 0)
+            plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
+            next_one = self._next(newest, heads, plans)
+            if commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
+                self._carry_out(next_one.version, plans, now)
+                return Committed(next_one.version)
+            time.sleep(wait)
+        raise StoreIsBusy(self._location.root, log.TRIES)
 
-def require_rows(rows: Sequence[Rows], function: str) -> None:
-    """Raise `InvalidArgument` for no source of rows at all."""
-    if not rows:
-        raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
+    def _heads(self, now: Snapshot) -> dict[str, Table]:
+        """The Delta tables that are written, brought to where the newest commit has them."""
+        for name in self._read & now.named.keys() - self._changes.keys():
+            # What was read would be held against something that others have changed.
+            if (foreign := now.change_by_others(name)) is not None:
+                raise foreign.of(name)
+        heads = {}
+        for name in self._changes.keys() & now.named.keys():
+            change = self._changes[name]
+            if change.over_others and change.before is None:
+                continue  # What cannot be read is made anew elsewhere.
+            foreign = now.bring_up(name)
+            if foreign is not None and not change.over_others:
+                raise foreign.of(name)
+            heads[name] = now.table(name) if foreign is None else now.head(name)
+        return heads
+
+    def _require_no_conflict(self, now: Snapshot, scopes: Sequence[_Part]) -> None:
+        """
+        Raise `ConflictingCommit` where others have changed what the transaction goes by.
+
+        That is: a table that it read, replaced, dropped or made; the part of one that it said it read; a
+        file that it removes; the columns of a table that it writes; a note.  Rows that others appended to a
+        table to which it only appends are no conflict.
+        """
+
+        def conflict(because: str, *names: str) -> ConflictingCommit:
+            return ConflictingCommit(names, self.base.version or 0, now.version or 0, because)
+
+        until = now.notes.get(VACUUMED_UNTIL)
+        if until is not None and until != self.base.notes.get(VACUUMED_UNTIL):
+            horizon = datetime.fromisoformat(until.split()[0])
+            old = [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
+            if old:
+                raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
+        for name in sorted({*self._changes, *(name for name, _ in scopes)}):
+            change, parts = self._changes.get(name), [part for each, part in scopes if each == name]
+            is_unread = change is None or change.before is None
+            if is_unread and self.base.named.get(name) == now.named.get(name):
+                continue  # Perhaps it could not be read.
+            before, after = (each.table(name) if each.has(name) else None for each in (self.base, now))
+            if before is after or (before is not None and after is not None and before.is_like(after)):
+                continue
+            if None in parts or (change and (change.rewritten or change.before is None)):
+                raise conflict("it has changed a table that was read, made, replaced or dropped", name)
+            if before is None or after is None or before.folder != after.folder:
+                raise conflict("it has made or dropped a table that is used here", name)
+            if change and before.stored != after.stored:
+                raise conflict("it has changed the columns of a table that is written here", name)
+            gone, come = before.files.keys() - after.files.keys(), after.files.keys() - before.files.keys()
+            if change and gone & change.gone:
+                raise conflict("it has replaced files that are replaced here", name)
+            touched = [*(before.files[path] for path in gone), *(after.files[path] for path in come)]
+            names = {true_name(one): one.name for one in after.stored}
+            for part in filter(None, parts):
+                where = {names.get(column, column): values for column, values in part.items()}
+                if any(_is_within(one, where) for one in touched):
+                    raise conflict("it has changed a part of a table that was read", name)
+        for key, value in self._notes.items():
+            if now.notes.get(key) not in (value, self.base.notes.get(key)):
+                raise conflict(f"it has noted something else as {key!r}")
+
+    def _next(self, newest: Commit, heads: Mapping[str, Table], plans: Mapping[str, Plan | None]) -> Commit:
+        number, tables = newest.version + 1, dict(newest.tables)
+        for name, plan in plans.items():
+            tables.pop(name, None)
+            after = self._changes[name].onto(heads.get(name))
+            if plan is not None and after is not None:
+                version = 0 if plan.base is None else plan.base + 1
+                size = len(after.files), after.rows, after.digest
+                tables[name] = Named(after.folder, version, number, *size)
+        notes = {key: value for key, value in {**newest.notes, **self._notes}.items() if value is not None}
+        texts = {name: json.dumps(plan.to_json()) for name, plan in plans.items() if plan is not None}
+        return Commit(number, next_instant(newest.timestamp), tables, notes, texts)
+
+    def _carry_out(self, commit: int, plans: Mapping[str, Plan | None], now: Snapshot) -> None:
+        def reach(name: str, plan: Plan) -> None:
+            with suppress(Exception):  # The commit has landed: who comes next does what is left.
+                log.carry_out(self._location, plan, commit, now.log_of(name, plan.after.folder))
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            tried = [pool.submit(reach, name, plan) for name, plan in plans.items() if plan is not None]
+        for one in tried:
+            one.result()
+
+
+_Part = tuple[str, Mapping[str, Collection[Any]] | None]
+
+
+def _scope(scope: Scope) -> _Part:
+    """A table's name, and which part of it; None for all of it."""
+    if isinstance(scope, str):
+        return scope, None
+    if isinstance(scope, tuple) and len(scope) == 2 and isinstance(scope[1], Mapping):
+        return scope
+    raise InvalidArgument("commit", "reads", "table names, or pairs of one and partition values", scope)
+
+
+def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:
+    return all(
+        column not in one.partition or one.partition[column] in values for column, values in where.items()
+    )
 
 
 def _partitioned_by(table: Table) -> tuple[str, ...]:
-    names = {
-        one.name: true for one, true in zip(table.stored, true_names(table.stored).fieldNames(), strict=True)
-    }
-    return tuple(names[one] for one in table.partition_by)
+    return tuple(true_name(table.stored[name]) for name in table.partition_by)

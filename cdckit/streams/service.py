@@ -17,8 +17,8 @@ from cdckit.parts.schemas import require_batch, require_types
 from cdckit.parts.steps import doing
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Transaction
-from cdckit.store.digests import digest_of
-from cdckit.store.kept_tables import committed, rows_of
+from cdckit.store.files import digest_of
+from cdckit.store.store import committed, rows_of
 from cdckit.streams.catalogue import Stream, require_stream
 from cdckit.streams.responses import waiting
 from cdckit.streams.service_answers import SERVICE, Answers

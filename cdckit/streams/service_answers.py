@@ -13,8 +13,7 @@ from cdckit.ledger.kinds import BUCKETS
 from cdckit.parts.arguments import require_int
 from cdckit.rejected import ERROR_CODE, ERROR_FIELDS, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
-from cdckit.store.kept_tables import rows_of
-from cdckit.store.kinds import require_kind
+from cdckit.store.store import require_kind, rows_of
 from cdckit.streams.answering import require_limits
 from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA
 from cdckit.streams.batches import require_databases

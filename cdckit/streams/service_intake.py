@@ -13,8 +13,8 @@ from cdckit.parts.threads import at_once
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
 from cdckit.store import Transaction
-from cdckit.store.file_writer import Rows, Written
-from cdckit.store.kept_tables import rows_of
+from cdckit.store.store import rows_of
+from cdckit.store.writing import Rows, Written
 from cdckit.streams.answering import apply_patches, apply_schema_patches
 from cdckit.streams.answers import (
     ANSWER_SCHEMA,

@@ -13,7 +13,7 @@ from cdckit.merging import merge
 from cdckit.records import RECORD_COLUMNS
 from cdckit.rejected import ERROR_CODE
 from cdckit.store import Snapshot
-from cdckit.store.kept_tables import rows_of
+from cdckit.store.store import rows_of
 from cdckit.streams.answers import ENTITY, entity_updates, schema_updates
 from cdckit.streams.batches import PATCH_SCHEMA
 from cdckit.streams.catalogue import (
@@ -80,7 +80,7 @@ def subscriptions(tables: Snapshot) -> DataFrame:
     """The history of subscriptions, of which there may be none."""
     kind = subscriptions_kind()
     if tables.has(kind.history):
-        return View(tables, kind.noted(tables, tables.root, None)).history()
+        return View(tables, kind.noted(tables, tables.location.root, None)).history()
     nothing = subscription_changes(zone_changes(entity_answers(tables).where(F.lit(False))))
     return merge(nothing, entity=kind.entity, keys=list(kind.keys))
 

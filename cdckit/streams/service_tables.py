@@ -14,7 +14,7 @@ from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.records import RECORD_SCHEMA
 from cdckit.rejected import ERROR_FIELDS
 from cdckit.store import Transaction
-from cdckit.store.kept_tables import Tables, note, noted, rows_of
+from cdckit.store.store import Tables, note, noted, rows_of
 from cdckit.streams.answers import ANSWER_SCHEMA, ENTITY, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA, STATE
 from cdckit.streams.batches import ARRIVAL_FIELDS
 from cdckit.streams.catalogue import (

@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.store.file_reader
+import cdckit.store.files
 from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import publication
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
-from cdckit.store import ForeignChange, NoSuchTable, Store, published_table
+from cdckit.store import ForeignChange, NoSuchTable, Store, published
 from support.histories import plain, to_dataframe
 from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds
@@ -64,7 +64,7 @@ def test_it_is_what_the_form_makes_of_the_history(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, form: publication.Form
 ) -> None:
     """In order, late, rebuilt, compacted, adopted; now and then a batch or two are published together."""
-    monkeypatch.setattr(cdckit.store.file_reader, "_FEW_ROWS", 0)
+    monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", 0)
     monkeypatch.setattr(publication, "_FILE", 2000)
     monkeypatch.setattr(publication, "_FEW", 6)
     chance, target = random.Random(seed), tmp_path / "target"
@@ -165,7 +165,7 @@ def test_another_writer_comes_between(
     ledger.apply(told(spark, (1, 10, 1), (2, 20, 1)))
     ledger.publish(target)
     ledger.apply(told(spark, (1, 11, 5)))
-    real = published_table.Published.put
+    real = published.Published.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_another_writer_comes_between(
             )
         return real(*given)
 
-    monkeypatch.setattr(published_table.Published, "put", late)
+    monkeypatch.setattr(published.Published, "put", late)
     if is_ours:
         assert ledger.publish(target) == 2
         assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True)]
@@ -191,14 +191,14 @@ def test_another_writer_comes_between(
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1)))
-    real = published_table.Published.put
+    real = published.Published.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
         ledger.publish(target)
         return real(*given)
 
-    monkeypatch.setattr(published_table.Published, "put", late)
+    monkeypatch.setattr(published.Published, "put", late)
     assert ledger.publish(target) == 1
     assert values(target) == [(1, 10, True)]
 

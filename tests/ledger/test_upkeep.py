@@ -24,9 +24,9 @@ from cdckit.ledger.bucket_upkeep import upkeep
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
 from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import OpenFiles, Target
+from cdckit.store.files import Target, batches_of
 from cdckit.store.locations import locate
+from cdckit.store.writing import OpenFiles
 from support.fold import fold, identity
 from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, plain, random_changes
 from support.ledger_programs import FIELDS, KEYS, all_of, batches

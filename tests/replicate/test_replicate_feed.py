@@ -17,7 +17,7 @@ from cdckit.databus.relay_answers import RELAY
 from cdckit.errors import InvalidArgument
 from cdckit.replicate import Feed, TableName, TableSettings, intake
 from cdckit.store import BatchIdReused, OtherKind, Store
-from cdckit.store.kinds import KIND, require_kind
+from cdckit.store.store import KIND, require_kind
 from support.replicate_messages import (
     NOON,
     Record,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import cdckit.store.file_reader
+import cdckit.store.files
 from cdckit.store import Store
 
 
 @pytest.fixture(autouse=True)
 def _all_is_read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of tests are small, and would be read without it."""
-    monkeypatch.setattr(cdckit.store.file_reader, "_FEW_ROWS", 0)
+    monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", 0)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store
-from cdckit.store.file_reader import batches_of
-from cdckit.store.file_writer import OpenFiles, Target, reported
+from cdckit.store.files import Target, batches_of
+from cdckit.store.writing import OpenFiles, reported
 from support.store_numbers import add, held
 
 COLUMNS = T.StructType().add("n", T.LongType()).add("odd", T.BooleanType())
@@ -22,7 +22,7 @@ def written(target: Target, *values: int) -> list[File]:
     files = OpenFiles(target)
     files.take(pa.record_batch({"n": pa.array(values), "odd": pa.array([each % 2 == 1 for each in values])}))
     files.take(pa.record_batch({"n": pa.array([], pa.int64())}))
-    return list(reported(files.close(), target).files)
+    return reported(files.close(), target)
 
 
 def test_files_count_once_they_are_adopted(store: Store, place: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdckit.store import Store
-from cdckit.store.compaction import small_files
+from cdckit.store.writing import small_files
 
 
 def groups(place: Path, *ranges: range) -> list[list[tuple[int, int]]]:

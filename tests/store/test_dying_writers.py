@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from cdckit.store import Store, commit_protocol, commits, file_writer, log
+from cdckit.store import Store, commits, log, transaction, writing
 from support.store_numbers import add, held, numbers
 
 
@@ -42,14 +42,14 @@ Reader = Callable[[Path, str], list[int]]
 """Finds the numbers in a table at a place."""
 
 STEPS = [
-    Step(False, False, file_writer._OpenFile, "close", 0),  # a file that is begun
-    Step(False, False, commit_protocol, "begun", 0),  # all files, no log
+    Step(False, False, writing._OpenFile, "close", 0),  # a file that is begun
+    Step(False, False, transaction, "begun", 0),  # all files, no log
     Step(False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
     Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
     Step(False, False, commits, "_write", 1),
     Step(False, True, log, "carry_out", 0),  # the commit, no table
-    Step(False, True, log, "_create", 1),  # one table of two
-    Step(True, False, file_writer._OpenFile, "close", 1),
+    Step(False, True, log, "create", 1),  # one table of two
+    Step(True, False, writing._OpenFile, "close", 1),
     Step(True, False, commits.Commits, "newest", 0),
     Step(True, False, commits.Commits, "add", 0),
     Step(True, False, commits, "_write", 0),  # the file of a commit, before that is made

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem, Store
-from cdckit.store.locations import Location, locate
-from cdckit.store.names import folder_name
+from cdckit.store.locations import Location, folder_name, locate
 from support.store_numbers import add, held
 
 

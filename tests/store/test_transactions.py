@@ -113,7 +113,7 @@ def test_a_replaced_table_may_have_other_columns_and_partitions(store: Store) ->
     with store.begin() as transaction:
         transaction.replace("log", pa.table({"m": [1, 2, 1]}), partition_by=["m"])
         transaction.commit()
-    assert store.snapshot().partitioned_by("log") == ("m",)
+    assert store.snapshot().table("log").partition_by == ("m",)
     assert sorted(one.rows for one in store.snapshot().files("log")) == [1, 2]
 
 

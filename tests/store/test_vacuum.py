@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
+import cdckit.store.store
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import StreamBatch
-from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, Store, maintenance
+from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, Store
 from cdckit.store.locations import Location
 from support.store_numbers import add, held, numbers
 
@@ -122,7 +123,7 @@ def test_a_clock_that_was_ahead_hinders_nobody_who_comes_later(
     running = store.begin()
     running.append("log", numbers(2))
     with monkeypatch.context() as ahead:
-        ahead.setattr(maintenance, "datetime", Ahead)
+        ahead.setattr(cdckit.store.store, "datetime", Ahead)
         store.vacuum()
     with pytest.raises(ConflictingCommit, match="may have been deleted by `vacuum`"):
         running.commit()
@@ -191,7 +192,7 @@ def test_commits_that_are_kept_are_read_from_a_shortened_log(
         replaced(store, number)
     # By a clock that stands: a machine that halts for a moment would move the horizon beyond a commit.
     clock = SimpleNamespace(now=lambda zone: horizon, fromisoformat=datetime.fromisoformat)
-    monkeypatch.setattr(maintenance, "datetime", clock)
+    monkeypatch.setattr(cdckit.store.store, "datetime", clock)
     gone = store.vacuum(timedelta(0))
     assert sum("_delta_log" in path for path in gone) > 60
     # The first that is kept is the one that held at the horizon.

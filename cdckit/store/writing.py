@@ -1,5 +1,5 @@
 """
-Files that workers write, each under a name of its own, in the place where it stays.
+Files that workers write, each under a name of its own, in the place where it stays; and small ones together.
 
 Nobody sees a file before a commit names it, so a task that fails, is killed or runs twice leaves
 something that is in nobody's way: of each task one attempt reports to the driver.
@@ -9,30 +9,32 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import partial
+from itertools import groupby, pairwise
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import Made
-from cdckit.store.column_order import Shape, to_stored, to_true
-from cdckit.store.digests import row_digests, signed
-from cdckit.store.files import OUR_FILES, File, named_metadata
+from cdckit.store.columns import to_stored, true_names
+from cdckit.store.files import File, Table, Target, batches_of, named_metadata
 from cdckit.store.locations import Location
-from cdckit.store.log import Table
 
 Rows: TypeAlias = DataFrame | Made | Any
 """What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""
+
+SMALL = 32 << 20
+"""Bytes: a file of fewer is a small one."""
 
 _ROWS_AT_ONCE = 1 << 16
 _BYTES_AT_ONCE = 1 << 26
@@ -41,7 +43,7 @@ _WITH_BOUNDS = 32
 
 _LETTERS = 32
 _MOST_DIGITS = 15
-_REPORT = "path string, size long, rows long, partition string, stats string, digest long"
+_REPORT = "report string"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,6 @@ class Written:
 
     Args:
         files: The files; none for no rows.
-        digest: Of the rows, whatever their order and their files; None if it was not asked for.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow as pa
@@ -63,53 +64,15 @@ class Written:
     (3, 2)
     """
 
-    files: tuple[File, ...]
-    digest: int | None = None
+    files: tuple[File, ...] = ()
 
     @property
     def rows(self) -> int:
         """How many rows."""
         return sum(one.rows for one in self.files)
 
-    @property
-    def bytes(self) -> int:
-        """How many bytes."""
-        return sum(one.size for one in self.files)
-
     def __add__(self, other: Written) -> Written:
-        digests = [one.digest for one in (self, other) if one.digest is not None]
-        return Written(self.files + other.files, signed(sum(digests)) if digests else None)
-
-
-@dataclass(frozen=True)
-class Target:
-    """
-    A table for workers: its folder of a location, its columns as stored, and those of its partitions.
-
-    *partitions* are those of files that other programs have written, by path: these do not say it themselves.
-    """
-
-    location: Location
-    folder: str
-    stored: T.StructType
-    partition_by: tuple[str, ...] = ()
-    digest: bool = False
-    partitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @cached_property
-    def shape(self) -> Shape:
-        """From rows as they are stored to those under their true names; made once for many files."""
-        return to_true(self.stored)
-
-
-def target_of(location: Location, table: Table) -> Target:
-    """The table for workers."""
-    others = {
-        one.path: one.partition
-        for one in table.files.values()
-        if table.partition_by and not OUR_FILES.fullmatch(one.path)
-    }
-    return Target(location, table.folder, table.stored, table.partition_by, partitions=others)
+        return Written(self.files + other.files)
 
 
 def columns_of(rows: Rows) -> T.StructType:
@@ -125,13 +88,12 @@ def write(rows: Rows, target: Target) -> Written:
     """Let the workers write the rows; a job, unless they are a table of this program."""
     target.location.make_folder(target.folder)
     if isinstance(rows, pa.Table):
-        reports = list(_written(rows.to_batches(), target=target))
-        found = [row for report in reports for row in report.to_pylist()]
+        found = [row for report in _write(rows.to_batches(), target=target) for row in report.to_pylist()]
     else:
         made = rows if isinstance(rows, Made) else _as_made(rows)
-        to_files = partial(_written_by, by=made.batches(), target=target)
-        found = [row.asDict() for row in made.of.mapInArrow(to_files, _REPORT).collect()]
-    return reported(found, target)
+        to_files = partial(_write_made, by=made.batches(), target=target)
+        found = made.of.mapInArrow(to_files, _REPORT).collect()
+    return Written(tuple(reported((json.loads(row["report"]) for row in found), target)))
 
 
 def _as_made(rows: DataFrame) -> Made:
@@ -145,50 +107,24 @@ def _named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.R
         yield batch.rename_columns(names)
 
 
-def _written_by(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
-    yield from _written(by(batches), target)
+def _write_made(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
+    yield from _write(by(batches), target)
 
 
-def reported(found: list[dict[str, Any]], target: Target) -> Written:
-    """What was written, of what `OpenFiles.close` says."""
-    files = [
-        File.of_json(
-            {
-                "path": row["path"],
-                "size": row["size"],
-                "partition": json.loads(row["partition"]),
-                "numRecords": row["rows"],
-                **json.loads(row["stats"]),
-            },
-            target.stored,
-        )
-        for row in found
-    ]
-    digest = signed(sum(row["digest"] for row in found)) if target.digest else None
-    return Written(tuple(files), digest)
+def reported(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
+    """The files of which `OpenFiles.close` says this."""
+    return [File.of_json(one, target.stored) for one in found]
 
 
 # In the workers --------------------------------------------------------------------------------------------
 
 
-def _written(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+def _write(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     with OpenFiles(target) as open_files:
         for batch in batches:
             open_files.take(batch)
         reports = open_files.close()
-    yield pa.RecordBatch.from_pylist(reports, schema=_REPORT_SCHEMA)
-
-
-_REPORT_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("partition", pa.string()),
-        ("stats", pa.string()),
-        ("digest", pa.int64()),
-    ]
-)
+    yield pa.record_batch({"report": pa.array(map(json.dumps, reports), pa.string())})
 
 
 class OpenFiles:
@@ -295,7 +231,7 @@ def _partition_value(name: str, value: Any) -> Any:
 
 class _OpenFile:
     def __init__(self, target: Target, schema: pa.Schema, system: Any, partition: str) -> None:
-        self._target, self._schema, self._system, self._partition = target, schema, system, partition
+        self._schema, self._system, self._partition = schema, system, partition
         self._name = f"cdc-{uuid.uuid4().hex}.parquet"
         self._path = target.location.path(f"{target.folder}/{self._name}")
         self._sink = system.open_output_stream(self._path)
@@ -316,7 +252,7 @@ class _OpenFile:
             write_statistics=[one.name for one in schema if not pa.types.is_nested(one.type)],
         )
         self._waiting: list[pa.Table] = []
-        self.waiting_rows = self._digest = self._rows = 0
+        self.waiting_rows = self._rows = 0
 
     def take(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -328,8 +264,6 @@ class _OpenFile:
             table = pa.concat_tables(self._waiting)
             self._writer.write_table(table)
             self._rows += table.num_rows
-            if self._target.digest:
-                self._digest += sum(row_digests(batch) for batch in table.to_batches())
         self._waiting, self.waiting_rows = [], 0
 
     def close(self) -> dict[str, Any]:
@@ -338,14 +272,9 @@ class _OpenFile:
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        return {
-            "path": self._name,
-            "size": size,
-            "rows": self._rows,
-            "partition": self._partition,
-            "stats": json.dumps(_bounds(self._footers[0], self._schema)),
-            "digest": signed(self._digest),
-        }
+        bounds = _bounds(self._footers[0], self._schema)
+        known = {"path": self._name, "size": size, "partition": json.loads(self._partition)}
+        return {**known, "numRecords": self._rows, **bounds}
 
     def discard(self) -> None:
         # On a full disk neither can be closed properly; the file is in the way of everybody all the same.
@@ -424,3 +353,76 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return float(value) if isinstance(value, Decimal) else value
+
+
+# Small files together --------------------------------------------------------------------------------------
+
+
+def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
+    """
+    The files smaller than *below* bytes of each partition that has at least *least* of them.
+
+    In groups that become files of about four times *below*.  Where files follow one another in a partition,
+    as those of a stream do, a group has files that are neighbours, in their order.
+    """
+    found: dict[tuple[str | None, ...], list[File]] = {}
+    for one in table.files.values():
+        values = one.partition_texts()
+        found.setdefault(tuple(values[name] for name in table.partition_by), []).append(one)
+    groups = [
+        group
+        for files in found.values()
+        if sum(one.size < below for one in files) >= least
+        for some in _neighbours(table, files, below)
+        for group in _groups(some, 4 * below)
+    ]
+    return [group for group in groups if len(group) > 1]
+
+
+def _neighbours(table: Table, files: list[File], below: int) -> list[list[File]]:
+    """The small files of a partition: with no large one between them, if the files follow one another."""
+    in_order = _following(table, files)
+    if in_order is None:
+        return [[one for one in files if one.size < below]]
+    runs = groupby(in_order, lambda one: one.size < below)
+    return [list(some) for are_small, some in runs if are_small]
+
+
+def _following(table: Table, files: list[File]) -> list[File] | None:
+    """The files in their order by the first column that has one, if each is above the one before; or None."""
+    names = (one.name for one in table.stored if one.name not in table.partition_by)
+    name = next((one for one in names if all(one in file.low for file in files)), None)
+    if name is None:
+        return None
+    in_order = sorted(files, key=lambda one: one.low[name])
+    follow = all(one.high[name] < other.low[name] for one, other in pairwise(in_order))
+    return in_order if follow else None
+
+
+def _groups(files: list[File], most: int) -> list[list[File]]:
+    groups: list[list[File]] = [[]]
+    size = 0
+    for one in files:
+        if groups[-1] and size + one.size > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(one)
+        size += one.size
+    return groups
+
+
+def rows_of_groups(spark: SparkSession, location: Location, table: Table, groups: list[list[File]]) -> Made:
+    """The rows of groups of files, each group in a partition of its own."""
+    listed = [(number, [one.path for one in files]) for number, files in enumerate(groups)]
+    groups_frame = spark.createDataFrame(listed, "number int, paths array<string>")
+    # One group per task: Spark would put rows of such small a table together.
+    spread = groups_frame.repartitionByRange(len(groups), "number")
+    read = partial(_read, target=Target.of(location, table))
+    return Made(spread, read, true_names(table.stored))
+
+
+def _read(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for paths in batch.column("paths").to_pylist():
+            for path in paths:
+                yield from batches_of(target, path)

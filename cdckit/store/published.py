@@ -1,11 +1,20 @@
-"""A table of a catalogue that shows a store as of one of its commits: Spark's Delta connector writes it."""
+"""
+A table of its own, outside of any store, that shows a store's tables as of one of its commits.
+
+In a folder or below a URI it is a Delta table that workers write (`Published`); in a catalogue Spark's Delta
+connector writes it (`InCatalogue`).
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,20 +22,127 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.schemas import quoted
-from cdckit.store.columns import storable
+from cdckit.store.columns import plain_names, storable, stored_names
 from cdckit.store.errors import ForeignChange
-from cdckit.store.names import plain_names, stored_names
-from cdckit.store.published_table import ANEW, NEEDED
+from cdckit.store.files import File, Table, Target, read_spark
+from cdckit.store.locations import COMMITS, Location, locate
+from cdckit.store.log import (
+    APPLICATION,
+    NO_HOOK,
+    Followed,
+    change_since_ours,
+    create,
+    keep_short,
+    properties,
+    schema_of,
+)
+from cdckit.store.writing import write
 
+_NEEDED = "an empty place, or a table that this ledger has published"
+_ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
 _UPKEEP = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
 _GONE = "cdckit_gone"
 _MOST = 1000
 """So many commits of others are looked at, back to the last one of ours."""
 
 
+class Published:
+    """
+    The table as it stands when this is made.
+
+    Each of our commits to it carries the number of the commit that it shows, which store that is of, and
+    which form it has: so nothing is written twice, and nothing over what others have changed.
+
+    Args:
+        spark: The session that reads, and whose workers write.
+        target: A local folder or a URI.
+        source: What tells the store from all others.
+        options: What deltalake calls storage options.
+
+    Raises:
+        InvalidArgument: There is something else, or it is a place within a store, whose `vacuum` would take
+            the files for its own.
+
+    Attributes:
+        commit: The number of the commit that it shows; None if there is no table yet.
+        form: A number for the form that it has.
+    """
+
+    def __init__(
+        self, spark: SparkSession, target: str | Path, source: str, options: dict[str, str] | None
+    ) -> None:
+        whole = locate(target, options, spark)
+        root, _, self._folder = whole.root.rpartition("/")
+        self._spark, self._source = spark, source
+        self._location = Location(root, whole.local, whole.options)
+        self._head: Followed | None = None
+        self.commit: int | None = None
+        self.form: int | None = None
+        if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
+            raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
+        if self._location.has_log(self._folder):
+            self._head = Followed(self._location, self._folder, self._folder)
+            self.commit = self._head.mark
+            self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
+            if self.form is None:
+                raise InvalidArgument("publish", "target", _NEEDED, str(target))
+
+    def require_untouched(self) -> None:
+        """Raise `ForeignChange` if others have changed rows since our last commit."""
+        if self._head is not None:
+            assert self._head.state.version is not None
+            found = change_since_ours(self._location, self._folder, self._head.state.version)
+            if found is not None:
+                where = self._location.delta(self._folder)
+                raise ForeignChange(where, found.version, found.operation, found.author, _ANEW)
+
+    def has_columns(self, columns: T.StructType) -> bool:
+        """Whether the table has just such columns."""
+        return self._head is not None and self._head.state.stored == _stored(columns, self._folder)
+
+    def files(self) -> list[File]:
+        """Its files."""
+        return [] if self._head is None else list(self._head.state.files.values())
+
+    def read(self, files: list[File]) -> DataFrame:
+        """The rows of some of its files."""
+        assert self._head is not None
+        return read_spark(self._spark, self._location, self._head.state, files)
+
+    def put(self, rows: DataFrame, gone: Iterable[File] | None, commit: int, form: int) -> bool:
+        """
+        Write rows in the place of some of its files, or of all and in columns of their own for None.
+
+        False if another writer was faster: then look at the table again.
+        """
+        table = Table(self._folder, self._folder, _stored(rows.schema, self._folder))
+        added = [one.add() for one in write(rows, Target.of(self._location, table)).files]
+        carried = properties(commit, (self._source, form))
+        if self._head is None:
+            return create(self._location, table, added, carried)
+        actions: list[AddAction | RemoveAction] = [*added, *(one.remove() for one in gone or ())]
+        try:
+            self._head.delta.create_write_transaction(
+                actions,
+                "overwrite" if gone is None else "append",
+                schema_of(table.stored),
+                commit_properties=carried,
+                post_commithook_properties=NO_HOOK,
+            )
+        except CommitFailedError:
+            return False
+        self._head.newest()
+        keep_short(self._head.delta)
+        return True
+
+
+def _stored(columns: T.StructType, table: str) -> T.StructType:
+    return stored_names(storable(columns, table))
+
+
 class InCatalogue:
     """
-    The table as it stands when this is made; see `cdckit.store.published_table.Published`.
+    The table as it stands when this is made; see `Published`.
 
     What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.
 
@@ -98,7 +214,7 @@ class InCatalogue:
         finally:
             self._spark.catalog.dropGlobalTempView(view)
 
-    def _done(self, write: Any) -> bool:
+    def _done(self, write: Callable[[], object]) -> bool:
         try:
             write()
         except Exception:
@@ -111,7 +227,7 @@ class InCatalogue:
         try:
             told = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
         except PySparkException as error:
-            raise InvalidArgument("publish", "target", NEEDED, self._name) from error
+            raise InvalidArgument("publish", "target", _NEEDED, self._name) from error
         for row in sorted(told, key=lambda row: -row["version"]):
             ours = _told(row["userMetadata"]).get(self._source)
             if ours is not None:
@@ -120,8 +236,8 @@ class InCatalogue:
             if row["operation"] not in _UPKEEP:
                 author = ", ".join(each for each in (row["userName"], row["engineInfo"]) if each)
                 said = self._name, row["version"], row["operation"], author or "somebody"
-                self._foreign = ForeignChange(*said, ANEW)
-        raise InvalidArgument("publish", "target", NEEDED, self._name)
+                self._foreign = ForeignChange(*said, _ANEW)
+        raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
     def _told(self, commit: int, form: int) -> str:
         return json.dumps({"cdckit": {self._source: {"commit": commit, "form": form}}})
