@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.bootstrap_stream import RelayStream
-from cdckit.databus.event_staging import EVENTS
-from cdckit.databus.window_columns import STREAM
+from cdckit.databus.relay_answers import RelayStream
+from cdckit.databus.relay_tables import EVENTS
+from cdckit.databus.window_rows import STREAM
 from cdckit.store import Store
 
 PER_WINDOW, AT_ONCE = 10, 100_000

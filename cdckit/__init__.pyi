@@ -11,14 +11,13 @@ from cdckit.notebook import show
 from cdckit.notebook.options import options
 from cdckit.notebook.sessions import session
 from cdckit.quality.checks import check
-from cdckit.query.as_of import as_of, current
-from cdckit.query.between import between
+from cdckit.query.as_of import as_of, between, current
 from cdckit.query.bitemporal import as_known, bitemporal, known_at
 from cdckit.query.differences import changes_between
 from cdckit.query.joins import Lookup, as_of_join
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
-from cdckit.rejected import rejects
+from cdckit.records import rejects
 from cdckit.tables import changes_from, changes_from_snapshots
 from cdckit.wording import with_fields
 

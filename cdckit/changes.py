@@ -14,9 +14,15 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import DELETED, VALID_FROM
-from cdckit.parts.arguments import require_int
-from cdckit.parts.schemas import quoted, require_columns, require_struct, require_types
-from cdckit.parts.suggestions import nearest, that_would_do
+from cdckit.parts.arguments import (
+    nearest,
+    quoted,
+    require_columns,
+    require_int,
+    require_struct,
+    require_types,
+    that_would_do,
+)
 from cdckit.parts.widening import as_type, common_spark_type
 
 __all__ = [

@@ -6,7 +6,7 @@ from glob import glob
 from pathlib import Path
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.suggestions import nearest
+from cdckit.parts.arguments import nearest
 
 _PACKAGE = Path(__file__).parent
 # In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import quoted, require_columns, require_types
+from cdckit.parts.arguments import quoted, require_columns, require_types
 
 VALID_FROM = "valid_from_timestamp"
 VALID_TO = "valid_to_timestamp"

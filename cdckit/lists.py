@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from cdckit.changes import ABSENT, UPSERT, key_alone
-from cdckit.parts.schemas import quoted_if_needed, require_struct
+from cdckit.parts.arguments import quoted_if_needed, require_struct
 from cdckit.parts.values import as_text, comparable
 
 _MARK = "list"

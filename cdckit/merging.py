@@ -22,7 +22,7 @@ from cdckit.history import (
     VALID_TO,
     provenance_type,
 )
-from cdckit.kernel.layout import (
+from cdckit.kernel.changes import (
     ARRIVED,
     GUID,
     OPERATIONS,
@@ -30,13 +30,18 @@ from cdckit.kernel.layout import (
     Layout,
     flat_columns,
 )
-from cdckit.kernel.versions import versions
+from cdckit.kernel.states import versions
 from cdckit.moves import SHARES, brings_identity, with_moves
-from cdckit.parts.arguments import require_keys, require_name
+from cdckit.parts.arguments import (
+    quoted,
+    require_batch,
+    require_keys,
+    require_name,
+    require_struct,
+    require_type,
+)
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
-from cdckit.parts.identifiers import can_be_guids, guid
-from cdckit.parts.schemas import quoted, require_batch, require_struct, require_type
-from cdckit.parts.values import is_collated
+from cdckit.parts.values import can_be_guids, guid, is_collated
 from cdckit.parts.workers import Made
 
 KEY_TYPES = (
@@ -163,7 +168,7 @@ def _versions(ordered: Sorted) -> Made:
 
 
 class Sorted(NamedTuple):
-    """Changes as the kernel reads them (`cdckit.kernel.layout`), and the type of their `data`."""
+    """Changes as the kernel reads them (`cdckit.kernel.changes`), and the type of their `data`."""
 
     changes: DataFrame
     layout: Layout

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import MOVED, TRUNCATE, UPSERT, require_moved
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import (
+from cdckit.kernel.changes import (
     ARRIVED,
     GUID,
     MADE_OF,
@@ -27,8 +27,8 @@ from cdckit.kernel.layout import (
     value_column,
 )
 from cdckit.kernel.moves import FAMILY, MOVE, OWN, families, taken_along
+from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import quoted, require_columns, require_struct
 from cdckit.parts.workers import Made
 
 _NODE, _OTHER = "node", "other"
@@ -133,7 +133,7 @@ def words_taken_along(
 
     Returns:
         The columns of changes, `field_priorities` among them; `arrival.record_number` says that they are such
-        words (`cdckit.kernel.layout.TAKEN_ALONG` and more).
+        words (`cdckit.kernel.changes.TAKEN_ALONG` and more).
 
     Cost: the moves are read, and in one task put together to families of keys; then the changes of these
     families are sorted and pass through Python.  To find those, all changes are shuffled by key.

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from cdckit.changes import Priority, find_unused_priorities
 from cdckit.errors import CdcError
-from cdckit.parts.suggestions import nearest, that_would_do
+from cdckit.parts.arguments import nearest, that_would_do
 
 __all__ = ["UnknownSource", "require_sources"]
 

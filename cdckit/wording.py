@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.changes import MOVED, field_priority, require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import require_struct
+from cdckit.parts.arguments import require_struct
 
 Wording = str | Callable[..., Column]
 """The name of a field, or a function of the fields after which its parameters are called."""

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.kernel.entities import ROWS_AT_ONCE
-from cdckit.kernel.layout import Layout
-from cdckit.kernel.versions import versions
+from cdckit.kernel.arrays import ROWS_AT_ONCE
+from cdckit.kernel.changes import Layout
+from cdckit.kernel.states import versions
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.identifiers import NAMESPACE
+from cdckit.parts.values import NAMESPACE
 from support.fold import fold, guid_of, identity
 from support.histories import (
     EXTREME_PRIORITIES,

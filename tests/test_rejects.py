@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rejects, replicate
 from cdckit.errors import MissingColumns
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.rejected import REJECT_SCHEMA, drop_rejects
+from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects
 from cdckit.replicate import ReplicateFault
 from support.replicate_messages import (
     HEADERS,

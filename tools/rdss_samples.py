@@ -26,9 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.rules import Rules
-from cdckit.rdss.splitting import split
+from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.reading import Rules, split
 from cdckit.records import RECORD_SCHEMA
 from tools.rdss_lives import START, Exchange
 

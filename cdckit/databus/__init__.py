@@ -23,18 +23,15 @@ is in error out.
 """
 
 from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
-from cdckit.databus.consumers import Consumer, Recorder, Result
+from cdckit.databus.consumers import Consumer, Event, Events, Recorder, Result
 from cdckit.databus.dispatcher import Outcome, Retries, dispatch
-from cdckit.databus.event_rows import decode
-from cdckit.databus.event_sources import Source, schema_id
 from cdckit.databus.event_stream import EventStream, Window
-from cdckit.databus.event_views import Event, Events
-from cdckit.databus.faults import DatabusFault
+from cdckit.databus.event_values import DatabusFault, Source, schema_id
+from cdckit.databus.events import decode
 from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
 from cdckit.databus.relay import Received, Relay
-from cdckit.databus.row_changes import changes, find_without_key
+from cdckit.databus.source_rows import changes, find_without_key, rows
 from cdckit.databus.subscriptions import Subscription, in_order, subscribed
-from cdckit.databus.typed_rows import rows
 from cdckit.databus.window_tables import consistent, windows, with_windows
 
 __all__ = [

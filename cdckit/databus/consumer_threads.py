@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdckit.databus.consumers import Consumer, Result
-from cdckit.databus.event_views import Events
+from cdckit.databus.consumers import Consumer, Events, Result
 
 STOP = 1000
 """Above all results: a consumer answered False to a data event."""

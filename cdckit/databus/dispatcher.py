@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from cdckit.databus.checkpoints import SNAPSHOT, Checkpoint, Checkpoints
 from cdckit.databus.consumer_threads import STOP, Answer, Crew
 from cdckit.databus.consumers import Consumer, Result
-from cdckit.databus.event_sources import Source
 from cdckit.databus.event_stream import Window
+from cdckit.databus.event_values import Source
 from cdckit.errors import InvalidArgument
 
 _LOG = logging.getLogger(__name__)

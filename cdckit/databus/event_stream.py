@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.databus.checkpoints import ONLINE, WHOLE_WINDOW, Checkpoint
-from cdckit.databus.event_rows import DATA
-from cdckit.databus.event_sources import Source, by_id
-from cdckit.databus.event_staging import EVENTS, Place
-from cdckit.databus.event_views import Events, Rows
+from cdckit.databus.consumers import Events, Rows
+from cdckit.databus.event_values import Source, by_id
+from cdckit.databus.events import DATA
 from cdckit.databus.grammar import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.relay_tables import EVENTS, Place
 from cdckit.databus.subscriptions import Subscription, in_consumer_order
-from cdckit.databus.window_columns import STREAM
+from cdckit.databus.window_rows import STREAM
 from cdckit.databus.window_tables import made_windows
 from cdckit.errors import InvalidArgument
-from cdckit.rejected import ERROR_CODE
+from cdckit.records import ERROR_CODE
 from cdckit.store import File, Snapshot
 from cdckit.store.files import Target, batches_of
 

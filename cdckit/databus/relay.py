@@ -9,15 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_staging import EVENTS
 from cdckit.databus.relay_answers import RELAY, Answers
 from cdckit.databus.relay_intake import Intake
-from cdckit.databus.relay_tables import GIVEN_UP, WAITING
-from cdckit.databus.window_columns import STREAM
+from cdckit.databus.relay_tables import EVENTS, GIVEN_UP, WAITING
+from cdckit.databus.window_rows import STREAM
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document
-from cdckit.parts.given_records import as_records, sink_of
-from cdckit.parts.steps import doing
+from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.parts.workers import doing
 from cdckit.store import Transaction
 from cdckit.store.files import digest_of
 from cdckit.store.store import KIND, read_some

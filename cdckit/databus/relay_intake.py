@@ -1,20 +1,26 @@
-"""One batch of records on its way into a relay's tables, within a transaction of its store."""
+"""One batch of records on its way into a relay's tables: what its workers write, within one transaction."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.databus.event_rows import DATA, decode
-from cdckit.databus.event_staging import EVENTS
-from cdckit.databus.faults import DatabusFault
-from cdckit.databus.grammar import Standing
+from cdckit.databus.event_values import DatabusFault
+from cdckit.databus.events import DATA, decode
+from cdckit.databus.grammar import COMPLETE, OPEN, STATES, Standing
 from cdckit.databus.relay_tables import (
+    EVENTS,
     KEPT_SCHEMA,
     STREAMS,
     TAKEN,
@@ -26,21 +32,310 @@ from cdckit.databus.relay_tables import (
     as_rows,
     marks_of,
     open_of,
+    open_text,
     told_rows,
 )
-from cdckit.databus.relay_work import ASIDE, FOLD, Kept, Task, keep
-from cdckit.databus.row_changes import changes
-from cdckit.databus.typed_rows import rows
-from cdckit.databus.window_columns import STREAM
-from cdckit.databus.window_rows import Key, Mark
+from cdckit.databus.source_rows import changes, rows
+from cdckit.databus.window_rows import (
+    COVERED,
+    EVENT_WINDOW,
+    STREAM,
+    Key,
+    Mark,
+    cut_batches,
+    of_no_stream,
+    streams_of,
+    with_columns,
+)
 from cdckit.ledger.shared_transaction import apply_within
-from cdckit.parts.threads import at_once
-from cdckit.parts.workers import Made
-from cdckit.records import RECORD_COLUMNS, headers_from_workers
-from cdckit.rejected import ERROR_CODE
+from cdckit.parts.running_aggregates import Bools, Ints
+from cdckit.parts.workers import Made, at_once
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
 from cdckit.store import File, Transaction
-from cdckit.store.files import Where
-from cdckit.store.writing import reported
+from cdckit.store.files import Target, Where, batches_of
+from cdckit.store.writing import OpenFiles, reported
+
+ASIDE = "_aside"
+"""Whether a record is known to have no place: another one stands there."""
+SMALL, FOLD = 4 << 20, 16
+"""Files in a row that have fewer bytes are written as one, where there are so many."""
+
+
+class Kept(NamedTuple):
+    """A file of events of one stream; *covered* is None where it tells of no SCN."""
+
+    path: str
+    size: int
+    offsets: tuple[int, int]
+    covered: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the workers must know of the batches before this one."""
+
+    batch: int
+    events: Target
+    waiting: Target
+    marks: Mapping[Key, Mark]
+    last: Last
+    files: Mapping[Key, list[Kept]]
+    """By stream the files of its events, in their order."""
+    open_files: Mapping[Key, list[Kept]]
+    """The same of its open window."""
+    fold: int = FOLD
+    """How many small files in a row are written as one."""
+
+
+def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
+    """
+    Cut events into windows, write them, and report what was written and where streams stand.
+
+    The events are sorted by `STREAM`, offset and `ASIDE`.
+    """
+    with OpenFiles(task.events) as events, OpenFiles(task.waiting) as waiting:
+        work = _Work(task, events, waiting)
+        cut = cut_batches(
+            work.once(batches),
+            output="kept",
+            marks=task.marks,
+            covered=lambda key: partial(work.covered, key) if key in task.marks else None,
+            held=work.held,
+            tell=work.tell,
+        )
+        for rows in cut:
+            work.write(rows)
+        report = work.report()
+    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+
+
+class _Work:
+    def __init__(self, task: Task, events: OpenFiles, waiting: OpenFiles) -> None:
+        self.task, self.events, self.waiting = task, events, waiting
+        self.marks: dict[Key, Mark] = {}
+        self.last: Last = {}
+        self.strays: list[pa.RecordBatch] = []
+        self.before: tuple[tuple[Any, ...], bytes | None] | None = None
+        self.earlier: list[tuple[Ints, Ints]] = []
+        self.stream: tuple[Key, list[tuple[Ints, Ints]]] | None = None
+        self.began: set[tuple[Key, str]] = set()
+        self.gone: dict[str, list[str]] = {EVENTS: [], WAITING: []}
+        self.sources: set[int] = set()
+        self.rows = 0
+
+    def tell(self, key: Key, mark: Mark) -> None:
+        """Where a stream stands."""
+        self.marks[key] = mark
+
+    def covered(self, key: Key, least: int) -> tuple[Ints, Ints]:
+        """What windows covered that passed in earlier batches, from an SCN on."""
+        found: list[list[Ints]] = [[], []]
+        for one in self.task.files.get(key, []):
+            if one.covered is None or one.covered[1] < least:
+                continue
+            for spans in batches_of(self.task.events, one.path, COVERED.names):
+                passed = spans.filter(pc.greater_equal(spans.column("covered_to"), least))
+                for parts, name in zip(found, COVERED.names, strict=True):
+                    parts.append(np.asarray(passed.column(name), dtype=np.int64))
+        nothing = np.zeros(0, dtype=np.int64)
+        lows, highs = (np.concatenate([nothing, *parts]) for parts in found)
+        return lows, highs
+
+    def held(self, key: Key) -> Iterator[pa.RecordBatch]:
+        """The events of a stream's open window that earlier batches brought: it has ended."""
+        self.began.add((key, WAITING))
+        for one in self.task.open_files.get(key, []):
+            self.gone[WAITING].append(one.path)
+            yield from batches_of(self.task.waiting, one.path)
+
+    # Each record once ------------------------------------------------------------------------------------
+
+    def once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records that did not come before; one in the place of another is put aside."""
+        for batch in batches:
+            gone, stray = self._repeated(batch)
+            stray |= ~gone & np.asarray(batch.column(ASIDE))
+            stray |= ~gone & self._in_other_stream(batch, ~(gone | stray))
+            self._note_last(batch)
+            behind = self._behind(batch) & ~gone
+            if behind.any():
+                known = self._known(batch.filter(pa.array(behind)))
+                for row in np.flatnonzero(behind).tolist():
+                    place = _place(batch, row)
+                    same = batch.column("value")[row].as_py() in known.get((*place[:2], place[3]), ())
+                    gone[row], stray[row] = same, not same
+            if stray.any():
+                self.strays.append(_strays(batch.filter(pa.array(stray))))
+            self.rows += int((~gone).sum())
+            left = gone | stray
+            rows = batch.filter(pa.array(~left)) if left.any() else batch
+            if rows.num_rows:
+                yield rows.drop_columns([ASIDE])
+
+    def _in_other_stream(self, batch: pa.RecordBatch, has_place: Bools) -> Bools:
+        """Which rows stand in the place of one of another stream of their partition, sorted before."""
+        found: list[Bools] = []
+        at = 0
+        for piece in streams_of(batch):
+            key, offsets = _key(piece, 0), np.asarray(piece.column("offset"))
+            own = offsets[has_place[at : at + len(offsets)]]
+            at += len(offsets)
+            if self.stream is None or self.stream[0] != key:
+                if self.stream is not None and self.stream[0][:2] == key[:2]:
+                    starts, stops = zip(*self.stream[1], strict=True)
+                    self.earlier.append((np.concatenate(starts), np.concatenate(stops)))
+                else:
+                    self.earlier = []
+                self.stream = key, []
+            self.stream[1].append(_runs(own))
+            taken: Bools = np.zeros(len(offsets), dtype=bool)
+            for first, last in self.earlier:
+                run = np.searchsorted(first, offsets, side="right") - 1
+                taken |= (run >= 0) & (offsets <= last[run] if len(last) else False)
+            found.append(taken)
+        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+
+    def _repeated(self, batch: pa.RecordBatch) -> tuple[Bools, Bools]:
+        """Which rows stand in the place of one before them: with the same bytes, and with others."""
+        gone, stray = (np.zeros(batch.num_rows, dtype=bool) for _ in range(2))
+        offsets = np.asarray(batch.column("offset"))
+        looked_at = {0, *(np.flatnonzero(np.diff(offsets) == 0) + 1).tolist()}
+        for row in sorted(looked_at):
+            if row and row - 1 not in looked_at:
+                self.before = _said(batch, row - 1)
+            place, value = _said(batch, row)
+            if self.before is not None and self.before[0] == place:
+                (gone if self.before[1] == value else stray)[row] = True
+            else:
+                self.before = place, value
+        if batch.num_rows - 1 not in looked_at:
+            self.before = _said(batch, batch.num_rows - 1)
+        return gone, stray
+
+    def _note_last(self, batch: pa.RecordBatch) -> None:
+        offsets = np.asarray(batch.column("offset"))
+        for place, of in _partitions(batch):
+            before = max(self.last.get(place, -1), self.task.last.get(place, -1))
+            self.last[place] = max(int(offsets[of].max()), before)
+
+    def _behind(self, batch: pa.RecordBatch) -> Bools:
+        """Which rows stand at or before the last one of their partition that came in earlier batches."""
+        behind: Bools = np.zeros(batch.num_rows, dtype=bool)
+        if self.task.last:
+            offsets = np.asarray(batch.column("offset"))
+            for place, of in _partitions(batch):
+                behind |= of & (offsets <= self.task.last.get(place, -1))
+        return behind
+
+    def _known(self, rows: pa.RecordBatch) -> dict[tuple[Any, ...], set[bytes | None]]:
+        """What came in these places in earlier batches, by topic, partition and offset."""
+        low, high = pc.min_max(rows.column("offset")).as_py().values()
+        places = {_place(rows, row)[:2] for row in range(rows.num_rows)}
+        found: dict[tuple[Any, ...], set[bytes | None]] = {}
+        kept = (
+            (key, one, target)
+            for files, target in (
+                (self.task.files, self.task.events),
+                (self.task.open_files, self.task.waiting),
+            )
+            for key, listed in files.items()
+            for one in listed
+            if key[:2] in places and one.offsets[1] >= low and one.offsets[0] <= high
+        )
+        for key, one, target in kept:
+            for each in batches_of(target, one.path, ["offset", "value"]):
+                some = each.filter(pc.is_in(each.column("offset"), value_set=rows.column("offset")))
+                for offset, value in zip(*(c.to_pylist() for c in some.columns), strict=True):
+                    found.setdefault((*key[:2], offset), set()).add(value)
+        return found
+
+    # Writing ---------------------------------------------------------------------------------------------
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows that were cut, all of one stream."""
+        key = _key(rows, 0)
+        if rows.column("window_state")[0].as_py() == STATES[OPEN]:
+            self._fold(WAITING, self.task.open_files.get(key, []), key)
+            self.waiting.take(rows)
+            return
+        self._fold(EVENTS, self.task.files.get(key, []), key)
+        counts = pc.and_(
+            pc.fill_null(pc.equal(rows.column("window_state"), STATES[COMPLETE]), False),
+            pc.fill_null(pc.equal(rows.column("kind"), DATA), False),
+        )
+        self.sources.update(rows.column("source_id").filter(counts).unique().to_pylist())
+        taken = pa.array(np.full(rows.num_rows, self.task.batch))
+        self.events.take(with_columns(rows, {TAKEN: taken}))
+
+    def _fold(self, table: str, files: list[Kept], key: Key) -> None:
+        """Write the last files of a stream again, if they are many and small, before what follows them."""
+        if (key, table) in self.began:
+            return
+        self.began.add((key, table))
+        of_table = {EVENTS: (self.task.events, self.events), WAITING: (self.task.waiting, self.waiting)}
+        target, into = of_table[table]
+        small = list(takewhile(lambda one: one.size < SMALL, reversed(files)))[::-1]
+        if len(small) >= self.task.fold:
+            for one in small:
+                for rows in batches_of(target, one.path):
+                    into.take(rows)
+            self.gone[table] += [one.path for one in small]
+
+    def report(self) -> dict[str, Any]:
+        """What was done."""
+        for strays in self.strays:
+            self.write(strays)
+        return {
+            EVENTS: self.events.close(),
+            WAITING: self.waiting.close(),
+            "gone": self.gone,
+            "marks": [(key, at, open_text(last), lost) for key, (at, last, lost) in self.marks.items()],
+            "last": [(key, offset) for key, offset in self.last.items()],
+            "sources": sorted(self.sources),
+            "rows": self.rows,
+        }
+
+
+def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], Bools]]:
+    """The partitions of topics of which there are rows, and which rows."""
+    topics = batch.column("topic").dictionary_encode()
+    codes, numbers = np.asarray(topics.indices), np.asarray(batch.column("partition"))
+    for code, number in np.unique(np.stack([codes, numbers]), axis=1).T.tolist():
+        yield (topics.dictionary[code].as_py(), number), (codes == code) & (numbers == number)
+
+
+def _said(batch: pa.RecordBatch, row: int) -> tuple[tuple[Any, ...], bytes | None]:
+    return _place(batch, row), batch.column("value")[row].as_py()
+
+
+def _place(batch: pa.RecordBatch, row: int) -> tuple[Any, ...]:
+    return *_key(batch, row), batch.column("offset")[row].as_py()
+
+
+def _key(batch: pa.RecordBatch, row: int) -> Key:
+    return tuple(batch.column(name)[row].as_py() for name in STREAM)
+
+
+def _runs(numbers: Ints) -> tuple[Ints, Ints]:
+    """Growing numbers as runs: where each begins and ends, both included."""
+    if not len(numbers):
+        return numbers, numbers
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) > 1)
+    return numbers[starts], numbers[np.append(starts[1:], len(numbers)) - 1]
+
+
+def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Records that cannot be put in order: they are of no stream."""
+    fault, count = DatabusFault.PLACE_TAKEN, rows.num_rows
+    said = {
+        "kind": pa.nulls(count, pa.string()),
+        "physical_partition": pa.nulls(count, pa.int32()),
+        ERROR_CODE: pa.array([fault.value] * count),
+        ERROR_DESCRIPTION: pa.array([fault.describe()] * count),
+    }
+    kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, ASIDE) if name in rows.schema.names])
+    return of_no_stream(with_columns(kept, said))
+
 
 _REPORT = T.StructType().add("report", T.StringType())
 

@@ -3,29 +3,75 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.databus.event_rows import EVENT_FIELDS
-from cdckit.databus.event_sources import Source
-from cdckit.databus.event_staging import EVENTS
-from cdckit.databus.grammar import Standing
-from cdckit.databus.window_assignment import Open
-from cdckit.databus.window_columns import COVERED, EVENT_WINDOW, IS_LATE, STREAM
-from cdckit.databus.window_rows import Key, Mark
+from cdckit.databus.event_values import Source
+from cdckit.databus.events import EVENT_FIELDS
+from cdckit.databus.grammar import Open, Standing
+from cdckit.databus.window_rows import COVERED, EVENT_WINDOW, IS_LATE, STREAM, Key, Mark
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kinds import Kind
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.records import RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
-from cdckit.rejected import ERROR_FIELDS
-from cdckit.store import Transaction
+from cdckit.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
+from cdckit.store import DamagedTable, Snapshot, Store, Transaction
+from cdckit.store.locations import locate
 from cdckit.store.store import Tables, note, noted, rows_of
+from cdckit.store.writing import Rows
+
+EVENTS = "events"
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Where events are put down.
+
+    Args:
+        folder: A folder or a URI, as for `cdckit.store.Store`; without it the folder for temporary files of
+            this machine, which is enough where the workers are on it too.
+        storage_options: What deltalake calls so, for a URI.
+    """
+
+    folder: str | Path | None = None
+    storage_options: Mapping[str, str] | None = None
+
+    @contextmanager
+    def with_events(self, spark: SparkSession | None, rows: Rows, *, function: str) -> Iterator[Snapshot]:
+        """
+        A store of its own that holds the rows in its table of events, deleted at the end.
+
+        Raises:
+            InvalidArgument: What the workers wrote cannot be reached from here.
+            NoFileSystem: As for `cdckit.store.Store`.
+        """
+        options = dict(self.storage_options or {}) or None
+        if self.folder is None:
+            folder = tempfile.mkdtemp(prefix="databus-")  # which nobody else can read
+        else:
+            folder = f"{str(self.folder).rstrip('/')}/databus-{uuid4().hex}"
+        store, location = Store(spark, folder, options), locate(folder, options, spark)
+        try:
+            with store.begin() as transaction:
+                transaction.append(EVENTS, rows, partition_by=STREAM)
+                transaction.commit()
+            yield store.snapshot()
+        except DamagedTable as error:
+            needed = "a folder or a URI that this program and Spark's workers both reach"
+            raise InvalidArgument(function, "folder", needed, self.folder or tempfile.gettempdir()) from error
+        finally:
+            location.delete_all()
+
 
 WAITING, STREAMS = "waiting", "streams"
 TAKEN, GIVEN_UP = "taken", "given_up_timestamp"

@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_sources import Source, by_id
+from cdckit.databus.event_values import Source, by_id
 from cdckit.databus.key_filters import KeyFilter
-from cdckit.databus.row_buffer import Held
-from cdckit.databus.window_columns import STREAM
+from cdckit.databus.window_rows import STREAM, Held
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_columns
 from cdckit.parts.running_aggregates import Bools, Ints
-from cdckit.parts.schemas import require_columns
 
 RANK = "source_rank"
 

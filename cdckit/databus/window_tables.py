@@ -10,15 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.databus.event_rows import DATA, EVENT_FIELDS
+from cdckit.databus.events import DATA, EVENT_FIELDS
 from cdckit.databus.grammar import COMPLETE, STATES
-from cdckit.databus.window_columns import EVENT_WINDOW, STREAM, WINDOW, with_columns
-from cdckit.databus.window_rows import Output, cut_batches
+from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches, with_columns
+from cdckit.parts.arguments import quoted, require_batch, require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.schemas import quoted, require_batch, require_types
 from cdckit.parts.workers import Made, made_beside
-from cdckit.records import RECORD_SCHEMA
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA
 
 _READ = T.StructType(
     [

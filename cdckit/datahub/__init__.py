@@ -12,21 +12,16 @@ A message whose links lead nowhere waits, and is tried again; a second message o
 identifier changes nothing; a record in error is a reject, and all others are processed.
 """
 
-from cdckit.datahub.answers import ReadByAnotherSchema
-from cdckit.datahub.documents import InvalidSchema
-from cdckit.datahub.exports import Sink
-from cdckit.datahub.faults import HubFault
-from cdckit.datahub.from_messages import changes
 from cdckit.datahub.hub import Hub
+from cdckit.datahub.intake import changes
+from cdckit.datahub.mappings import InvalidSchema
 from cdckit.datahub.message_store import decode
-from cdckit.datahub.questions import query
+from cdckit.datahub.outcomes import Sink, bulk_lines
+from cdckit.datahub.questions import ReadByAnotherSchema, query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
-from cdckit.datahub.schema_documents import read_schema, schema
-from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statuses import Outcome, Status
+from cdckit.datahub.source_systems import Schema, read_schema, schema
+from cdckit.datahub.statuses import HubFault, Outcome, Retry, Status
 from cdckit.parts.documents import files, records
-from cdckit.parts.elasticsearch import bulk_lines
-from cdckit.parts.retry_times import Retry
 
 __all__ = [
     "Context",

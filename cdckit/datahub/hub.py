@@ -10,16 +10,15 @@ from uuid import uuid4
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.answers import Answers
 from cdckit.datahub.message_store import decode
+from cdckit.datahub.questions import Answers
 from cdckit.datahub.runs import Run, identified
 from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, appended
 from cdckit.datahub.statuses import DUE, EVERYTHING
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id
-from cdckit.parts.documents import Document
-from cdckit.parts.given_records import as_records, sink_of
-from cdckit.parts.steps import doing
+from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.parts.workers import doing
 from cdckit.store import Transaction
 from cdckit.store.files import digest_of
 from cdckit.store.store import committed, note, noted

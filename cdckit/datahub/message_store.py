@@ -13,16 +13,18 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import HubFault, Status
+from cdckit.parts.arguments import flat_columns
 from cdckit.parts.arrow_types import arrow_schema, batch_of
-from cdckit.parts.identifiers import guid
 from cdckit.parts.instants import instant, microseconds
 from cdckit.parts.json_text import members
-from cdckit.parts.schemas import flat_columns
+from cdckit.parts.values import guid
 from cdckit.parts.workers import Made
 from cdckit.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
@@ -30,7 +32,6 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 
 MESSAGE_SCHEMA = flat_columns(
     """message_identifier string, source_system string, source_entity string, message_timestamp timestamp,

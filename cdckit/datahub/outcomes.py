@@ -1,20 +1,21 @@
-"""What became of records: their log, those that wait, and those that are rejects."""
+"""What leaves a run: records accepted, waiting or rejected, and exports for indexes that keep no history."""
 
 from __future__ import annotations
 
 from functools import reduce
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import with_statement
-from cdckit.datahub.faults import HubFault
 from cdckit.datahub.message_store import whole_value
-from cdckit.datahub.resolution import UNPROCESSED
-from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT
-from cdckit.datahub.statuses import Outcome, Status
-from cdckit.parts.retry_times import Retry
-from cdckit.parts.schemas import text_literal
+from cdckit.datahub.resolution import UNPROCESSED, with_statement
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, by_place
+from cdckit.datahub.statuses import HubFault, Outcome, Retry, Status
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import quoted, require_columns, text_literal
+from cdckit.parts.values import EXACT_JSON
 from cdckit.records import RECORD_COLUMNS
 
 
@@ -110,3 +111,141 @@ def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
     said = invalid.select(*RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities"))
     united = said.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
     return united.select(*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
+
+
+_SINCE_YEAR_1 = 62_135_596_800_000_000
+"""1970, in microseconds since the year 1: Elasticsearch knows no version below zero."""
+
+
+def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
+    """
+    Inserts and deletes of documents as lines for Elasticsearch's bulk interface (NDJSON).
+
+    Args:
+        rows: As a hub's `exports` returns them: `operation` ("insert" or "delete"), `id` (null for none),
+            `version` (microseconds since 1970), `arrival` (any order), `document` (a struct).
+        index: The index to write to.
+
+    Returns:
+        One row per record with the one column `value`, so that `lines.write.text(path)` writes the
+        file: the line of the action and, for an insert, the line of the document.  Actions with an id
+        carry the version, counted from the year 1, so the index keeps the latest record whatever the order
+        of lines and files (deletes as long as it remembers them); of two at one instant, the one that comes
+        later in the order of lines.  Without an id the index gives one, and a delete has nothing to name:
+        it is left out.
+
+    Raises:
+        MissingColumns: *rows* are not exported records.
+        InvalidArgument: *index* is empty.
+
+    Cost: a projection, and one sort by id within what one task writes.
+
+    >>> row = "'insert' AS operation, '1' AS id, 0L AS version, 0 AS arrival"
+    >>> document = "named_struct('number', 1, 'name', 'kettle') AS document"
+    >>> print(bulk_lines(session().sql(f"SELECT {row}, {document}"), "products").first()["value"])
+    {"index":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
+    {"number":1,"name":"kettle"}
+    """
+    require_columns(rows, ["operation", "id", "version", "arrival", "document"], function="bulk_lines")
+    if not index:
+        raise InvalidArgument("bulk_lines", "index", "the name of an index", index)
+    is_delete = F.col("operation") == "delete"
+    meta = F.struct(
+        F.lit(index).alias("_index"),
+        F.col("id").alias("_id"),
+        F.when(F.col("id").isNotNull(), F.col("version") + _SINCE_YEAR_1).alias("version"),
+        F.when(F.col("id").isNotNull(), "external_gte").alias("version_type"),
+    )
+    action = F.when(is_delete, F.to_json(F.struct(meta.alias("delete")))).otherwise(
+        F.to_json(F.struct(meta.alias("index")))
+    )
+    # Fields that are null stay in the document: they say that there is no value.
+    document = F.to_json("document", {**EXACT_JSON, "ignoreNullFields": "false"})
+    lines = F.when(is_delete, action).otherwise(F.concat(action, F.lit("\n"), document))
+    kept = rows.where(F.col("id").isNotNull() | ~is_delete)
+    in_order = kept.repartition("id").sortWithinPartitions("id", "version", "arrival")
+    return in_order.select(lines.alias("value"))
+
+
+class Sink(Protocol):
+    """
+    Takes the exported records of one target, as `export_rows` gives them, to where they belong.
+
+    >>> from cdckit.datahub import bulk_lines
+    >>> def to_index(rows):
+    ...     print(bulk_lines(rows, "products").first()["value"])
+    >>> gone = "'delete' AS operation, '1' AS id, 0L AS version, 0 AS arrival, struct(1 AS n) AS document"
+    >>> sink: Sink = to_index
+    >>> sink(session().sql(f"SELECT {gone}"))
+    {"delete":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
+
+    A hub hands it what there is: `hub.export("products", to_index, after=position)`.
+    """
+
+    def __call__(self, rows: DataFrame, /) -> None: ...
+
+
+def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
+    """
+    The records of an export target, of which *applied* are the statements that are applied.
+
+    Returns:
+        One row per record: `operation` ("insert" or "delete"), `id` (the text of the field that
+        `exportIdentifier` names; null without one), `version` (the effective timestamp in microseconds: of
+        two records with one id the later is to stand, in whatever order they come), `message_id`,
+        `arrival`, and `document`, a struct of the fields (with `exportStandardFields` also of
+        `valid_from_timestamp`, `deleted_indicator` and `source_message`); a field that was not carried
+        is null.
+
+    Source:
+        Data hub, section on export mode.
+    """
+    target = schema.targets[entity]
+    identifiers = {
+        place: f"CAST(data.{quoted(each.export_identifier)} AS string)"
+        for place, each in target.mappings.items()
+        if each.export_identifier is not None
+    }
+    fields = [f"data.{quoted(name)} AS {quoted(name)}" for name in target.fields]
+    if any(mapping.export_standard_fields for mapping in target.mappings.values()):
+        fields += [
+            "effective_timestamp AS valid_from_timestamp",
+            f"operation = '{DELETE}' AS deleted_indicator",
+            "message_id AS source_message",
+        ]
+    return applied.where(IS_RECORD).selectExpr(
+        f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
+        f"{by_place(schema, identifiers, 'string')} AS id",
+        "unix_micros(effective_timestamp) AS version",
+        "message_id",
+        "arrival",
+        f"struct({', '.join(fields)}) AS document",
+    )
+
+
+def newly_exported(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
+    """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
+    digest = "xxhash64(operation, id, document) AS digest"
+    said = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
+    new = said.join(_last(known), [*_NAME, "digest"], "left_anti")
+    return new.withColumn("position", F.lit(position).cast("long"))
+
+
+def with_positions(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """Exported records with the `position` at which they came to be what they are."""
+    columns = [*rows.columns[:3], "position", *rows.columns[3:]]
+    named = rows.withColumn("number", F.col("arrival.record_number"))
+    return named.join(_last(known), list(_NAME), "left").select(*columns)
+
+
+EXPORTED_COLUMNS = "message_id string, number int, digest long, position long"
+"""One row is what one record was in one run: a digest of what is exported of it, and the run's position."""
+
+_NAME = ("message_id", "number")
+"""What tells one exported record from all others."""
+
+
+def _last(known: DataFrame) -> DataFrame:
+    """Of each record what it was when it was last given a position."""
+    last = F.max(F.struct("position", "digest")).alias("last")
+    return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")

@@ -1,17 +1,23 @@
-"""Readers: from the data of a message to records.  Filters: a record changed, or dropped."""
+"""Readers: from the data of a message to records, filtered, and the records inside them."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import pyarrow as pa
+
+from cdckit.datahub.conversions import Converted, converted
+from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.statuses import HubFault
 from cdckit.errors import InvalidArgument
-from cdckit.parts.json_text import exact_values
+from cdckit.parts.json_text import exact_values, plain_object
 
 Record = dict[str, Any]
 
@@ -202,3 +208,222 @@ class Work:
     def targets(self) -> Collection[str]:
         """The targets of which something is read."""
         return self.schema.targets if self.entities is None else self.entities
+
+
+class Message(NamedTuple):
+    """What reading needs to know of a message."""
+
+    row: int
+    """Its row in the batch."""
+    identifier: str
+    system: str
+    entity: str
+    options: str | None
+    data: str | None
+    refresh: bool | None = False
+
+
+class Fault(NamedTuple):
+    """Why a record, or the data of a message, is not applied."""
+
+    problem: HubFault
+    text: str
+
+
+class Listing(NamedTuple):
+    """One list of children in one record: what is not in it is to be deleted."""
+
+    child: Place
+    parent_field: str
+    parent: int
+    ends: int
+    """The number of the last record inside."""
+
+
+@dataclass
+class Nodes:
+    """
+    The records that one mapping is given, column by column; what they hold is *below*.
+
+    A record stands after the record that holds it, and before that one's next sibling: so they are
+    numbered, and so they count.
+    """
+
+    place: Place
+    parent_field: str | None = None
+    """The field that leads to the record that holds it, in the mapping's target."""
+    records: list[Record] = field(default_factory=list)
+    message: list[int] = field(default_factory=list)
+    """The row of its message in the batch."""
+    number: list[int] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
+    """Where it stands in its message: "2", "2/order_lines/1"."""
+    parent: list[int] = field(default_factory=list)
+    """Its parent among the parent's nodes; -1 for what is embedded in nothing."""
+    listed: list[int] = field(default_factory=list)
+    """The number at which the list ends in which it stands."""
+    faults: dict[int, Fault] = field(default_factory=dict)
+    children_faults: dict[int, Fault] = field(default_factory=dict)
+    """What is wrong with the lists in a record: told only of one whose own fields are sound."""
+    originals: dict[int, Any] = field(default_factory=dict)
+    """What stands in the place of a record, and is none."""
+    dropped: set[int] = field(default_factory=set)
+    lists: list[Listing] = field(default_factory=list)
+    below: dict[tuple[str, Place], Nodes] = field(default_factory=dict)
+    """By the field of children, and their mapping."""
+
+    def __len__(self) -> int:
+        return len(self.message)
+
+    @property
+    def paths(self) -> pa.Array:
+        """`path` as Arrow has it."""
+        return pa.array(self.path, pa.string())
+
+    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+        """The values of a property as a field of that type, and which records have it (None for all)."""
+        records = self.records
+        try:
+            return converted([record[source] for record in records], kind), None
+        except KeyError:
+            values = [record.get(source) for record in records]
+            return converted(values, kind), pa.array([source in record for record in records])
+
+    def mention(self, source: str) -> bool:
+        """Whether any record has the property."""
+        return any(source in record for record in self.records)
+
+    def add(self, record: Record, message: int, number: int, path: str, parent: int = -1) -> int:
+        """Another record; its position."""
+        self.records.append(record)
+        self.message.append(message)
+        self.number.append(number)
+        self.path.append(path)
+        self.parent.append(parent)
+        self.listed.append(number)
+        return len(self.records) - 1
+
+
+class Walk:
+    """
+    All that the messages of a batch hold for the mapping at *place*, and what is embedded in it.
+
+    Attributes:
+        nodes: The records of that mapping.
+        unreadable: By the row of the message.
+    """
+
+    def __init__(self, work: Work, place: Place) -> None:
+        self.schema, self.place, self._work = work.schema, place, work
+        self.nodes, self.unreadable = Nodes(place), dict[int, Fault]()
+        beside = work.schema.systems[place.system].mappings[place.entity]
+        # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
+        self._step, self._offset = len(beside), place.index
+        self._mapping = own = beside[place.index]
+        self._is_timed = any(each.time_source for each in beside)
+        # A message that one of its mappings cannot read is not applied in half: the others try it too.
+        self._read_otherwise = [
+            each for each in beside if (each.reader, each.reader_config) != (own.reader, own.reader_config)
+        ]
+
+    def read(self, message: Message) -> None:
+        """Add the records of one message."""
+        try:
+            if message.refresh and self._is_timed:
+                raise UnreadableData(
+                    "a refresh is true at one instant: its records cannot say times of their own"
+                )
+            found = self._read(message, self._mapping)
+            for each in self._read_otherwise:
+                self._read(message, each)
+        except Exception as error:  # readers may be anybody's, and data may be anything
+            self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
+            return
+        count = 0
+        for place, record in enumerate(found, 1):
+            at = self.nodes.add(record, message.row, self.numbered(count + 1), str(place))
+            count = self._inside(self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place})
+
+    def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
+        context = self._context(message, mapping.reader_config)
+        return list(self._work.readers[mapping.reader](message.data, context))
+
+    def numbered(self, count: Any) -> Any:
+        """The number of the record that comes first, second, ... in its message; or those of several."""
+        return count * self._step + self._offset
+
+    def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
+        options = plain_object(message.options)
+        return Context(message.identifier, message.system, message.entity, config, options, self._work.files)
+
+    def _fit(self, nodes: Nodes, at: int, message: Message) -> bool:
+        """Whether the record is one, after its filters; if not, it says why."""
+        record: Any = nodes.records[at]
+        if not isinstance(record, dict):
+            nodes.records[at], nodes.originals[at] = {}, record
+            nodes.faults[at] = Fault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
+            return False
+        for each in self.schema.mapping(nodes.place).filters:
+            try:
+                record = self._work.filters[each.name](record, self._context(message, each.config))
+            except Exception as error:  # filters may be anybody's
+                text = f"{each.name}: {type(error).__name__}: {error}"
+                nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)
+                return False
+            if record is None:
+                nodes.dropped.add(at)
+                return False
+        if isinstance(record, dict):
+            nodes.records[at] = record
+        else:
+            nodes.faults[at] = Fault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
+        return isinstance(record, dict)
+
+    def _inside(
+        self, nodes: Nodes, at: int, message: Message, count: int, given: dict[str | None, int]
+    ) -> int:
+        """Add the records inside one record, which is *given* these numbers; how many there are so far."""
+        if not self._fit(nodes, at, message):
+            return count
+        record, mapping = nodes.records[at], self.schema.mapping(nodes.place)
+        named = {mapping.unique_identifier: message.identifier, **given}
+        record.update((name, value) for name, value in named.items() if name is not None)
+        for each in mapping.children:
+            children = record.get(each.source, [])
+            if not isinstance(children, list):
+                text = f"{each.source} is {_json_kind(children)}"
+                if children is None:
+                    text += "; [] says that there are none, and to leave it out says nothing of them"
+                nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
+                return count
+        for field_, child in self.schema.children(nodes.place):
+            if field_.source in record:
+                count = self._listed(nodes, at, field_, child, message, count)
+        return count
+
+    def _listed(
+        self, above: Nodes, at: int, each: FieldMapping, child: Place, message: Message, count: int
+    ) -> int:
+        """Add the children in one field of a record; how many records there are so far."""
+        assert each.parent_identifier is not None
+        nodes = above.below.setdefault((each.reference, child), Nodes(child, each.parent_identifier))
+        start, unique = len(nodes), self.schema.mapping(child).unique_sequence
+        for sequence, said in enumerate(above.records[at][each.source], 1):
+            count += 1
+            # A record may have several mappings, and each is to have a record of its own.
+            own = dict(said) if isinstance(said, dict) else said
+            path = f"{above.path[at]}/{each.source}/{sequence}"
+            node = nodes.add(own, message.row, self.numbered(count), path, at)
+            given = {unique: count, each.source_child_sequence: sequence}
+            count = self._inside(nodes, node, message, count, given)
+        ends = self.numbered(count)
+        nodes.listed[start:] = [ends] * (len(nodes) - start)
+        above.lists.append(Listing(child, each.parent_identifier, at, ends))
+        return count
+
+
+def _json_kind(value: Any) -> str:
+    """What a value is that is not what it should be, in the words of JSON."""
+    kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
+    numbers = dict.fromkeys((int, float, Decimal), "a number")
+    return (kinds | numbers).get(type(value), "no value of JSON")

@@ -1,22 +1,36 @@
-"""Resolution: statements with the guids that only a look at all entities can tell."""
+"""Resolution: the guids that only a look at all entities can tell, and which records must wait for others."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from cdckit.datahub.faults import HubFault
+from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import Target
-from cdckit.datahub.record_keys import LOOKED_UP
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, by_place
+from cdckit.datahub.statements import (
+    AUTOCREATE,
+    DELETE,
+    DROPPED,
+    IS_RECORD,
+    LIST,
+    NAMES_ENTITY,
+    SOUGHT,
+    UPSERT,
+    by_place,
+)
+from cdckit.datahub.statuses import HubFault
 from cdckit.datahub.weak_keys import held_keys, holders, marked, marks, with_instant, with_weak_guids
-from cdckit.parts.identifiers import guid
-from cdckit.parts.schemas import quoted, text_literal
+from cdckit.parts.arguments import quoted, text_literal
+from cdckit.parts.values import guid
+from cdckit.parts.workers import Made
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""
@@ -248,3 +262,210 @@ def _with_error(rows: DataFrame, problem: HubFault, finding: str = "") -> DataFr
     said = {"error_code": f"'{problem}'", "error_description": text}
     columns = {name: F.expr(f"if({wrong}, {value}, {name})") for name, value in said.items()}
     return rows.withColumns(columns).drop("several")
+
+
+def falling(statements: DataFrame) -> DataFrame:
+    """
+    Of statements that stand on each other, those that something is missing for in the end.
+
+    Args:
+        statements: One row per statement that is taken for applied so far: `statement` (a struct that tells
+            it from others), `makes` (the guid of the entity that it makes, or null), and `needs`, those
+            guids of what must exist for it that only such statements make.
+
+    Returns:
+        The column `statement`, of those that need what none of them makes, or only those that fall too.
+        Statements that need each other in a circle, and nothing else, stand.
+
+    Cost: one task, which holds all of them: about a kilobyte each.
+    """
+    columns = T.StructType([statements.schema["statement"]])
+    return Made(statements.repartition(1), _fallen, columns).rows()
+
+
+def _fallen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = list(batches)
+    if not given:
+        return
+    table = pa.Table.from_batches(given)
+    fallen = fallen_places(table.column("makes").to_pylist(), table.column("needs").to_pylist())
+    yield from table.select(["statement"]).take(pa.array(fallen, pa.int64())).to_batches()
+
+
+def fallen_places(makes: Sequence[str | None], needs: Sequence[Sequence[str]]) -> list[int]:
+    """The places of the statements that fall, by what each makes and needs."""
+    makers = Counter(guid for guid in makes if guid is not None)
+    needing: dict[str, list[int]] = {}
+    for place, needed in enumerate(needs):
+        for one in needed:
+            needing.setdefault(one, []).append(place)
+    fallen: set[int] = set()
+    gone = [guid for guid in needing if not makers[guid]]
+    while gone:
+        for place in needing.get(gone.pop(), ()):
+            if place not in fallen:
+                fallen.add(place)
+                made = makes[place]
+                if made is not None:
+                    makers[made] -= 1
+                    if not makers[made]:
+                        gone.append(made)
+    return sorted(fallen)
+
+
+Keep = Callable[[DataFrame], DataFrame | None]
+"""Computes rows once, and returns them so that they can be looked at again; None if there are none."""
+
+_ROUNDS = 3
+"""After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
+
+# One record may make several entities, but says itself once.
+_KEY = f"""message_id, arrival.record_number AS number, record, operation, place,
+    if(operation = '{AUTOCREATE}', guid, NULL) AS made"""
+
+UNAPPLIED_COLUMNS = (
+    "statement struct<entity: string, message_id: string, number: int, record: string, operation: string, "
+    "place: int, made: string>, missing string"
+)
+"""One row is one valid statement that is not applied, and for what it waits: null if it does not wait."""
+
+
+def with_statement(statements: DataFrame, entity: str) -> DataFrame:
+    """Statements about one target, each with the struct `statement`, which tells it from all others."""
+    return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_KEY}) AS statement")
+
+
+def facts(resolution: Resolution) -> DataFrame | None:
+    """
+    What the statements of all targets mean to each other, or what is wrong with them; None for no targets.
+
+    One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
+    `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
+    """
+    schema, found, is_applied = resolution.schema, [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
+    for entity in resolution.entities:
+        links = map(quoted, schema.targets[entity].links)
+        named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
+        rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {is_applied}")
+        # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
+        found.append(
+            with_statement(rows, entity).selectExpr(
+                "statement",
+                f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes",
+                f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
+                f"CAST(array({named}) AS array<struct<need:string,text:string>>) AS named",
+                "error_code",
+                "concat_ws(': ', error_code, error_description) AS error",
+            )
+        )
+    return reduce(DataFrame.unionByName, found) if found else None
+
+
+def waiting_statements(
+    stated: DataFrame, answers: DataFrame | None, held: DataFrame | None, keep: Keep
+) -> DataFrame | None:
+    """
+    The statements that cannot be applied since an entity to which they link does not exist.
+
+    All that are valid are taken for applied first; those that link to what nobody makes wait; what only
+    they would have made does not exist either, and so on.  Statements that wait for each other in a circle,
+    and for nothing else, are applied.
+
+    Args:
+        stated: The `facts` without those in error.
+        answers: What links have found (`Resolution.answers`).
+        held: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
+            not due, or were given up.
+        keep: By which rows are computed that are looked at again.
+
+    Returns:
+        `statement` (see `with_statement`) and `missing`, the key of one of the entities that are not there:
+        "customer c = c1"; None if nothing waits.
+
+    Cost: two aggregations over the guids and links of all statements.  Where something waits, a further
+    round for each link of the longest chain of records that wait for each other, up to three; what is left
+    of longer chains is found in one task (see `falling`).  It is given the statements that need what only
+    statements with needs of their own make.
+    """
+    needing = stated.select("statement", F.explode("needs").alias("need"))
+    makers = stated.where("makes IS NOT NULL")
+    waiting, count, rounds = held, held.count() if held is not None else 0, 0
+    while True:
+        exists = without(makers, waiting).select(F.col("makes").alias("need"))
+        missing = _not_among(needing.select("need"), exists)
+        if answers is not None:
+            missing = _not_answered(missing, answers, exists)
+        leading_nowhere = keep(missing)
+        if leading_nowhere is None:
+            return held
+        found = needing.join(leading_nowhere, "need", "left_semi").groupBy("statement")
+        waiting = without(found.agg(F.min("need").alias("missing")), held)
+        waiting = keep(waiting if held is None else waiting.unionByName(held))
+        now = 0 if waiting is None else waiting.count()
+        if waiting is None or now == count:
+            return None if waiting is None else _with_names(waiting, stated)
+        count, rounds = now, rounds + 1
+        if rounds == _ROUNDS:
+            more = falling(standing(without(stated, waiting), answers, keep))
+            waiting = keep(waiting.select("statement").unionByName(more))
+            assert waiting is not None
+            # The next round finds these, and says for what they wait.
+            count = waiting.count()
+
+
+def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
+    """The statements, which have `statement`, that are not among those that wait; None if none do."""
+    if waiting is None:
+        return statements
+    return statements.join(waiting.select("statement"), "statement", "left_anti")
+
+
+def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
+    """Those that wait, with the key of what is `missing` in the place of its guid or marked text."""
+    texts = stated.select(F.inline("named")).where("text IS NOT NULL")
+    missing = waiting.select(F.col("missing").alias("need"))
+    named = texts.join(missing.distinct(), "need", "left_semi").withColumn("statement", F.lit(None))
+    # Not by a join, of which Spark would take the size for the product of both.
+    both = waiting.selectExpr("missing AS need", "CAST(NULL AS string) AS text", "statement")
+    said = both.unionByName(named).selectExpr("*", "min(text) OVER (PARTITION BY need) AS name")
+    return said.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
+
+
+def standing(
+    stated: DataFrame, answers: DataFrame | None, keep: Keep = lambda statements: statements
+) -> DataFrame:
+    """
+    Of the statements that may be applied those that may have to wait, as `falling` wants them.
+
+    They need what only statements with needs of their own make, or what nobody makes.
+    """
+    needing = stated.select("statement", "makes", F.explode("needs").alias("need"))
+    if answers is not None:
+        led = answers.select(F.col("text").alias("need"), "found")
+        needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
+    uncertain = _uncertain(needing, stated.where(F.size("needs") == 0))
+    kept = keep(uncertain)
+    some = uncertain if kept is None else kept
+    # What all of these need is certain: so is what they make.
+    rest = some.select("statement", "makes", F.explode("needs").alias("need"))
+    return _uncertain(rest, some.where(F.size("needs") == 0))
+
+
+def _uncertain(needing: DataFrame, certain: DataFrame) -> DataFrame:
+    """The statements, each with what it needs that the *certain* ones do not make."""
+    there = certain.where("makes IS NOT NULL").select(F.col("makes").alias("made")).distinct()
+    joined = needing.join(there, F.col("need") == F.col("made"), "left")
+    open_ = F.collect_list(F.when(F.col("made").isNull(), F.col("need")))
+    return joined.groupBy("statement", "makes").agg(open_.alias("needs"))
+
+
+def _not_among(needed: DataFrame, exists: DataFrame) -> DataFrame:
+    """The distinct `need` of which `exists` has none: what is there often meets before it is shuffled."""
+    both = needed.withColumn("made", F.lit(0)).unionByName(exists.withColumn("made", F.lit(1)))
+    return both.groupBy("need").agg(F.max("made").alias("made")).where(F.col("made") == 0).select("need")
+
+
+def _not_answered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
+    """Of the texts that are no guid of what exists, those that lead to none by a look-up either."""
+    led = missing.join(answers, missing["need"] == answers["text"], "left").select("need", "found")
+    return led.join(exists.withColumnRenamed("need", "found"), "found", "left_anti").select("need")

@@ -8,13 +8,10 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.existence import facts, waiting_statements
-from cdckit.datahub.exports import export_rows, newly_exported
-from cdckit.datahub.histories import Histories
 from cdckit.datahub.intake import Taken, take
-from cdckit.datahub.outcomes import problems
+from cdckit.datahub.outcomes import export_rows, newly_exported, problems
 from cdckit.datahub.readers import Work
-from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED
+from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, facts, waiting_statements
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
@@ -23,13 +20,13 @@ from cdckit.datahub.state import (
     STATEMENTS,
     STATUSES,
     UNAPPLIED,
+    Histories,
     State,
     table,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Status, is_due, routed, statuses
-from cdckit.parts.computed_once import computed, here
-from cdckit.parts.retry_times import Retry
+from cdckit.datahub.statuses import Retry, Status, is_due, routed, statuses
+from cdckit.parts.workers import computed, here
 from cdckit.store import Transaction
 from cdckit.store.store import note, noted, put, read_some
 from cdckit.store.writing import Rows

@@ -1,24 +1,149 @@
-"""The schema of a hub: all source systems together, and the targets that they write."""
+"""The schema of a hub: its source systems, the targets they write, and how links find their entities."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
-from cdckit.datahub.documents import InvalidSchema, require
 from cdckit.datahub.mappings import (
     DEFAULT_SYSTEM,
     LINK,
     EntityMapping,
     FieldMapping,
     FieldType,
+    InvalidSchema,
     Place,
     SourceSystem,
     Target,
+    require,
+    source_system,
 )
-from cdckit.datahub.plans import KeyPlan, Planner, with_inner
+from cdckit.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One field of a key that a link looks up: read from the record, or a link itself."""
+
+    field: str
+    type: FieldType
+    source: str | None
+    inner: KeyPlan | None = None
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """How the key of a linked entity is put together from a record."""
+
+    entity: str
+    parts: tuple[KeyPart, ...]
+    whole: bool
+    """The parts are the key that every mapping of the entity has: its guid can be computed."""
+    autocreate: bool
+    mapping: Place | None
+    """The mapping that translated the names; None where the target's own are used."""
+
+    @property
+    def sources(self) -> Iterator[tuple[str, FieldType]]:
+        """The properties of a record that are read for it."""
+        for part in self.parts:
+            if part.inner is not None:
+                yield from part.inner.sources
+            elif part.source is not None:
+                yield part.source, part.type
+
+
+class Planner:
+    """Makes the key plans of the links of these systems; raises `InvalidSchema` for a link that has none."""
+
+    def __init__(self, systems: Mapping[str, SourceSystem], targets: Mapping[str, Target]) -> None:
+        self._systems, self._targets = systems, targets
+
+    def _mapping(self, place: Place) -> EntityMapping:
+        return self._systems[place.system].mappings[place.entity][place.index]
+
+    def plan(
+        self,
+        place: Place,
+        field: FieldMapping,
+        sources: tuple[str, ...],
+        above: tuple[tuple[Place, str], ...] = (),
+    ) -> KeyPlan:
+        """
+        The plan of the link *field* of the mapping at *place*.
+
+        A record has the link's source fields under the names *sources*; *above* are the links that lead here.
+        """
+        path = place.path(self._mapping(place), field)
+
+        def must(holds: object, name: str, needed: str, found: object = field.link_key) -> None:
+            require(holds, f"{path}.{name}", needed, found)
+
+        here, named = (place, field.reference), dict(zip(field.link_key, sources, strict=True))
+        must(here not in above, "linkKey", "of fields that do not lead back to this link")
+        assert field.link_entity is not None
+        # A link may name a target, where its system has no source entity of that name.
+        translators = self._systems[place.system].mappings.get(field.link_entity)
+        there = Place(place.system, field.link_entity, 0) if translators else None
+        entity = translators[0].reference if translators else field.link_entity
+        needed = f"an entity among {', '.join(sorted(self._targets))}"
+        must(entity in self._targets, "linkEntity", needed, entity)
+        target = self._targets[entity]
+        if there is None:
+            used = {name for name in target.keys if name in named}
+            parts = [KeyPart(name, target.fields[name], named[name]) for name in used]
+        else:
+            parts, used = self._translated(there, target, named, (*above, here))
+        order = list(target.fields)
+        parts.sort(key=lambda part: order.index(part.field))
+        fields = tuple(part.field for part in parts)
+        whole = target.strict and fields == target.alternatives[0]
+        [own] = [each for each in self._targets.values() if place in each.mappings]
+        whose = "" if there else "the target "
+        unknown = [name for name in field.link_key if name not in used]
+        needed = f"of key fields of {whose}{entity}, which are {', '.join(target.keys) or 'none'}"
+        must(not unknown, "linkKey", needed, unknown)
+        must(not target.export, "linkEntity", "an entity that is not exported", entity)
+        needed = f"all of a key of {entity}, the link being a key itself"
+        must(field.key is None or fields in target.alternatives, "linkKey", needed)
+        needed = f"the one whole key of {entity}, the link being part of a weak key"
+        must(field.key is None or own.strict or whole, "linkKey", needed)
+        needed = "of fields that lead on by whole keys of entities with one key"
+        must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
+        must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")
+        return KeyPlan(entity, tuple(parts), whole, field.autocreate, there)
+
+    def _translated(
+        self, there: Place, target: Target, named: dict[str, str], above: tuple[tuple[Place, str], ...]
+    ) -> tuple[list[KeyPart], set[str]]:
+        """The parts of the key, as the mapping *there* names them, and the names that were used for it."""
+        parts, used = [], set()
+        for each in self._mapping(there).columns:
+            if each.reference not in target.keys:
+                continue
+            inner = each.source_link_key
+            if each.source in named:
+                parts.append(KeyPart(each.reference, each.type, named[each.source]))
+                used.add(each.source)
+            elif each.type.name == LINK and named.keys() >= set(inner):
+                plan = self.plan(there, each, tuple(named[name] for name in inner), above)
+                parts.append(KeyPart(each.reference, each.type, None, plan))
+                used.update(inner)
+        return parts, used
+
+
+def with_inner(plans: Iterable[KeyPlan]) -> Iterator[KeyPlan]:
+    """The plans, each with those of the links in its key."""
+    for plan in plans:
+        yield plan
+        yield from with_inner(part.inner for part in plan.parts if part.inner)
+
 
 _RULES = 3
 """The number of the rules by which a hub reads records: with another one, what it made is made anew."""
@@ -243,3 +368,99 @@ def _in_order(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
         found.append(list(sorter.get_ready()))
         sorter.done(*found[-1])
     return found
+
+
+def schema(*documents: Mapping[str, Any]) -> Schema:
+    """
+    The schema that documents describe, one per source system.
+
+    Args:
+        documents: JSON documents as dictionaries, one for each source system.  Whatever is not listed here
+            is refused; `name` and `description` may stand everywhere, and mean nothing.
+
+            A system: `reference` (`*` is the one of messages that name none), `mappings` (by source
+            entity a list of mappings).
+
+            A mapping: `reference` (the target), `fields`, `priority` (0; the greater is heard),
+            `messageReader` ("json", "csv", "file", or one that the hub is given) with
+            `messageReaderConfig` (what the reader is told; with every reader, `timestamp` names the property
+            in which a record says from when on it is true, so that a dump of many days is one message:
+            then each must say it, children have the time of their parent, and a refresh is an error,
+            DATA_INVALID), `messageFilters` (names, or objects of `name` and `config`); `unique`,
+            with `uniqueIdentifier` and `uniqueSequence`, the key fields that hold the message and the
+            number of the record; `export`, `exportIdentifier`, `exportStandardFields`.
+
+            A field: `reference` (in the target), `sourceReference` (in the record; the same), `type`
+            (text; the others are number, double, smallint, integer, bigint, decimal, date, timestamp,
+            boolean, link, children), `length` (of a text), `scale` and `precision` (of a decimal: digits
+            in all, and after the point), `key` (true, or the name of an alternative key), `priority`.
+
+            A link: `linkEntity` (a source entity of the same system, else a target), `linkKey` (its key
+            fields, by their names there), `sourceLinkKey` (the same in this record), `autocreate`.
+
+            Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
+            `childSequence` (its field that is to hold the number in the list).  A list names all children
+            that its parent has: those that are not in it are deleted, and `[]` says that there are none.
+            A record without the property says nothing of them; null is an error (CHILDREN_INVALID).
+            Children go with their parent, whichever system deletes it.
+
+    Returns:
+        A value to be given to a hub.
+
+    Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
+    is cut.  Of a key of several fields one may be null, not all.  Where mappings find an entity by several
+    keys, a record means the entity that holds one of its keys at its time (the rules are in
+    `cdckit.datahub.weak_keys`).
+    A link leads to whatever was ever spoken of, deleted or not; so `autocreate` revives nobody.
+
+    Raises:
+        InvalidSchema: A document cannot be followed; the error names the path in it.
+        InvalidArgument: There is no document.
+
+    Source:
+        Data hub, sections on source systems and mappings.
+
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
+    >>> product = {"reference": "product", "fields": fields}
+    >>> shop = schema({"reference": "*", "mappings": {"product": [product]}})
+    >>> shop.targets["product"].data.simpleString()
+    'struct<number:int,name:string>'
+    >>> schema({"reference": "*", "mappings": {"product": [{"reference": "product", "fields": [{}]}]}})
+    Traceback (most recent call last):
+    ...
+    cdckit.datahub.mappings.InvalidSchema: *:mappings.product[0].fields[0].reference must be a text that ...
+    """
+    if not documents:
+        raise InvalidArgument("schema", "documents", "one or more documents of source systems", documents)
+    return Schema([source_system(each) for each in documents])
+
+
+def read_schema(folder: str | Path) -> Schema:
+    """
+    The schema in a folder: every file `*.json` in it is the document of one source system.
+
+    Raises:
+        InvalidSchema: A document cannot be followed, or is no JSON.
+        InvalidArgument: The folder holds none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> fields = [{"reference": "number", "type": "integer", "key": True}]
+    >>> shop = {"reference": "shop", "mappings": {"item": [{"reference": "product", "fields": fields}]}}
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "shop.json").write_text(json.dumps(shop))
+    ...     list(read_schema(folder).targets)
+    ['product']
+    """
+    files = sorted(Path(folder).glob("*.json"))
+    if not files:
+        raise InvalidArgument("read_schema", "folder", "a folder with files *.json", str(folder))
+    return Schema([_source_system_in(each) for each in files])
+
+
+def _source_system_in(file: Path) -> SourceSystem:
+    try:
+        return source_system(json.loads(file.read_text(encoding="utf-8")))
+    except InvalidSchema as error:
+        raise InvalidSchema(f"{file.name}: {error.path}", error.needed, error.found) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchema(file.name, "JSON text in UTF-8", str(error)) from None

@@ -1,25 +1,110 @@
-"""What a hub knows: its tables as one commit names them, and what follows from them."""
+"""What a hub knows: its tables as one commit names them, and the histories that are kept up."""
 
 from __future__ import annotations
 
-from functools import reduce
+import json
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial, reduce
+from pathlib import Path
+from typing import IO, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.existence import UNAPPLIED_COLUMNS
-from cdckit.datahub.exports import EXPORTED_COLUMNS, export_rows, with_positions
 from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA, identity, with_statuses
-from cdckit.datahub.outcomes import message_log, record_log
+from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, record_log, with_positions
+from cdckit.datahub.resolution import UNAPPLIED_COLUMNS
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import Derived
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import STATUS_SCHEMA, Status
-from cdckit.merging import history_schema
-from cdckit.parts.schemas import flat_columns
+from cdckit.merging import history_schema, made_versions
+from cdckit.parts.arguments import flat_columns, quoted, text_literal
+from cdckit.parts.workers import at_once, computed
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, note, noted, read_some, rows_of
+from cdckit.store.store import Tables, note, noted, put, read_some, rows_of
+from cdckit.store.writing import Rows
+
+if sys.platform != "win32":
+    import fcntl
+
+_RUN = "run.json"
+"""What is under way, while it is: locked by the program that does it, and empty otherwise."""
+
+Said = Mapping[str, Any]
+
+
+class UnderWay:
+    """
+    The file by which runs of several programs see each other.
+
+    A lock ends with its program, so what a killed one has left there says nothing.  Where there is no such
+    file, as in an object store, nobody is told of runs, and runs do not wait for each other: that nothing
+    is done twice is for the store to see to.
+
+    Args:
+        folder: The folder of this machine in which the tables are; None if they are elsewhere.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / _RUN
+
+    @contextmanager
+    def alone(self) -> Iterator[Callable[[Said], None]]:
+        """Wait for the runs of others to end, then tell what is under way with what is yielded."""
+        if self._path is None:
+            yield lambda run: None
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a+") as file:
+            _lock(file)
+            file.truncate(0)
+
+            def say(run: Said) -> None:
+                file.truncate(0)
+                json.dump(run, file)
+                file.flush()
+
+            try:
+                yield say
+            finally:
+                # Deleted, it would be another file than the one for which others wait.
+                file.truncate(0)
+
+    def found(self) -> dict[str, Any] | None:
+        """What was told of the run that is under way; None if there is none."""
+        if self._path is None:
+            return None
+        try:
+            with self._path.open() as file:
+                said: dict[str, Any] | None = json.load(file) if _is_locked(file) else None
+                return said
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
+
+def _lock(file: IO[str]) -> None:
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """
+    Whether the program that has written the file still holds it.
+
+    On Windows nobody can tell, and what a killed program has left there counts until the next run ends.
+    """
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
 
 HUB = "data hub (form 1)"
 """What is noted in the store: the kind of what is kept there, and the version of its form."""
@@ -154,3 +239,107 @@ def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: 
     tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES)
     note(tables, RECEIVED, number)
     return number
+
+
+_Touched = Mapping[str, DataFrame | None]
+"""By target the guids of the entities that are merged anew; None for all of them."""
+
+
+class Histories:
+    """
+    The histories of a hub, in a run that writes them: *state* knows what came in it.
+
+    Where the statements of all targets are *few*, this program merges them.
+    """
+
+    def __init__(self, state: State, tables: Transaction, *, few: bool) -> None:
+        self._state, self._writes, self.schema, self._few = state, tables, state.schema, few
+
+    def merge(self, entities: Collection[str]) -> None:
+        """Merge everything that was ever said of these targets anew."""
+        for generation in self.schema.generations:
+            at_once(self._writes.spark, self._merge_all, [each for each in generation if each in entities])
+
+    def keep_up(self, fresh: DataFrame, turned: DataFrame | None, refreshed: set[str]) -> None:
+        """
+        Merge those entities anew that the run touches.
+
+        These are what *fresh* messages speak of, and those (`message_id`) of which a statement has *turned*,
+        being applied now and not before, or the other way round; and all of the *refreshed* targets.
+        """
+        moved = self._moved(fresh, turned)
+        if moved is None:
+            return
+        touched: _Touched = {}
+        stated = set(self._state.stated)
+        for generation in self.schema.generations:
+            merge_some = partial(self._merge_some, moved=moved, touched=touched, refreshed=refreshed)
+            for some in at_once(self._writes.spark, merge_some, [one for one in generation if one in stated]):
+                touched = {**touched, **some}
+
+    def with_children(self, entities: Collection[str]) -> set[str]:
+        """These targets and those whose entities are their children, at any depth."""
+        found = set(entities)
+        for entity in self._state.stated:
+            # Parents come before their children.
+            if self.schema.parents(entity) & found:
+                found.add(entity)
+        return found & set(self._state.stated)
+
+    def _merge_all(self, entity: str) -> None:
+        self._writes.replace(table(HISTORY, entity), self._merged(entity))
+
+    def _merged(self, entity: str, touched: DataFrame | None = None) -> Rows:
+        """The history of a target, or of the entities *touched* alone."""
+        changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
+        made = made_versions(changes, entity=entity, keys=keys, few=self._few)
+        return made.here() if self._few else made
+
+    def _merge_some(self, entity: str, moved: DataFrame, touched: _Touched, refreshed: set[str]) -> _Touched:
+        """Merge the entities of a target that the run touches, and say which these are."""
+        name = table(HISTORY, entity)
+        before = self._state.read(name)
+        if before is None or entity in refreshed:
+            self._merge_all(entity)
+            return {entity: None}
+        some = self._touched(entity, moved, touched)
+        if some is None:
+            return {}
+        put(self._writes, name, some, self._merged(entity, some))
+        self._writes.compact(name, files=MANY_FILES)
+        return {entity: some}
+
+    def _moved(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
+        """
+        What the new messages speak of, and those of which a statement has *turned*; None for nothing.
+
+        One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
+        """
+        ids = messages.select(F.col("message_identifier").alias("message_id"))
+        if turned is not None:
+            ids = ids.unionByName(turned).distinct()
+        found = []
+        for entity in self._state.stated:
+            rows = self._state.resolved(entity).join(ids, "message_id", "left_semi")
+            parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
+            listed = f"CAST(array({parents}) AS array<string>) AS parents"
+            found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
+        return computed(reduce(DataFrame.unionByName, found)) if found else None
+
+    def _touched(self, entity: str, moved: DataFrame, touched: _Touched) -> DataFrame | None:
+        """The guids whose versions may have changed; None if there are none."""
+        ours = moved.where(F.col("entity") == entity)
+        found = [ours.select("guid")]
+        rows = self._state.resolved(entity)
+        for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
+            scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
+            for parent in {self.schema.mapping(each).reference for each in held_by.values()} & set(touched):
+                changed = touched[parent]
+                if changed is None:
+                    return rows.select("guid").where("guid IS NOT NULL").distinct()
+                scopes.append(changed.selectExpr("guid AS scope"))
+            below = rows.selectExpr("guid", f"data.{quoted(field)} AS scope")
+            found.append(
+                below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").drop("scope")
+            )
+        return computed(reduce(DataFrame.unionByName, found).where("guid IS NOT NULL").distinct())

@@ -1,15 +1,29 @@
-"""Statements: what every record of every message says of one target, typed, before anything is looked up."""
+"""Statements: what every record of every message says of one target, before anything is looked up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
-from cdckit.datahub.mappings import Place, Target
+from cdckit.datahub.columns import Columns
+from cdckit.datahub.conversions import NATURAL, Converted, of_natural
+from cdckit.datahub.mappings import LINK, FieldType, Place, Target
+from cdckit.datahub.readers import Fault, Listing, Message, Nodes, Reader, Walk, Work, read_json
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.schemas import flat_columns, text_literal
+from cdckit.parts.arguments import flat_columns, text_literal
+from cdckit.parts.arrow_types import struct_of
+from cdckit.parts.json_text import as_json, storable
+from cdckit.parts.running_aggregates import Ints
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""
@@ -75,3 +89,373 @@ def priority_of(schema: Schema, target: Target | None = None) -> str:
     """The priority of the mapping of a statement, as SQL; null for mappings of others than *target*."""
     mappings = schema.all_mappings if target is None else target.mappings
     return by_place(schema, {place: str(each.priority) for place, each in mappings.items()}, "int")
+
+
+_WORD = re.compile(r"\w+", re.ASCII)
+_NULL = "null"
+
+
+class Unusual(Exception):
+    """Something that Arrow would not read as it is meant: a general reader must."""
+
+
+class Objects(NamedTuple):
+    """The objects of some texts, column by column."""
+
+    text: Ints
+    """The place of the text in which each stands."""
+    order: Ints
+    """Which of its text each is, from 1."""
+    properties: Mapping[str, pa.Array]
+    nulls: bool
+    """Whether what has no value was sent, as null; otherwise it was not sent."""
+
+
+def plain_objects(texts: pa.Array, properties: Mapping[str, pa.DataType]) -> Objects:
+    """
+    The objects of texts, each of which is a JSON array of objects.
+
+    Args:
+        texts: The texts.
+        properties: Those that are read, in the types that JSON itself has.
+
+    Raises:
+        Unusual: A text is no array of objects; a value is of another type; one object names a property
+            twice; or it cannot be told what was null and what was not sent.
+
+    >>> found = plain_objects(pa.array(['[{"a": 1}, {"a": 2}]', '[{"b": 3}]']), {"a": pa.int64()})
+    >>> found.text.tolist(), found.order.tolist(), found.properties["a"].to_pylist(), found.nulls
+    ([0, 0, 1], [1, 2, 1], [1, 2, None], False)
+    """
+    nulls = bool(pc.any(pc.match_substring_regex(texts, rf":\s*{_NULL}"), min_count=0).as_py())
+    lists = _parsed(texts, pa.list_(pa.struct(list(properties.items()))), only_known=nulls)
+    objects = lists.flatten()
+    if lists.null_count or objects.null_count:
+        raise Unusual
+    found = {each.name: objects.field(each.name) for each in objects.type}
+    if nulls:
+        _require_all_sent(texts, found)
+    counts = np.asarray(pc.list_value_length(lists), np.int64)
+    first = np.cumsum(counts) - counts
+    order = np.arange(1, len(objects) + 1) - np.repeat(first, counts)
+    return Objects(np.repeat(np.arange(len(texts)), counts), order, found, nulls)
+
+
+def _parsed(texts: pa.Array, kind: pa.DataType, *, only_known: bool) -> pa.Array:
+    lines = pc.binary_join_element_wise('{"of":', texts, "}", "").buffers()[2]
+    options = {
+        "explicit_schema": pa.schema([("of", kind)]),
+        "unexpected_field_behavior": "error" if only_known else "ignore",
+    }
+    try:
+        found = pyarrow.json.read_json(
+            pa.BufferReader(lines),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=lines.size + 1),
+            parse_options=pyarrow.json.ParseOptions(**options),
+        )
+    except pa.ArrowException:
+        raise Unusual from None
+    if found.num_rows != len(texts):
+        raise Unusual
+    return found.column("of").combine_chunks()
+
+
+def _require_all_sent(texts: pa.Array, properties: Mapping[str, pa.Array]) -> None:
+    """
+    Count the nulls in the texts: if there are fewer than properties without a value, some were not sent.
+
+    Only properties that are read may be there, so none is inside another.  What looks like `"name": null`
+    is one: in a text the quotes would have backslashes before them, and between two texts, as in
+    `": ", "`, stands no word.
+    """
+    if not all(map(_WORD.fullmatch, properties)) or pc.any(pc.match_substring(texts, "\\")).as_py():
+        raise Unusual
+    named = rf'"(?:{"|".join(properties)})"\s*:\s*{_NULL}'
+    sent = pc.sum(pc.count_substring_regex(texts, named)).as_py()
+    if sent != sum(each.null_count for each in properties.values()):
+        raise Unusual
+
+
+_MANY, _FEW = 1 << 12, 1 << 8
+"""How many messages Arrow is given at once, and how many where one of those is unusual."""
+
+
+class Found(NamedTuple):
+    """What messages hold for one mapping, and that as columns, parents before what they hold."""
+
+    walk: Walk
+    columns: list[tuple[Nodes, Columns]]
+
+
+class Reading:
+    """The reading of the messages of one mapping, which stands at *place*, in one partition."""
+
+    def __init__(self, work: Work, place: Place) -> None:
+        self._work, self._place = work, place
+        self._form = plain_form(work.schema, place, work.readers)
+
+    def in_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Found]]:
+        """
+        The messages of *batch* in pieces, and what each holds.
+
+        Where a piece is not plain, smaller ones are tried.  If none of those is plain either, no more is
+        tried in this partition: then the source does not write what its fields are.
+        """
+        for many in _pieces(batch, _MANY):
+            found = self._if_plain(many)
+            if found is not None or self._form is None or many.num_rows <= _FEW:
+                yield many, found or self._by_python(many)
+                continue
+            few = [(each, self._if_plain(each)) for each in _pieces(many, _FEW)]
+            if not any(found for _, found in few):
+                self._form = None
+            for each, found in few:
+                yield each, found or self._by_python(each)
+
+    def _if_plain(self, batch: pa.RecordBatch) -> Found | None:
+        """None if anything is unusual, an error in a record included."""
+        if self._form is None:
+            return None
+        walk = Walk(self._work, self._place)
+        try:
+            objects = plain_objects(batch.column("data"), self._form)
+            numbers: list[int] = walk.numbered(objects.order).tolist()
+            rows: list[int] = objects.text.tolist()
+            walk.nodes = PlainNodes(
+                self._place, message=rows, number=numbers, listed=numbers, objects=objects
+            )
+            columns = Columns(walk.nodes, self._work.schema, None)
+        except Unusual:
+            return None
+        return None if columns.faults else Found(walk, [(walk.nodes, columns)])
+
+    def _by_python(self, batch: pa.RecordBatch) -> Found:
+        walk = Walk(self._work, self._place)
+        names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
+        for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
+            walk.read(Message(row, *values))
+        return Found(walk, list(_columns(walk.nodes, self._work.schema)))
+
+
+def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iterator[tuple[Nodes, Columns]]:
+    """Records as columns, and those that they hold."""
+    columns = Columns(nodes, schema, above)
+    yield nodes, columns
+    for each in nodes.below.values():
+        yield from _columns(each, schema, columns)
+
+
+def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+
+
+@dataclass(kw_only=True)
+class PlainNodes(Nodes):
+    """
+    Records as Arrow has them.
+
+    What is wrong with one cannot be told here: whoever finds a fault has Python read it again.
+    """
+
+    objects: Objects
+
+    @property
+    def paths(self) -> pa.Array:
+        return pa.array(self.objects.order).cast(pa.string())
+
+    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+        values = self.objects.properties[source]
+        found = of_natural(values, kind)
+        if found is None or (pa.types.is_floating(values.type) and _has_negative_zero(values)):
+            raise Unusual
+        absent = values.null_count and not self.objects.nulls
+        return Converted(found, {}), values.is_valid() if absent else None
+
+    def mention(self, source: str) -> bool:
+        values = self.objects.properties[source]
+        return bool(self.objects.nulls or values.null_count < len(values))
+
+
+def _has_negative_zero(values: pa.Array) -> bool:
+    # -0 is a whole number, which has no sign, and -0.0 is none: Arrow does not say which of them it read.
+    zeros = values.filter(pc.equal(values, 0.0))
+    return bool(np.signbit(np.asarray(zeros)).any())
+
+
+def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> dict[str, pa.DataType] | None:
+    """The properties that the mapping reads, in the types that JSON has them in; None if it cannot serve."""
+    mapping = schema.mapping(place)
+    beside = schema.systems[place.system].mappings[place.entity]
+    if mapping.children or mapping.filters or mapping.unique_identifier:
+        return None
+    if any(readers[each.reader] is not read_json or each.time_source for each in beside):
+        return None
+    found: dict[str, pa.DataType] = {}
+    for source, kind in _properties(schema, place):
+        natural = NATURAL.get(kind.name)
+        if natural is None or found.setdefault(source, natural) != natural:
+            return None
+    return found
+
+
+def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
+    mapping = schema.mapping(place)
+    yield mapping.deleted_source, FieldType("boolean")
+    for each in mapping.columns:
+        if each.type.name == LINK:
+            yield from schema.key_plan(place, each).sources
+        else:
+            yield each.source, each.type
+
+
+def statements_of(
+    batch: pa.RecordBatch, found: Found, entity: str, columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """
+    What messages say of one target: *found* in them is what they hold for one mapping.
+
+    Its statements have these *columns* (`statement_schema`).
+    """
+    walk, schema = found.walk, found.walk.schema
+    for nodes, records in found.columns:
+        rows = _Rows(batch, schema, columns, nodes.place)
+        if schema.mapping(nodes.place).reference == entity:
+            yield from rows.of_records(nodes, records)
+        yield from rows.of_autocreated(nodes, records, entity)
+        for child in {each.child for each in nodes.lists}:
+            if schema.mapping(child).reference == entity:
+                lists = [each for each in nodes.lists if each.child == child]
+                yield from replace(rows, place=child).of_lists(lists, nodes, records)
+    if schema.mapping(walk.place).reference == entity:
+        yield from _Rows(batch, schema, columns, walk.place).of_messages(walk)
+
+
+@dataclass
+class _Rows:
+    """Rows of statements that one mapping makes."""
+
+    batch: pa.RecordBatch
+    schema: Schema
+    columns: pa.Schema
+    place: Place
+
+    def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """One row per record that was processed at all."""
+        count = len(nodes)
+        dropped = np.zeros(count, bool)
+        dropped[list(nodes.dropped)] = True
+        operation = pc.if_else(columns.deleted, DELETE, UPSERT)
+        operation = pc.if_else(pa.array(dropped), DROPPED, operation)
+        faults = columns.faults
+        rows = {
+            "record": nodes.paths,
+            "listed": pa.array(nodes.listed, pa.int32()),
+            "guid": columns.guid,
+            "claims": columns.claims,
+            "inherited": columns.inherited,
+            "within": columns.within,
+            "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
+            "error_description": _sparse(count, {at: _described(fault) for at, fault in faults.items()}),
+            "raw": _sparse(count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}),
+        }
+        values = {name: each.values for name, each in columns.fields.items()}
+        carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
+        if SOUGHT in self.columns.names:
+            rows[SOUGHT] = struct_of(columns.sought, self.columns.field(SOUGHT).type, count)
+        place = (nodes.message, nodes.number)
+        yield from self._made(operation, *place, rows, columns.processed, values, carried, columns.times)
+
+    def of_autocreated(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
+        """One row per link that makes what it leads to, if it leads to that target."""
+        for made in columns.autocreated:
+            if made.plan.entity != entity:
+                continue
+            rows = {"record": nodes.paths, "guid": made.guid}
+            rows |= {"inherited": columns.needs, "within": columns.holds}
+            # Without a mapping that translates the link the record's own stands for its system.
+            there = replace(self, place=made.plan.mapping or self.place)
+            # A delete makes nothing.
+            usable = pc.and_(columns.alive, pc.is_valid(made.guid))
+            place = (nodes.message, nodes.number)
+            yield from there._made(AUTOCREATE, *place, rows, usable, made.key, times=columns.times)
+
+    def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """One row per list of children in a record that was processed."""
+        at = pa.array([each.parent for each in lists], pa.int64())
+        of_parents = {"record": parents.paths, "inherited": columns.needs, "within": columns.holds}
+        rows = {name: each.take(at) for name, each in of_parents.items()}
+        guids = columns.guid.take(at)
+        # Two fields of children may lead to their parents by different fields.
+        fields = {each.parent_field for each in lists}
+        values = {
+            name: pc.if_else(pa.array([each.parent_field == name for each in lists]), guids, None)
+            for name in fields
+        }
+        message, ends = [parents.message[each.parent] for each in lists], [each.ends for each in lists]
+        times = None if columns.times is None else columns.times.take(at)
+        yield from self._made(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
+
+    def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
+        """One row per message that is a refresh, and per message that could not be read."""
+        # Each mapping of a record tries what the others read: one of them says so for all.
+        faults = walk.unreadable if self.place.index == 0 else {}
+        rows = {
+            "error_code": pa.array([str(fault.problem) for fault in faults.values()], pa.string()),
+            "error_description": pa.array(map(_described, faults.values()), pa.string()),
+        }
+        is_refresh = np.asarray(pc.fill_null(self.batch.column("refresh"), False))
+        read = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in walk.unreadable]
+        for operation, messages, more in ((UNREADABLE, list(faults), rows), (REFRESH, read, {})):
+            yield from self._made(operation, messages, [END_OF_MESSAGE] * len(messages), more)
+
+    def _made(
+        self,
+        operation: str | pa.Array,
+        message: list[int],
+        number: list[int],
+        rows: dict[str, pa.Array],
+        keep: pa.Array | None = None,
+        values: Mapping[str, pa.Array] | None = None,
+        carried: Mapping[str, pa.Array] = MappingProxyType({}),
+        times: pa.Array | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Statements with these columns, and if there are *values*, with all fields of the target."""
+        count = len(message)
+        if not count:
+            return
+        if values is not None:
+            data, flags = (self.columns.field(name).type for name in ("data", "carried"))
+            said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
+            rows["data"] = struct_of(values, data, count)
+            rows["carried"] = struct_of({**said, **carried}, flags, count)
+        rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation
+        at = pa.array(message, pa.int64())
+        batch = self.batch
+        rows["message_id"] = batch.column("message_identifier").take(at)
+        rows["place"] = pa.array(np.full(count, self.schema.numbers[self.place], np.int32))
+        effective = batch.column("effective_timestamp").take(at)
+        rows["effective_timestamp"] = (
+            effective if times is None else pc.coalesce(times.cast(effective.type), effective)
+        )
+        parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
+        parts["timestamp"] = batch.column("message_timestamp").take(at)
+        parts["record_number"] = pa.array(number, pa.int32())
+        rows["arrival"] = struct_of(parts, self.columns.field("arrival").type, count)
+        made = pa.RecordBatch.from_struct_array(struct_of(rows, pa.struct(list(self.columns)), count))
+        yield made if keep is None else made.filter(keep)
+
+
+def _described(fault: Fault) -> str:
+    return storable(fault.problem.describe(fault.text))
+
+
+def _raw(record: Any) -> str | None:
+    """A record as JSON text; null for one that has none, which a reader of somebody's own may return."""
+    try:
+        return storable(as_json(record))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _sparse(count: int, values: Mapping[int, str | None]) -> pa.Array:
+    return pa.array(map(values.get, range(count)), pa.string()) if values else pa.nulls(count, pa.string())

@@ -1,18 +1,103 @@
-"""Statuses: where each message stands, when it is tried again, and when it is given up."""
+"""Statuses of messages: their faults, when they are tried again, and when they are given up."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.faults import HubFault
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
-from cdckit.parts.retry_times import Retry
-from cdckit.parts.schemas import flat_columns, text_literal
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import flat_columns, text_literal
+from cdckit.parts.faults import Fault
+
+
+class HubFault(Fault):
+    """
+    Why a message or a record was not applied: the `error_code` of logs and rejects.
+
+    >>> HubFault.KEY_MISSING.describe("number")
+    'The record needs values in the fields of a key: number'
+    >>> [str(fault) for fault in HubFault if fault.heals]
+    ['KEY_AMBIGUOUS', 'LINK_AMBIGUOUS', 'LINK_MISSING']
+    """
+
+    MESSAGE_INVALID = "MESSAGE_INVALID", "The record holds no message."
+    SYSTEM_NOT_FOUND = "SYSTEM_NOT_FOUND", "The schema has no such source system."
+    ENTITY_NOT_FOUND = "ENTITY_NOT_FOUND", "The source system has no such source entity."
+    DATA_INVALID = "DATA_INVALID", "The reader cannot read the data of the message."
+    RECORD_INVALID = "RECORD_INVALID", "A record must be an object."
+    FILTER_FAILED = "FILTER_FAILED", "A filter of the mapping failed on the record."
+    VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its field."
+    CHILDREN_INVALID = "CHILDREN_INVALID", "Children must be an array of objects."
+    KEY_MISSING = "KEY_MISSING", "The record needs values in the fields of a key."
+    KEY_AMBIGUOUS = "KEY_AMBIGUOUS", "The keys of the record lead to several entities.", True
+    LINK_AMBIGUOUS = "LINK_AMBIGUOUS", "The key of a link leads to several entities.", True
+    LINK_MISSING = "LINK_MISSING", "The record waits for what is not there.", True
+
+    def describe(self, finding: str = "") -> str:
+        """The sentence, with what was found in this message or record."""
+        return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
+
+    def described(self, finding: str) -> str:
+        """The same with what an expression of SQL says, as one."""
+        return f"concat({text_literal(self.sentence.removesuffix('.') + ': ')}, {finding})"
+
+    def error(self, finding: str) -> str:
+        """The code, and the sentence with what an expression says: the error of a message."""
+        return f"concat({text_literal(f'{self}: ')}, {self.described(finding)})"
+
+
+@dataclass(frozen=True)
+class Retry:
+    """
+    When what waits is tried again, and when it is given up.
+
+    Args:
+        first: How long after the first attempt.
+        growth: By what each further delay is longer than the one before.
+        maximum: The age, since it was stored, at which it is given up.
+
+    Source:
+        Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
+        product's.
+
+    >>> next_time = Retry(growth=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
+    >>> session().sql(f"SELECT {next_time} AS after_the_third_attempt").show()
+    +-----------------------+
+    |after_the_third_attempt|
+    +-----------------------+
+    |    2024-01-01 10:04:00|
+    +-----------------------+
+    <BLANKLINE>
+    """
+
+    first: timedelta = timedelta(seconds=60)
+    growth: float = 2.0
+    maximum: timedelta = timedelta(days=40)
+
+    def __post_init__(self) -> None:
+        if self.first <= timedelta(0) or self.maximum <= timedelta(0) or not self.growth >= 1:
+            raise InvalidArgument("Retry", "its arguments", "delays above zero that do not shrink", self)
+
+    def next_attempt(self, now: str, attempts: str) -> str:
+        """When something is due again that was tried so many times, the last time *now*: all in SQL."""
+        delay = f"{self.first.total_seconds()}D * pow({self.growth}D, {attempts} - 1)"
+        return _later(now, f"least({delay}, {self.maximum.total_seconds()}D)")
+
+    def given_up(self, stored: str) -> str:
+        """When something is given up that was *stored* then, in SQL."""
+        return _later(stored, f"{self.maximum.total_seconds()}D")
+
+
+def _later(at: str, seconds: str) -> str:
+    return f"timestamp_micros(unix_micros({at}) + CAST({seconds} * 1000000 AS bigint))"
+
 
 STATUS_SCHEMA = flat_columns(
     """message_identifier string, message_timestamp timestamp, status integer, error_message string,

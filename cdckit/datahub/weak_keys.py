@@ -1,22 +1,235 @@
-"""Weak keys as DataFrame functions: who is meant by records, and who holds the keys of links."""
+"""Weak keys: which entity a record means, where any of several keys finds it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import IS_RECORD, REFRESH, priority_of
-from cdckit.datahub.weak_key_walk import LOOKS, Said, Walk, WeakKeys, key_parts, marked_text
+from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, UPSERT, priority_of
+from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import flat_columns, quoted, text_literal
+from cdckit.parts.values import NAME_END, name_parts, name_start, uuid5
 from cdckit.parts.workers import Made
+
+LOOKS = "looks"
+"""What a record in error does; the others upsert, delete or refresh."""
+
+
+@dataclass(frozen=True)
+class WeakKeys:
+    """What the task knows of the target: fields and keys by position."""
+
+    entity: str
+    fields: tuple[str, ...]
+    keys: tuple[tuple[int, ...], ...]
+    """The alternative keys, by which records find entities, in their order; then what else links look up."""
+    alternatives: int
+    """How many of them are alternative keys."""
+    looked_up: Mapping[int, str]
+    """Of the keys that links look up, the beginning of their marked texts."""
+    priorities: Mapping[int, tuple[int | None, ...]]
+    """By mapping the priorities of the fields that have one of their own."""
+
+    @classmethod
+    def of(cls, schema: Schema, target: Target) -> WeakKeys:
+        asked = schema.looked_up.get(target.entity, set())
+        keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
+        position = {name: at for at, name in enumerate(target.keys)}
+        priorities = {}
+        for place, mapping in target.mappings.items():
+            own = {each.reference: each.priority for each in mapping.columns}
+            priorities[schema.numbers[place]] = tuple(own.get(name) for name in target.keys)
+        return cls(
+            target.entity,
+            target.keys,
+            tuple(tuple(position[name] for name in key) for key in keys),
+            len(target.alternatives),
+            {at: marked_text(target.entity, key) for at, key in enumerate(keys) if key in asked},
+            priorities,
+        )
+
+
+def marked_text(entity: str, fields: Iterable[str]) -> str:
+    """What the marked texts of links begin with that look up an entity by these fields."""
+    return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
+
+
+@dataclass(slots=True, eq=False)
+class _Entity:
+    """What the merge believes of one entity so far, as far as keys depend on it."""
+
+    guid: str
+    values: list[str | None]
+    priorities: list[int | None]
+    priority: int
+    refreshes: int
+    """Of how many refreshes it is known whether they have deleted it."""
+    deleted: bool = False
+    seen_in: str = ""
+
+
+class Said(NamedTuple):
+    """One record, or the end of a list of all entities: key fields are parts of JSON texts."""
+
+    instant: int
+    message: str
+    number: int
+    place: int
+    record: str
+    kind: str
+    priority: int
+    values: tuple[str | None, ...]
+    carried: tuple[bool, ...]
+
+
+class Walk:
+    """All entities of a target while its records are gone through."""
+
+    def __init__(self, keys: WeakKeys) -> None:
+        self._keys = keys
+        self._entities: dict[str, _Entity] = {}
+        self._held: list[dict[str, tuple[_Entity, ...]]] = [{} for _ in keys.keys]
+        self._refreshes: list[tuple[str, int]] = []
+        self._instant: int | None = None
+        self._before: dict[tuple[int, str], tuple[_Entity, ...]] = {}
+        """Of the keys that other entities hold within the instant, the holders before it."""
+        self.changes: list[tuple[str, int | None, str | None, bool]] = []
+
+    def begin(self, instant: int | None) -> None:
+        """What was true at the end of the instant before is what its links find."""
+        if instant == self._instant:
+            return
+        for (at, key), before in self._before.items():
+            now = self._held[at].get(key, ())
+            if now != before:
+                guid = now[0].guid if len(now) == 1 else None
+                self.changes.append(
+                    (self._keys.looked_up[at] + key + NAME_END, self._instant, guid, len(now) > 1)
+                )
+        self._before.clear()
+        self._instant = instant
+
+    def refresh(self, message: str, priority: int) -> None:
+        """The end of a list of all entities."""
+        self._refreshes.append((message, priority))
+
+    def record(self, said: Said) -> tuple[str | None, bool]:
+        """The guid of the entity that a record means, if it means one, and whether it means several."""
+        found = self._found(said.values)
+        if len(found) > 1:
+            return None, True
+        if found:
+            entity = found[0]
+            self._catch_up(entity)
+        elif said.kind == UPSERT:
+            entity = self._begun(said)
+        else:
+            return None, False
+        entity.seen_in = said.message
+        if said.kind == DELETE:
+            _delete(entity, said.priority)
+        elif said.kind == UPSERT:
+            self._take(entity, said)
+        return entity.guid, False
+
+    def _found(self, values: tuple[str | None, ...]) -> list[_Entity]:
+        found: list[_Entity] = []
+        for at in range(self._keys.alternatives):
+            key = _whole(values, self._keys.keys[at])
+            if key is not None:
+                found += [each for each in self._held[at].get(key, ()) if each not in found]
+        return found
+
+    def _begun(self, said: Said) -> _Entity:
+        wholes = (_whole(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
+        key = next(filter(None, wholes))
+        name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
+        guid = uuid5(name)
+        if guid in self._entities:
+            [message] = name_parts("message", pa.array([said.message]))
+            [record] = name_parts("record", pa.array([said.record]))
+            guid = uuid5(f"{name[:-1]},{message},{record}}}")
+        fields, refreshes = len(self._keys.fields), len(self._refreshes)
+        self._entities[guid] = _Entity(guid, [None] * fields, [None] * fields, said.priority, refreshes)
+        return self._entities[guid]
+
+    def _catch_up(self, entity: _Entity) -> None:
+        """Apply the refreshes since the entity was named last; that of the same message has named it."""
+        for message, priority in self._refreshes[entity.refreshes :]:
+            if not entity.deleted and message != entity.seen_in and priority >= entity.priority:
+                entity.deleted, entity.priority = True, priority
+        entity.refreshes = len(self._refreshes)
+
+    def _take(self, entity: _Entity, said: Said) -> None:
+        revived = entity.deleted
+        if revived and said.priority < entity.priority:
+            return
+        entity.deleted = False
+        entity.priority = said.priority if revived else max(entity.priority, said.priority)
+        before = tuple(entity.values)
+        for at, value in enumerate(said.values):
+            if not said.carried[at]:
+                continue
+            own, current = self._keys.priorities[said.place][at], entity.priorities[at]
+            offered = said.priority if own is None else own
+            # The merge takes an equal value only for a greater priority, which is the same here.
+            if revived or current is None or offered >= current:
+                entity.values[at], entity.priorities[at] = value, offered
+        if tuple(entity.values) != before:
+            self._hold(entity, before, tuple(entity.values))
+
+    def _hold(self, entity: _Entity, before: tuple[str | None, ...], now: tuple[str | None, ...]) -> None:
+        for at, positions in enumerate(self._keys.keys):
+            text = _whole if at < self._keys.alternatives else _some
+            old, new = text(before, positions), text(now, positions)
+            if old == new:
+                continue
+            for key in (old, new):
+                if key is not None:
+                    holding = self._held[at].get(key, ())
+                    if at in self._keys.looked_up:
+                        self._before.setdefault((at, key), holding)
+                    rest = tuple(each for each in holding if each is not entity)
+                    after = (*rest, entity) if key == new else rest
+                    if after:
+                        self._held[at][key] = after
+                    else:
+                        del self._held[at][key]
+
+
+def _delete(entity: _Entity, priority: int) -> None:
+    if priority > entity.priority or (priority == entity.priority and not entity.deleted):
+        entity.deleted, entity.priority = True, priority
+
+
+def _whole(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+    """The key as JSON text; None unless all of its fields have values."""
+    if len(positions) == 1:
+        return values[positions[0]]
+    parts = [values[at] for at in positions]
+    return None if None in parts else ",".join(filter(None, parts))
+
+
+def _some(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+    """The same; None unless any of its fields has a value."""
+    return ",".join(filter(None, (values[at] for at in positions))) or None
+
+
+def key_parts(name: str, values: pa.Array) -> list[str | None]:
+    """Each value as the part of a key's JSON text that names it; None for null."""
+    distinct = values.dictionary_encode(null_encoding="encode")
+    texts = [text or None for text in name_parts(name, distinct.dictionary)]
+    return [texts[at] for at in distinct.indices.to_pylist()]
+
 
 _RECORD = ("message_id", "number", "place")
 """What tells the records of a target with weak keys apart."""

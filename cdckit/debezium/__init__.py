@@ -14,15 +14,12 @@ The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
 """
 
 from cdckit.debezium.avro_events import decode_avro
+from cdckit.debezium.column_types import columns
 from cdckit.debezium.event_changes import changes
-from cdckit.debezium.event_columns import columns
-from cdckit.debezium.event_decoding import decode
-from cdckit.debezium.event_faults import EventFault
 from cdckit.debezium.event_rows import table_rows
-from cdckit.debezium.events import EVENT_SCHEMA, Kind
-from cdckit.debezium.log_messages import messages
-from cdckit.debezium.maxwell import decode_maxwell
-from cdckit.debezium.wal2json import decode_wal2json
+from cdckit.debezium.events import EVENT_SCHEMA, EventFault, Kind, messages
+from cdckit.debezium.json_events import decode
+from cdckit.debezium.other_producers import decode_maxwell, decode_wal2json
 
 __all__ = [
     "EVENT_SCHEMA",

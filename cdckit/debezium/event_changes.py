@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from cdckit.changes import DELETE as IS_DELETED
 from cdckit.changes import MOVED, UPSERT
 from cdckit.changes import TRUNCATE as IS_TRUNCATED
-from cdckit.debezium.event_columns import Columns
+from cdckit.debezium.column_types import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
 from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, apart
 from cdckit.parts.arguments import require_instant, require_instants
-from cdckit.rejected import ERROR_CODE
+from cdckit.records import ERROR_CODE
 
 
 def changes(

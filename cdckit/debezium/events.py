@@ -2,16 +2,140 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.event_faults import EventFault
-from cdckit.parts.schemas import require_types
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.changes import LOG_END
+from cdckit.parts.arguments import require_types
+from cdckit.parts.faults import Fault
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+
+
+class EventFault(Fault):
+    """
+    The codes of the rejects among change events, in the order in which an event is looked at.
+
+    >>> EventFault.UNKNOWN_OPERATION.describe("It is x.")
+    'The operation of a change event must be one of c, u, d, r, t and m. It is x.'
+    """
+
+    NOT_JSON = "NOT_JSON", "The value is not one JSON object, whole and with nothing after it."
+    NOT_FRAMED = (
+        "NOT_FRAMED",
+        "The value does not begin with a zero byte and the id of a schema, so it is no Avro of a registry.",
+    )
+    UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA", "The schema of that id is not among the given ones.", True
+    SCHEMA_UNUSABLE = "SCHEMA_UNUSABLE", "The schema of that id cannot be used."
+    DATUM_UNREADABLE = "DATUM_UNREADABLE", "The datum does not decode with the schema of its id."
+    NOT_AN_EVENT = (
+        "NOT_AN_EVENT",
+        "The value is JSON, but no event of this producer: what says its kind is not there.",
+    )
+    UNKNOWN_OPERATION = (
+        "UNKNOWN_OPERATION",
+        "The operation of a change event must be one of c, u, d, r, t and m.",
+    )
+    NO_TABLE = "NO_TABLE", "The event does not say of which table it is."
+    NO_ROW = "NO_ROW", "The event has no row: a delete needs before, or a key; any other change needs after."
+    NO_TIME = "NO_TIME", "The event says no time that an instant can hold, and its record has none."
+    KEY_MISSING = "KEY_MISSING", "A key column is null or was not sent."
+    VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
+
+
+_DIGITS = 20
+"""As many as an unsigned number of 64 bits has."""
+
+SOURCE_FIELDS = (
+    "sequence", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
+    "scn", "txSeq", "lcr_position", "rs_id", "ssn", "ts_ms", "ord", "txnNumber",
+)  # fmt: skip
+"""What is read of a source block to place an event."""
+
+
+def position(connector: Column, source: Callable[[str], Column]) -> Column:
+    """
+    The position of an event; null for a connector whose order is not known, or that says nothing of it.
+
+    - PostgreSQL: `sequence` holds two LSNs, that of the commit *before* this transaction and that of the
+      event.  Transactions come in the order of their commits, so the pair sorts; the LSN alone does not,
+      since those of concurrent transactions interleave.  Without `sequence`, the LSN alone.
+    - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
+      anew on another server.  So where there are GTIDs, the server that a GTID names is the name of the log,
+      and of two servers the times count (see `cdckit.changes.CHANGE_SCHEMA`).
+    - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
+    - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
+      Changes of a transaction often have one SCN: where there is no number, as of XStream and before
+      Debezium 3.2, the place of the change in the stream or in the redo log tells them apart.
+    - MongoDB: the second of the operation and its number in it.  Snapshots say no number.  All changes of a
+      transaction have the same two: those of one document come one after the other in the topic, so the
+      record's offset tells them apart; and a redelivered one from the first, since it has another offset.
+    """
+    postgres = _joined(*_lsns(source("sequence"), source("lsn")))
+    binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
+    # MySQL: the server, a colon and a number; MariaDB: the domain, the server and a number.
+    server = F.regexp_extract(source("gtid"), r"^([^:@]+):|^(\d+-\d+)-\d+$", 0)
+    named = F.concat(F.regexp_replace(server, r":$|-\d+$", LOG_END), binlog)
+    binlog = F.when(server != "", named).otherwise(binlog)
+    commit_lsn, change_lsn = (
+        F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
+    )
+    by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
+    scns = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
+    in_redo_log = F.concat_ws("/", source("rs_id"), _digits(source("ssn")))
+    unnumbered = F.coalesce(source("lcr_position"), F.when(source("rs_id").isNotNull(), in_redo_log))
+    oracle = F.concat_ws("/", scns, F.when(source("txSeq").isNull(), unnumbered))
+    in_transaction = F.when(source("txnNumber").isNotNull(), _digits(F.col("offset")))
+    there = F.coalesce(
+        *(source(name).cast("string") for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord"))
+    )
+    made = (
+        F.when(connector == "postgresql", postgres)
+        .when(connector.isin("mysql", "mariadb"), binlog)
+        .when(connector.isin("sqlserver", "db2"), by_lsn)
+        .when(connector == "oracle", oracle)
+        .when(
+            connector == "mongodb", F.concat_ws("/", _joined(source("ts_ms"), source("ord")), in_transaction)
+        )
+    )
+    return F.when(there.isNotNull(), made)
+
+
+def lsn_position(lsn: Column) -> Column:
+    """An LSN as PostgreSQL writes it (`16/B374D848`), as text that sorts; null for what is none."""
+    parts = [F.lpad(F.upper(F.split_part(lsn, F.lit("/"), F.lit(part))), 8, "0") for part in (1, 2)]
+    return F.when(lsn.rlike("^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"), F.concat_ws("/", *parts))
+
+
+def binlog_position(place: Column) -> Column:
+    """A place in a binlog as Maxwell writes it (`master.000006:800911`), as text that sorts."""
+    parts = [F.regexp_extract(place, r"(\d+):(\d+)$", part) for part in (1, 2)]
+    return F.when(place.rlike(r"\d+:\d+$"), _joined(*parts))
+
+
+def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
+    """The two numbers of a PostgreSQL `sequence`, `["24023119","24023128"]`, each of which can be null."""
+    # Each text is looked for once: a null test beside it would have Spark look twice.
+    first, last = F.substr(sequence, F.lit(3)), F.substring_index(sequence, '"', -2)
+    before = F.when(F.startswith(sequence, F.lit('["')), F.substring_index(first, '"', 1))
+    own = F.when(F.endswith(sequence, F.lit('"]')), F.substring_index(last, '"', 1))
+    return before, F.coalesce(own, lsn.cast("string"))
+
+
+def _known(lsn: Column) -> Column:
+    return F.nullif(lsn, F.lit("NULL"))
+
+
+def _digits(number: Column) -> Column:
+    return F.lpad(F.coalesce(number.cast("string"), F.lit("")), _DIGITS, "0")
+
+
+def _joined(*numbers: Column) -> Column:
+    return F.concat_ws("/", *(_digits(number) for number in numbers))
+
 
 TEXTS = T.MapType(T.StringType(), T.StringType())
 """A row as it was sent: each column that was sent, with the text of its JSON value."""
@@ -153,3 +277,42 @@ def header(name: str) -> Column:
     """The text of the last header of this name; null without one."""
     named = F.filter("headers", lambda each: each["key"] == F.lit(name))
     return F.when(F.size(named) > 0, F.try_validate_utf8(F.element_at(named, -1)["value"].cast("string")))
+
+
+def messages(decoded: DataFrame) -> DataFrame:
+    """
+    The messages of logical decoding: what programs wrote with `pg_logical_emit_message`.
+
+    Args:
+        decoded: What `decode` or `decode_wal2json` returned.
+
+    Returns:
+        One row per message: `topic`, `partition`, `offset`, `source`, `event_timestamp`, `position`,
+        `transaction_id`, `prefix` and `content` (binary; wal2json ends it at a zero byte).
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: a projection, no shuffle.
+
+    >>> value = b'{"action": "M", "prefix": "tower", "content": "closed", "transactional": false}'
+    >>> from cdckit import debezium
+    >>> found = debezium.messages(debezium.decode_wal2json(records_of(value)))
+    >>> [(row.prefix, bytes(row.content)) for row in found.collect()]
+    [('tower', b'closed')]
+    """
+    require_events(decoded, function="messages")
+    good = decoded.where((F.col("kind") == Kind.MESSAGE) & F.col(ERROR_CODE).isNull())
+    # Debezium has bytes, in Base64; wal2json text.
+    coded = _said("$.payload.message.content", "$.message.content")
+    return good.select(
+        *("topic", "partition", "offset", "source", "event_timestamp", "position", "transaction_id"),
+        _said("$.payload.message.prefix", "$.message.prefix", "$.prefix").alias("prefix"),
+        F.coalesce(F.try_to_binary(coded, F.lit("base64")), F.encode(_said("$.content"), "UTF-8")).alias(
+            "content"
+        ),
+    )
+
+
+def _said(*paths: str) -> Column:
+    return F.coalesce(*(F.get_json_object("said", path) for path in paths))

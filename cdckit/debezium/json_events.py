@@ -1,4 +1,4 @@
-"""Debezium's events in JSON, with and without the schema beside the payload; and what any envelope says."""
+"""Debezium's events in JSON, with and without the schema beside the payload."""
 
 from __future__ import annotations
 
@@ -10,24 +10,51 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.debezium.column_types import VARIABLE
-from cdckit.debezium.event_faults import EventFault
+from cdckit.debezium.encodings import read_json, read_quickly
 from cdckit.debezium.events import (
     DELETE,
     MESSAGE,
     OF_ROWS,
+    SOURCE_FIELDS,
     TEXTS,
     TRUNCATE,
+    EventFault,
     Kind,
     error_columns,
     header,
+    position,
     time_columns,
     with_events,
     without_schema,
 )
-from cdckit.debezium.json_values import read_json, read_quickly
-from cdckit.debezium.mongo_documents import MONGODB, document_key, document_of
-from cdckit.debezium.positions import SOURCE_FIELDS, position
-from cdckit.parts.schemas import flat_columns
+from cdckit.parts.arguments import flat_columns
+from cdckit.records import require_records
+
+MONGODB = "mongodb"
+_ID = "_id"
+
+
+def document_of(text: Column, connector: Column, row_key: Column) -> Column:
+    """
+    The document of an event, field by field; null for another connector.
+
+    Its `_id` is what the record's key says, where there is one: the two write it by different rules, such as
+    `{"$numberLong": "7"}` and `7`, and a delete has the key alone.
+    """
+    inner = F.coalesce(F.get_json_object(text, "$.payload.after"), F.get_json_object(text, "$.after"))
+    known = document_key(row_key)[_ID]
+    fields = F.transform_values(
+        F.from_json(inner, TEXTS.simpleString()),
+        lambda name, value: F.when(name == _ID, F.coalesce(known, value)).otherwise(value),
+    )
+    return F.when(connector == MONGODB, fields)
+
+
+def document_key(row_key: Column) -> Column:
+    """The key `{"id": "…"}` of a document, whose value is JSON text, under the name that documents have."""
+    named = F.concat(F.lit(f'{{"{_ID}":'), row_key["id"], F.lit("}"))
+    return F.from_json(named, TEXTS.simpleString())
+
 
 _NUMBERS = ("ts_ms", "ts_us", "ts_ns", "lsn", "pos", "row", "ord")
 """What every connector writes as a number: Spark's reader is slow to make a text of one."""
@@ -278,3 +305,44 @@ def texts_of(entries: Column) -> Column:
     """The entries as a map; null where a name is there twice, which Spark would end the job for."""
     names = entries["key"]
     return F.when(F.size(names) == F.size(F.array_distinct(names)), F.map_from_entries(entries))
+
+
+def decode(records: DataFrame) -> DataFrame:
+    """
+    What every record of Debezium's topics says: changes of rows, and all that lies beside them.
+
+    Args:
+        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`): of one topic or of many,
+            of one table or of many.  Values and keys are JSON, with or without the schema beside the
+            payload; those in Avro are in error (`NOT_JSON`): see `decode_avro`.  A row that
+            `ExtractNewRecordState` took out of its envelope is no event, nor is a CloudEvent
+            (`NOT_AN_EVENT`).
+
+    Returns:
+        One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.
+        Here a fraction that is written as a JSON number has the digits of a double, since Spark's reader
+        makes one of it; `changes` and `table_rows` read all digits of the event itself.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: JSON is read once, by Spark's own reader, and no row passes through Python; no shuffle.
+
+    Source:
+        Debezium, the reference pages of its connectors, "Data change events".
+
+    >>> from cdckit import debezium
+    >>> value = b'{"op": "t", "ts_ms": 1, "source": {"connector": "postgresql", "table": "products"}}'
+    >>> found = debezium.decode(records_of(value, b'{"op": "x"}', None))
+    >>> found.orderBy("offset").select("kind", "table", "operation", "error_code").show()
+    +---------+--------+---------+-----------------+
+    |     kind|   table|operation|       error_code|
+    +---------+--------+---------+-----------------+
+    | truncate|products|        t|             NULL|
+    |     NULL|    NULL|        x|UNKNOWN_OPERATION|
+    |tombstone|    NULL|     NULL|             NULL|
+    +---------+--------+---------+-----------------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode")
+    return json_events(records)

@@ -13,14 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdckit.kernel.arrays import ints
-from cdckit.kernel.changes import Changes
-from cdckit.kernel.counted_changes import counting
-from cdckit.kernel.entities import first_of_entity
-from cdckit.kernel.history_rows import following, portions, written
-from cdckit.kernel.layout import ARRIVED, Layout
+from cdckit.kernel.arrays import first_of_entity, ints
+from cdckit.kernel.changes import ARRIVED, Changes, Layout
 from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import States, states
+from cdckit.kernel.states import States, counting, following, portions, states, written
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18

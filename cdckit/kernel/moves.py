@@ -21,16 +21,14 @@ import pyarrow as pa
 
 from cdckit.changes import UPSERT
 from cdckit.errors import CdcError
-from cdckit.kernel.arrays import ints
-from cdckit.kernel.changes import Changes
-from cdckit.kernel.counted_changes import counting
-from cdckit.kernel.entities import first_of_entity
-from cdckit.kernel.layout import (
+from cdckit.kernel.arrays import first_of_entity, ints
+from cdckit.kernel.changes import (
     ARRIVED,
     NO_PRIORITY,
     OPERATIONS,
     TAKEN_ALONG,
     WORD,
+    Changes,
     Layout,
     carried_column,
     carried_words,
@@ -38,7 +36,7 @@ from cdckit.kernel.layout import (
     value_column,
 )
 from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import field, steps
+from cdckit.kernel.states import counting, field, steps
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 

@@ -26,10 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.changes import ABSENT, LOG_END, TRUNCATE, UPSERT
-from cdckit.kernel.arrays import bools, ints, ranked
-from cdckit.kernel.changes import require_whole
-from cdckit.kernel.entities import first_of_entity, whole_entities
-from cdckit.kernel.layout import (
+from cdckit.kernel.arrays import bools, first_of_entity, ints, ranked, whole_entities
+from cdckit.kernel.changes import (
     GUID,
     OPERATIONS,
     SNAPSHOT,
@@ -37,6 +35,7 @@ from cdckit.kernel.layout import (
     Layout,
     carried_column,
     carried_words,
+    require_whole,
     value_column,
 )
 from cdckit.parts.arrow_types import batch_of

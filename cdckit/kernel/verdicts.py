@@ -11,13 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
-from cdckit.kernel.arrays import bools, ints, positions
-from cdckit.kernel.changes import Changes
-from cdckit.kernel.counted_changes import counting
-from cdckit.kernel.entities import first_of_entity
-from cdckit.kernel.layout import OPERATIONS, Layout
+from cdckit.kernel.arrays import bools, first_of_entity, ints, positions
+from cdckit.kernel.changes import OPERATIONS, Changes, Layout
 from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import Field, Steps, field, steps
+from cdckit.kernel.states import Field, Steps, counting, field, steps
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, row_before
 

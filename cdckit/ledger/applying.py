@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from cdckit.changes import MOVED
-from cdckit.kernel.layout import GUID, Layout
+from cdckit.kernel.changes import GUID, Layout
 from cdckit.ledger.bucket_upkeep import Kept, upkeep
 from cdckit.ledger.columns import (
     BUCKET,

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from cdckit.changes import MOVED
 from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools, ints, positions, ranked
-from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.kernel.places import is_placed, placed_entities
-from cdckit.kernel.versions import versions
+from cdckit.kernel.states import versions
 from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
 from cdckit.ledger.kernel_rows import flat, in_order, numbered_texts
 from cdckit.ledger.open_versions import resumed

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools, numbered
-from cdckit.kernel.changes import require_whole
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID, require_whole
 from cdckit.ledger.bucket_merge import Merged, merged_changes
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.kernel_rows import flat

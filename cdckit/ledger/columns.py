@@ -9,13 +9,13 @@ from pyspark.sql import types as T
 from cdckit.changes import CHANGE_SCHEMA, MOVED, require_moved
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
-from cdckit.kernel.layout import GUID, KEYS, MADE_OF, SNAPSHOT
+from cdckit.kernel.changes import GUID, KEYS, MADE_OF, SNAPSHOT
 from cdckit.ledger.kinds import Kind
 from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
 from cdckit.moves import words_taken_along
-from cdckit.parts.identifiers import guid
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted
+from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type
 from cdckit.store.columns import as_columns
 

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import shown_history
 from cdckit.ledger.kinds import Kind
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
 from cdckit.store import Snapshot
 from cdckit.store.columns import as_columns

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from cdckit.changes import TRUNCATE
 from cdckit.kernel.arrays import bools, ints, ranked
-from cdckit.kernel.layout import (
+from cdckit.kernel.changes import (
     GUID,
     OPERATIONS,
     SNAPSHOT,
@@ -29,7 +29,7 @@ def one_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """The changes in the columns of `cdckit.kernel.layout`; of every field there is a priority, or a null."""
+    """The changes in the columns of `cdckit.kernel.changes`; each field has a priority, or a null."""
     columns = {
         name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
     }

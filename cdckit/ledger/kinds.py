@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.store import OtherKind, Snapshot, Transaction
 
 FORMAT = 1

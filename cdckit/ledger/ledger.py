@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.changes import Priority, require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.applying import Applied, bring_up, tables
 from cdckit.ledger.columns import log_columns, logged
 from cdckit.ledger.history_changes import history_changes
@@ -22,11 +22,11 @@ from cdckit.ledger.log_intake import Taken, digest, take
 from cdckit.ledger.pending_batch import Gate, asked, require_gate
 from cdckit.ledger.publication import Form, columns_of, form_number, put_all, put_changes, target_of
 from cdckit.ledger.views import Key, View
-from cdckit.outputs.types_2_and_4 import scd_type_2
+from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
-from cdckit.parts.given_records import sink_of
-from cdckit.parts.steps import doing
+from cdckit.parts.documents import sink_of
 from cdckit.parts.tables import AnyTable
+from cdckit.parts.workers import doing
 from cdckit.store import Committed, Snapshot, Store, StoreIsBusy, Transaction
 from cdckit.store.log import waits
 

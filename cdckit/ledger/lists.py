@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.applying import Applied, bring_up, tables
 from cdckit.ledger.columns import (
     BUCKET,
@@ -45,12 +45,19 @@ from cdckit.lists import (
     is_of_list,
     message_of_list,
 )
-from cdckit.parts.arguments import microseconds, require_int, require_name
-from cdckit.parts.identifiers import guid
+from cdckit.parts.arguments import (
+    microseconds,
+    quoted,
+    require_batch,
+    require_columns,
+    require_int,
+    require_name,
+    require_struct,
+    require_type,
+)
 from cdckit.parts.instants import INSTANT, written
-from cdckit.parts.schemas import quoted, require_batch, require_columns, require_struct, require_type
 from cdckit.parts.tables import AnyTable, as_spark
-from cdckit.parts.values import as_text
+from cdckit.parts.values import as_text, guid
 from cdckit.store import Snapshot, Transaction
 
 FUNCTION = "apply_list"

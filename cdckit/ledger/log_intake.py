@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import TRUNCATE
 from cdckit.kernel.arrays import bools, ints
-from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.ledger.columns import BUCKET, CONTENT, EVERY, LISTED
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.rows import picked, with_columns

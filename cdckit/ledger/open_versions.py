@@ -19,7 +19,7 @@ import pyarrow as pa
 from cdckit.changes import DELETE, UPSERT
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM
 from cdckit.kernel.arrays import bools, ints
-from cdckit.kernel.layout import (
+from cdckit.kernel.changes import (
     GUID,
     OPERATIONS,
     WORD,

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.applying import reads
 from cdckit.ledger.columns import BUCKET, EVERY, IDENTITY, shown_changes
 from cdckit.ledger.kinds import Kind

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import shown_history
 from cdckit.ledger.history_changes import history_changes
 from cdckit.ledger.kinds import Kind
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted
 from cdckit.parts.workers import Made
 from cdckit.store import File, Snapshot
 from cdckit.store.files import signed

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit.kernel.arrays import ranked
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.tasks import Held, Paths
 
 OPEN_ROWS = 1024

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.kernel.arrays import ints, same_values
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.kernel.places import arrivals
 from cdckit.ledger.kernel_rows import numbered_texts
 from cdckit.parts.running_aggregates import Bools, Ints, greatest_before, segments

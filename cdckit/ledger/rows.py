@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.kernel.arrays import bools
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.kernel_rows import in_order, one_batch
 from cdckit.ledger.tasks import Paths
 from cdckit.parts.arrow_types import batch_of

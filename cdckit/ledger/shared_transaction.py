@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.applying import bring_up, reads, tables
 from cdckit.ledger.columns import BUCKET, log_columns, logged
 from cdckit.ledger.kinds import Kind
 from cdckit.ledger.log_intake import take
-from cdckit.parts.identifiers import guid
+from cdckit.parts.values import guid
 from cdckit.store import Transaction
 from cdckit.store.transaction import Scope
 

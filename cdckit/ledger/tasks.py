@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from cdckit.kernel.layout import Layout
+from cdckit.kernel.changes import Layout
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.columns import true_names

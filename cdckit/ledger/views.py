@@ -13,17 +13,15 @@ from pyspark.sql import functions as F
 from cdckit.changes import MOVED
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.kernel.layout import GUID
+from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import BUCKET, EVERY, LISTS_SCHEMA, OPEN, fields_of, shown_changes, shown_history
 from cdckit.ledger.kinds import Kind
 from cdckit.merging import merge
 from cdckit.moves import complete_moves
-from cdckit.outputs.views import create_view
-from cdckit.parts.arguments import microseconds
+from cdckit.outputs.sql import create_view
+from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.identifiers import can_be_guids, guid, guids
-from cdckit.parts.schemas import quoted
-from cdckit.parts.values import EXACT_JSON, comparable
+from cdckit.parts.values import EXACT_JSON, can_be_guids, comparable, guid, guids
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction

@@ -5,8 +5,7 @@ Tables to look at, in Jupyter and as text: histories, changes, rejects and answe
 brings what they need.
 """
 
-from cdckit.notebook.clock import short_instants
-from cdckit.notebook.table_display import Table, show
-from cdckit.notebook.table_layout import NULL
+from cdckit.notebook.display import Table, show
+from cdckit.notebook.table_layout import NULL, short_instants
 
 __all__ = ["NULL", "Table", "short_instants", "show"]

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, show
 from cdckit.notebook.options import options
-from cdckit.parts.steps import latest
+from cdckit.parts.workers import latest
 
 _PACKAGE = Path(__file__).parents[1]
 _GROUP, _CELL = "spark.jobGroup.id", "cell "
@@ -47,7 +47,7 @@ def load(shell: Any) -> None:
     forms.for_type(DataFrame, partial(_shown, shell, forms_of))
     forms.for_type(Table, partial(_shown, shell, forms_of_table))
     # By its name, since what it is imported from imports this module.
-    forms.for_type_by_name("cdckit.outputs.types_2_and_4", "ScdType4", partial(_shown, shell, forms_of_both))
+    forms.for_type_by_name("cdckit.outputs.scd", "ScdType4", partial(_shown, shell, forms_of_both))
     known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
     if not any(isinstance(each, _Progress) for each in known):
         progress, interrupts = _Progress(shell), _Interrupts()

@@ -7,8 +7,7 @@ from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_flag
-from cdckit.parts.suggestions import nearest
+from cdckit.parts.arguments import nearest, require_flag
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""

@@ -10,14 +10,10 @@ What leaves the house: a history in the forms that other people's tools expect.
     pandas_rows    to_pandas            rows in this program, never more than a limit
 """
 
-from cdckit.outputs.faults import TooManyRows, UnfitHistory
-from cdckit.outputs.pandas_rows import to_pandas
+from cdckit.outputs.history_call import TooManyRows, UnfitHistory
+from cdckit.outputs.scd import ScdType4, scd_type_1, scd_type_2, scd_type_3, scd_type_4, scd_type_6
 from cdckit.outputs.snapshots import periodic_snapshots
-from cdckit.outputs.type_1 import scd_type_1
-from cdckit.outputs.type_3 import scd_type_3
-from cdckit.outputs.type_6 import scd_type_6
-from cdckit.outputs.types_2_and_4 import ScdType4, scd_type_2, scd_type_4
-from cdckit.outputs.views import create_view
+from cdckit.outputs.sql import create_view, to_pandas
 
 __all__ = [
     "ScdType4",

@@ -1,18 +1,113 @@
-"""What questions have in common: instants, fields, names and flags, checked when a function is called."""
+"""Arguments, checked when a function is called: instants, fields, schemas, and what was probably meant."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module, metadata
 from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.errors import CdcError, InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts import instants
-from cdckit.parts.suggestions import perhaps_each
+
+
+class UnfitCall(CdcError, ValueError):
+    """All that is wrong with a call about a table, and one that would do; its kinds have their own words."""
+
+    cannot: ClassVar[str]
+    """What the function cannot do."""
+    what: ClassVar[str]
+    """What was given."""
+
+    def __init__(
+        self,
+        function: str,
+        wrong: Sequence[str],
+        found: Sequence[str],
+        example: str,
+        unsaid: Sequence[str] = (),
+    ) -> None:
+        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
+        self.example, self.unsaid = example, tuple(unsaid)
+        super().__init__(function, self.wrong, self.found, example, self.unsaid)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}() {self.cannot}: {'; '.join(self.wrong)}. "
+            f"The {self.what} has {', '.join(self.found) or 'no columns'}. "
+            f"{that_would_do(self.example, self.unsaid)}"
+        )
+
+
+class Meant(NamedTuple):
+    """Names as they were probably meant, each once, and whether each of them was like one that there is."""
+
+    names: list[str]
+    whole: bool
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """
+    The one of the *known* names that is most like *name*, upper and lower case being alike, if one is.
+
+    >>> nearest("Nmae", ["number", "name"]), nearest("colour", ["number", "name"])
+    ('name', None)
+    """
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
+
+
+def perhaps(name: object, known: Iterable[str]) -> str:
+    """The question that follows a name that is unknown; nothing where no name is like it."""
+    close = nearest(name, known)
+    return "" if close is None else f" (is it {close}?)"
+
+
+def perhaps_each(names: Iterable[object], known: Sequence[str]) -> str | None:
+    """The question for all names that are unknown, as a sentence; None where no name is like one of them."""
+    near = {str(name): nearest(name, known) for name in names if name not in known}
+    asked = [f"{close} for {name}" for name, close in near.items() if close is not None]
+    return f"Is it {' and '.join(asked)}?" if asked else None
+
+
+def as_meant(names: Iterable[str], known: Sequence[str]) -> Meant:
+    """
+    The names, an unknown one as the one that is nearest to it; what is like none is left out, and told.
+
+    >>> as_meant(["number", "nmae"], ["number", "name"])
+    Meant(names=['number', 'name'], whole=True)
+    """
+    meant = [name if name in known else nearest(name, known) for name in names]
+    return Meant(list(dict.fromkeys(each for each in meant if each is not None)), None not in meant)
+
+
+def said_again(arguments: Mapping[str, Any]) -> str:
+    """Arguments by name, as they stand in a call behind its first one."""
+    return "".join(f", {name}={written(value)}" for name, value in arguments.items())
+
+
+def written(value: Any) -> str:
+    """A value as a program says it; an instant in UTC."""
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return instants.written(value)
+    return repr(value).removeprefix("datetime.")
+
+
+def that_would_do(example: str, unsaid: Iterable[str] = ()) -> str:
+    """The last sentence of an error: a call that would do, and which arguments of it nobody else can say."""
+    missing = list(dict.fromkeys(unsaid))
+    if not missing:
+        return f"A call that would do: {example}"
+    said = f"in which {' and '.join(missing)} must still be said as you mean it"
+    return f"A call that would run, {said}: {example}"
+
 
 Call = Callable[[str], str]
 """The call that a function was asked by, given how an instant of it would be said."""
@@ -149,3 +244,149 @@ def require_instants(frame: DataFrame, at: Column, argument: str, *, function: s
     if not isinstance(found, T.TimestampType):
         raise WrongColumnType(function, argument, "timestamp", found.simpleString())
     return at
+
+
+def require_columns(
+    frame: DataFrame, columns: Iterable[str], *, function: str, remedy: str | None = None
+) -> None:
+    """
+    Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame.
+
+    *remedy* is the sentence that says what makes such a table.
+    """
+    if not isinstance(frame, DataFrame):
+        raise InvalidArgument(function, "its table", "a DataFrame of Spark", *_instead_of(frame, remedy))
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise MissingColumns(function, missing, frame.columns, remedy)
+
+
+def _instead_of(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
+    """What was found instead of a table of Spark, no example, and what makes one of it."""
+    if not type(frame).__module__.startswith("pandas"):
+        return frame, None, remedy
+    columns = ", ".join(map(str, getattr(frame, "columns", [])))
+    found = f"a {type(frame).__name__} of pandas with the columns {columns}"
+    return (
+        found,
+        None,
+        remedy
+        or (
+            "`changes_from(frame, keys=[…])` makes changes of it, which `merge` makes a history of; "
+            "`session().createDataFrame(frame)` makes it a table of Spark as it is."
+        ),
+    )
+
+
+def require_types(
+    frame: DataFrame, needed: T.StructType, *, function: str, remedy: str | None = None
+) -> None:
+    """Raise unless *frame* has the columns of *needed* in their types, nullable or not."""
+    require_columns(frame, needed.fieldNames(), function=function, remedy=remedy)
+    for field in needed.fields:
+        require_type(frame, field.name, field.dataType, function=function)
+
+
+def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str) -> None:
+    """Raise `WrongColumnType` unless *column* has the type *needed*, nullable or not."""
+    found = frame.schema[column].dataType
+    # simpleString leaves nullability out: a source that promises more than is needed is welcome.
+    if found.simpleString() != needed.simpleString():
+        raise WrongColumnType(function, column, needed.simpleString(), found.simpleString())
+
+
+def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructType:
+    """The struct type of *column*; raises `MissingColumns` or `WrongColumnType` without one."""
+    require_columns(frame, [column], function=function)
+    found = frame.schema[column].dataType
+    if not isinstance(found, T.StructType):
+        raise WrongColumnType(function, column, "a struct", found.simpleString())
+    return found
+
+
+def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str) -> None:
+    """Raise `InvalidArgument` for a stream, where all rows must be there at once; *instead* names the way."""
+    if frame.isStreaming:
+        raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
+
+
+def require_distinct(frame: DataFrame, argument: str, *, function: str) -> None:
+    """Raise `InvalidArgument` if two columns have one name, be it in another case."""
+    require_distinct_names(frame.columns, argument, function=function)
+
+
+def require_distinct_names(columns: Iterable[str], argument: str, *, function: str) -> None:
+    """Raise `InvalidArgument` if two of the names are one, be it in another case."""
+    found: dict[str, str] = {}
+    for name in columns:
+        if name.lower() in found:
+            needed = "of columns that differ in more than case"
+            raise InvalidArgument(function, argument, needed, [found[name.lower()], name])
+        found[name.lower()] = name
+
+
+def flat_columns(text: str) -> T.StructType:
+    """
+    Columns of plain types, said as text; Spark's own reader of such text needs a session.
+
+    >>> flat_columns("name string, ordinal integer").simpleString()
+    'struct<name:string,ordinal:int>'
+    """
+    found = T.StructType()
+    for each in text.split(","):
+        name, kind = each.split()
+        found.add(name, kind)
+    return found
+
+
+def quoted(name: str) -> str:
+    """A column's *name* as `F.col` needs it: dots and backticks in it are its own."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_if_needed(name: str) -> str:
+    """A column's *name* as a reader would write it in SQL: in backticks where it is no plain word."""
+    return name if name.isascii() and name.isidentifier() else quoted(name)
+
+
+def text_literal(text: str) -> str:
+    """A text as Spark's SQL has it, whatever its signs: an expression as text is one call into the JVM."""
+    return f"CAST(X'{text.encode().hex()}' AS string)"
+
+
+def own_version() -> str:
+    """
+    The number of the installed cdckit, which pyproject.toml has and its metadata repeat.
+
+    `0+not.installed` where there is no metadata: in a checkout that is only on the path, or in a zip
+    that Spark sent to a worker.  It is before every other number for whatever compares versions.
+    """
+    try:
+        return metadata.version("cdckit")
+    except metadata.PackageNotFoundError:
+        return "0+not.installed"
+
+
+def require_package(package: str, *, extra: str, part: str) -> None:
+    """
+    Raise unless *package*, which the extra *extra* brings, can be imported.
+
+    Args:
+        package: The name under which it is imported.
+        extra: As pyproject.toml has it.
+        part: What of cdckit needs it, as the user wrote it.
+
+    Raises:
+        MissingExtra: It is not installed.  One that is there and broken raises what it raises itself.
+
+    >>> require_package("a_package_that_nobody_has", extra="notebooks", part="cdckit.notebook.pictures")
+    Traceback (most recent call last):
+    ...
+    cdckit.errors.MissingExtra: cdckit.notebook.pictures needs a_package_that_nobody_has, which the extra ...
+    """
+    try:
+        import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingExtra(part, package, extra) from error

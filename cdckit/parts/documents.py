@@ -1,20 +1,20 @@
-"""Messages of the web service, or in files, as records."""
+"""What a door is given: documents of a web service or of files, and records, as records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_instant
+from cdckit.parts.arguments import StreamBatch, require_batch, require_instant, require_name
 from cdckit.parts.instants import microseconds
 from cdckit.parts.json_text import as_json
-from cdckit.records import RECORD_SCHEMA
+from cdckit.records import RECORD_SCHEMA, require_records
 
 Document = Mapping[str, Any] | str | bytes
 """A message: a dictionary, or JSON text, or its bytes."""
@@ -127,3 +127,35 @@ def _without_headers() -> tuple[Column, Column]:
     """The last columns of a record: its timestamp is when it was made, and it has no headers."""
     nothing = F.lit(None).cast(RECORD_SCHEMA["headers"].dataType)
     return F.lit(0).alias("timestampType"), nothing.alias("headers")
+
+
+_Answer = TypeVar("_Answer")
+
+
+def as_records(
+    spark: SparkSession, given: DataFrame | Iterable[Document], at: datetime | None, *, shell: str
+) -> DataFrame:
+    """
+    What the `receive` of a *shell* is given, as a table of records.
+
+    Args:
+        spark: The session.
+        given: Such a table, or documents, which become records that are stored *at* that time, or now.
+        at: None for a table, whose rows say when they were stored.
+        shell: What a user calls it, as in "hub.sink".
+    """
+    if not isinstance(given, DataFrame):
+        stored = datetime.now(UTC) if at is None else at
+        return records_of(spark, given, stored, argument="records", function="receive")
+    if at is not None:
+        raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
+    require_records(given, function="receive")
+    instead = f"let writeStream.foreachBatch({shell}.sink('a name')) hand them over"
+    require_batch(given, "records", instead, function="receive")
+    return given
+
+
+def sink_of(take: Callable[[DataFrame, str], _Answer], name: str) -> Callable[[DataFrame, int], _Answer]:
+    """*take* for the batches of a stream, which Spark counts, under ids that no other stream's have."""
+    require_name(name, "name", function="sink")
+    return lambda rows, batch: take(rows, StreamBatch(name, batch))

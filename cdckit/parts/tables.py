@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import quoted
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.schemas import quoted
 
 AnyTable = DataFrame | pd.DataFrame
 

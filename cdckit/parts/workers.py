@@ -1,17 +1,21 @@
-"""What Spark's Python workers make of Arrow batches."""
+"""Work for Spark's Python workers on Arrow batches, and several jobs at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.util import inheritable_thread_target
 
 from cdckit.parts.arrow_types import arrow_schema, batch_of, with_texts
 from cdckit.parts.task_costs import begin_task
@@ -108,3 +112,108 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     half = batch.num_rows // 2
     halves = (batch.take(pa.array(range(*each))) for each in ((0, half), (half, batch.num_rows)))
     return [piece for some in halves for piece in _pieces(some)]
+
+
+_FEW = 1_000
+"""So many rows this program may hold; more stay with the executors."""
+
+
+def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
+    """
+    Rows computed once and looked at again; None if there are none.
+
+    They are held without files: if they are few, as rows of Spark's plans, else by the executors.  An
+    executor that dies takes its part along: then the run fails, and can be run again.
+
+    Args:
+        rows: The rows.
+        few: Whether they are known to be few: then this program takes them at once, and hands them on as one
+            partition, so that nothing that follows need be shuffled.
+
+    Cost: a job; without *few* another one, which looks whether there are more than a few.
+    """
+    kept = rows if few else rows.localCheckpoint()
+    some = here(kept if few else kept.limit(_FEW + 1))
+    if not some.num_rows:
+        return None
+    if some.num_rows > _FEW and not few:
+        return kept
+    found = rows.sparkSession.createDataFrame(some, rows.schema)
+    return found.coalesce(1) if few else found
+
+
+def here(rows: DataFrame) -> pa.Table:
+    """Few rows in the memory of this program, instants in UTC; a job."""
+    return rows.toArrow().cast(arrow_schema(rows.schema))
+
+
+_THREADS = 4
+"""Spark has only so many cores, whoever asks; more threads would only hold more plans in memory."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def at_once(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """
+    What *work* gives for each item, in their order.
+
+    The jobs belong to the groups and have the tags of the caller's.  After an error nothing more is
+    begun; it is raised when what had begun has ended.
+    """
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # Each with a copy of the caller's properties: Spark notes there what a thread is running.
+        begun = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
+        try:
+            return [each.result() for each in begun]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+_DESCRIPTION = "spark.job.description"
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+_running: list[str] = []
+
+
+@contextmanager
+def step(spark: SparkSession | None, words: str) -> Iterator[None]:
+    """
+    Within it, *words* describe the jobs of this thread, unless an inner step says more.
+
+    A session of Spark Connect has no place for them: then notebooks alone show them.
+    """
+    try:
+        context = None if spark is None else spark.sparkContext
+    except PySparkException:
+        context = None
+    before = None if context is None else context.getLocalProperty(_DESCRIPTION)
+    if context is not None:
+        context.setLocalProperty(_DESCRIPTION, words)
+    _running.append(words)
+    try:
+        yield
+    finally:
+        _running.remove(words)
+        if context is not None:
+            context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def doing(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
+    """A function within whose calls *words* describe the jobs of the thread that calls it."""
+
+    def described(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+        @wraps(function)
+        def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+            with step(SparkSession.getActiveSession(), words):
+                return function(*given, **named)
+
+        return call
+
+    return described
+
+
+def latest() -> str:
+    """The words of the step that began last, of whichever thread; empty where none runs."""
+    return _running[-1] if _running else ""

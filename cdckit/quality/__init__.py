@@ -3,11 +3,9 @@ Whether tables are sound: suites of sentences that a table keeps (`check`, `chec
 stream's batches, the rows of changes and histories that are not sound, and whether every record has a fate.
 """
 
-from cdckit.quality.check_results import BrokenPromises
-from cdckit.quality.conservation import record_fates
-from cdckit.quality.contradictions import find_contradictions
-from cdckit.quality.data_docs import check_all
-from cdckit.quality.gates import gate
+from cdckit.quality.checks import BrokenPromises
+from cdckit.quality.contradictions import find_contradictions, record_fates
+from cdckit.quality.data_docs import check_all, gate
 from cdckit.quality.periods import (
     coalesce,
     find_empty_periods,

@@ -1,36 +1,202 @@
-"""`check`: whether a table keeps what a suite promises, told sentence by sentence, in one pass over it."""
+"""`check`: whether a table keeps what a suite promises, sentence by sentence, in one pass over it."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from textwrap import indent
 from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
+from cdckit.errors import CdcError, InvalidArgument
 from cdckit.notebook import show
+from cdckit.notebook.display import Table, as_html_table, as_text_table
 from cdckit.notebook.options import require_rows
-from cdckit.parts.schemas import quoted, require_batch, require_columns
-from cdckit.parts.steps import step
-from cdckit.quality.check_results import Checked, Told
-from cdckit.quality.counting import (
+from cdckit.notebook.table_layout import Cell, Page
+from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
+from cdckit.parts.workers import step
+from cdckit.quality.contracts import beside_merged, differing
+from cdckit.quality.suites import (
     ALIKE,
     BATCH,
     BREAKS,
+    SEVERITIES,
     Counted,
+    Sentence,
+    Suite,
     are_the_tables,
     by_rows,
     counted,
+    suite_of,
+    unrolled,
     with_breaks,
 )
-from cdckit.quality.merged_log import beside_merged, differing
-from cdckit.quality.others import counted_by_great_expectations
-from cdckit.quality.suites import Suite, suite_of
-from cdckit.quality.unrolled import unrolled
+
+
+class BrokenPromises(CdcError, ValueError):
+    """
+    A table breaks sentences of its suite.
+
+    Facts: `suite`, its name; `rows`, how many the table has; `broken`, by sentence how many break it;
+    `first`, by sentence the first of these rows as text, of those that can be shown.
+    """
+
+    def __init__(
+        self, suite: str, rows: int, broken: dict[str, int], first: Mapping[str, str] | None = None
+    ) -> None:
+        self.suite, self.rows, self.broken, self.first = suite, rows, broken, dict(first or {})
+        super().__init__(suite, rows, broken, self.first)
+
+    def __str__(self) -> str:
+        listed = "\n".join(map(self._told, self.broken))
+        what = _count(len(self.broken), "sentence")
+        return f"A table of {_count(self.rows, 'row')} breaks {what} of the suite {self.suite}:\n{listed}"
+
+    def _told(self, says: str) -> str:
+        shown = indent(self.first.get(says, ""), "  ")
+        return f"- {_count(self.broken[says], 'row')}: {says}" + (f"\n{shown}" if shown else "")
+
+
+@dataclass(frozen=True)
+class Told:
+    """One sentence, how many rows break it, and the first of these as a table to look at, if it has some."""
+
+    sentence: Sentence
+    broken: int
+    shown: Table | None
+
+
+class Checked:
+    """
+    What `check` returns: displays itself in Jupyter, and is text where there is none.
+
+    `suite` is the name of the suite, `rows` the number of rows, `told` what was found, a `Told` for each
+    sentence; `ok` says whether no sentence is broken.
+    """
+
+    def __init__(self, suite: str, rows: int, told: tuple[Told, ...]) -> None:
+        self.suite, self.rows, self.told = suite, rows, told
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table keeps every sentence."""
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[Told, ...]:
+        """The sentences that the table breaks."""
+        return tuple(each for each in self.told if each.broken)
+
+    def require(self, severity: str = "info") -> Checked:
+        """
+        Raise if a sentence is broken that matters at least so much; else this same answer.
+
+        Raises:
+            BrokenPromises: It has the sentences, how many rows break each, and the first of these rows.
+            InvalidArgument: *severity* is not info, warning or critical.
+        """
+        if severity not in SEVERITIES:
+            raise InvalidArgument("require", "severity", f"one of {', '.join(SEVERITIES)}", severity)
+        least = SEVERITIES.index(severity)
+        broken = [each for each in self.broken if SEVERITIES.index(each.sentence.severity) >= least]
+        if broken:
+            first = {each.sentence.says: repr(each.shown) for each in broken if each.shown is not None}
+            numbers = {each.sentence.says: each.broken for each in broken}
+            raise BrokenPromises(self.suite, self.rows, numbers, first)
+        return self
+
+    def __repr__(self) -> str:
+        shown = [f"{each.sentence.says}\n{each.shown!r}" for each in self.broken if each.shown is not None]
+        return "\n\n".join([as_text_table(self._page), *shown])
+
+    def _repr_html_(self) -> str:
+        shown = [
+            f'<p style="margin:1em 0 0.2em">{escape(each.sentence.says)}</p>{each.shown._repr_html_()}'
+            for each in self.broken
+            if each.shown is not None
+        ]
+        return "".join([as_html_table(self._page), *shown])
+
+    @property
+    def _page(self) -> Page:
+        some = any(each.broken for each in self.told)
+        rows = [_row(each, some) for each in self.told]
+        headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
+        kept = f"{len(self.told) - len(self.broken)} of {_count(len(self.told), 'sentence')} kept"
+        caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
+        return Page(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
+
+
+def _row(told: Told, some: bool) -> list[Cell]:
+    sentence = Cell(told.sentence.says, in_full=told.sentence.source)
+    if not some:
+        return [sentence]
+    number = Cell(f"{told.broken:,}", look="mark") if told.broken else Cell("0", look="nothing")
+    weight = Cell(told.sentence.severity, look="" if told.broken else "nothing")
+    return [number, weight, sentence]
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number:,} {of}{'' if number == 1 else 's'}"
+
+
+def ephemeral_context(part: str) -> Any:
+    """A context of Great Expectations that writes no file, sends nothing and shows no progress."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    require_package("great_expectations", extra="quality", part=part)
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    context.enable_analytics(False)
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    return context
+
+
+def counted_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence]) -> Iterator[int]:
+    """How many rows break each of the sentences; of a sentence about the whole table 1, if it is broken."""
+    if not sentences:
+        return
+    context = ephemeral_context("check")
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    asset = context.data_sources.add_spark("frames", persist=False).add_dataframe_asset("rows")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+    for each in sentences:
+        try:
+            stated = ExpectationConfiguration(type=each.type, kwargs=dict(each.kwargs)).to_domain_obj()
+        except (GreatExpectationsError, ValueError, TypeError) as error:
+            raise _cannot_be_run(each, str(error)) from error
+        result = batch.validate(stated, result_format="BASIC")
+        message = _raised(result.exception_info or {})
+        if message is not None:
+            raise _cannot_be_run(each, message)
+        yield 0 if result.success else int(result.result.get("unexpected_count") or 1)
+
+
+def _raised(told: Mapping[str, Any]) -> str | None:
+    """What went wrong: it is told once, or for each number that Great Expectations wanted."""
+    infos = [told, *(each for each in told.values() if isinstance(each, Mapping))]
+    return next((str(each.get("exception_message")) for each in infos if each.get("raised_exception")), None)
+
+
+def _cannot_be_run(sentence: Sentence, message: str) -> InvalidArgument:
+    said = " ".join(message.split())[:500]
+    return InvalidArgument(
+        "check",
+        "suite",
+        "of expectations that Great Expectations can run",
+        sentence.type,
+        remedy=f"Great Expectations says: {said}",
+    )
+
 
 _FUNCTION = "check"
 VIEW = "cdckit_"

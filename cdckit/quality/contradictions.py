@@ -1,8 +1,9 @@
-"""Contradictions: one message that says two things."""
+"""Single messages that contradict themselves, and records of which nothing became."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -12,10 +13,10 @@ from cdckit.changes import ORDER, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS
 from cdckit.merging import checked_fields
-from cdckit.parts.schemas import require_struct
+from cdckit.parts.arguments import require_columns, require_struct
 from cdckit.parts.values import comparable
 
-_FUNCTION = "find_contradictions"
+_FIND_CONTRADICTIONS = "find_contradictions"
 _COUNTS = "counts"
 _DIFFERS = "counts_differ"
 
@@ -63,11 +64,11 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     +------+----------+-------+------+
     <BLANKLINE>
     """
-    data = checked_fields(changes, keys, STANDARD_COLUMNS, _FUNCTION)
+    data = checked_fields(changes, keys, STANDARD_COLUMNS, _FIND_CONTRADICTIONS)
     taken = [name for name in changes.columns if name.lower() in (_COUNTS, _DIFFERS)]
     if taken:
         needed = f"free of columns {_COUNTS} and {_DIFFERS}: rename these first"
-        raise InvalidArgument(_FUNCTION, "changes", needed, taken)
+        raise InvalidArgument(_FIND_CONTRADICTIONS, "changes", needed, taken)
     entity = [F.col("guid")] if "guid" in changes.columns else [F.col("data").getField(key) for key in keys]
     one_change = Window.partitionBy(*entity, "source", "message_id", "arrival.record_number")
     in_order = one_change.orderBy(*ORDER)
@@ -84,7 +85,7 @@ def _said(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column
     is_upsert = F.col("operation") == UPSERT
     stated: list[str] = []
     if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities", function=_FUNCTION).fieldNames()
+        stated = require_struct(changes, "field_priorities", function=_FIND_CONTRADICTIONS).fieldNames()
     fields = []
     for place, field in enumerate(data):
         priority = F.col("priority")
@@ -98,3 +99,64 @@ def _said(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column
         *(F.col(name) for name in ("operation", "effective_timestamp", "sequence", "priority")),
         *fields,
     )
+
+
+PLACE = ("topic", "partition", "offset")
+"""Where a record lies."""
+
+_RECORD_FATES = "record_fates"
+
+
+def record_fates(records: DataFrame, **fates: DataFrame) -> DataFrame:
+    """
+    What became of each record: the tables in which it is found again.
+
+    The suite `fates` says what is to hold of them: each record has one fate, and what has one is a record.
+
+    Args:
+        records: What came: one row per record.
+        fates: By what each fate is called, a table of what had it: changes, whose `arrival` says which record
+            they are of, or any table with the columns `topic`, `partition` and `offset`, such as rejects and
+            what waits.  A record that became several changes has that fate once.
+
+    Returns:
+        One row per place of a topic: `topic`, `partition`, `offset`, `came`, how many records came from
+        there, and `fates`, the names of its fates in their order.
+
+    Raises:
+        InvalidArgument: No fate is given.
+        MissingColumns: A table says of no place.
+
+    Cost: one shuffle of the places.
+
+    >>> came = changes.select("arrival.topic", "arrival.partition", "arrival.offset").distinct()
+    >>> record_fates(came, changed=changes.where("message_id != 'm3'")).orderBy("offset").show()
+    +-----+---------+------+----+---------+
+    |topic|partition|offset|came|    fates|
+    +-----+---------+------+----+---------+
+    | shop|        0|     1|   1|[changed]|
+    | shop|        0|     2|   1|[changed]|
+    | shop|        0|     3|   1|       []|
+    +-----+---------+------+----+---------+
+    <BLANKLINE>
+    """
+    if not fates:
+        example = "record_fates(records, changed=changes, rejected=rejects, waiting=waiting)"
+        raise InvalidArgument(_RECORD_FATES, "fates", "one table or more", {}, example)
+    places = [_places(records).select("*", F.lit(None).cast("string").alias("fate"))]
+    places += [_places(table).select("*", F.lit(name).alias("fate")) for name, table in fates.items()]
+    return (
+        reduce(DataFrame.union, places)
+        .groupBy(*PLACE)
+        .agg(
+            F.count_if(F.col("fate").isNull()).alias("came"),
+            F.array_sort(F.collect_set("fate")).alias("fates"),
+        )
+    )
+
+
+def _places(table: DataFrame) -> DataFrame:
+    if "arrival" in table.columns:
+        return table.select(*(F.col(f"arrival.{name}").alias(name) for name in PLACE))
+    require_columns(table, PLACE, function=_RECORD_FATES)
+    return table.select(*PLACE)

@@ -18,8 +18,7 @@ from cdckit.history import (
     require_free,
     require_history,
 )
-from cdckit.parts.arguments import require_fields
-from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_struct
 from cdckit.parts.values import comparable
 
 

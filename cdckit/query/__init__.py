@@ -22,16 +22,14 @@ with `Lookup`, `as_known`, `bitemporal`, `known_at`, `blame` and `why`.
     why           why                                 what became of every change of an entity
 """
 
-from cdckit.query.allen import ALLEN_RELATIONS, allen_relation
+from cdckit.query.as_of import timeline, with_operation
 from cdckit.query.beliefs import as_shown, belief_changes, beliefs_about, error_durations
-from cdckit.query.between import timeline, with_operation
-from cdckit.query.counts import counts_over_time
 from cdckit.query.differences import diff
-from cdckit.query.overlays import Side, overlay
-from cdckit.query.period_joins import join_periods
+from cdckit.query.intervals import ALLEN_RELATIONS, allen_relation
+from cdckit.query.measures import counts_over_time, durations, weighted_means
+from cdckit.query.overlays import Side, join_periods, overlay
 from cdckit.query.provenance import by_message, revoke, sources_of, with_messages
 from cdckit.query.state_episodes import episodes, transitions
-from cdckit.query.value_durations import durations, weighted_means
 
 __all__ = [
     "ALLEN_RELATIONS",

@@ -1,14 +1,26 @@
-"""What was in force at an instant."""
+"""What was in force: at an instant, in a period, and the versions of an entity one after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, require_history
-from cdckit.parts.arguments import require_flag, require_instant, require_instants
+from cdckit.history import (
+    DELETED,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    operation_of,
+    require_free,
+    require_history,
+)
+from cdckit.parts.arguments import require_flag, require_instant, require_instants, require_period
+from cdckit.query.entity_keys import of_entity
 
 
 def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -> DataFrame:
@@ -97,3 +109,145 @@ def without_deleted(versions: DataFrame, deletes: bool, *, function: str) -> Dat
     return (
         versions if require_flag(deletes, "deletes", function=function) else versions.where(~F.col(DELETED))
     )
+
+
+def between(history: DataFrame, start: datetime, end: datetime | None, *, deletes: bool = False) -> DataFrame:
+    """
+    Keep the versions that were in force at some time of a period, cut to it.
+
+    The period is half-open like the intervals: a version that ends at *start* or begins at *end* is
+    outside.
+
+    Args:
+        history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
+            (null while the version is current), `deleted_indicator`.
+        start: Where the period begins: an aware datetime in any zone.
+        end: Where it ends, later than *start*; None for a period without an end.
+        deletes: Keep the versions of deleted entities, with nulls in all fields but the keys.
+
+    Returns:
+        The same columns.  `valid_from_timestamp` is *start* for versions that began earlier (their
+        messages stay the ones that began them), `valid_to_timestamp` is *end* for versions that
+        ended later or are current; with an open end it stays null.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another type.
+        InvalidArgument: *start* or *end* is a naive datetime, *end* is not after *start*, or *deletes* is
+            neither True nor False.
+
+    Cost: one filter, no shuffle.
+
+    Source:
+        SQL:2011, FOR VALID_TIME FROM ... TO ..., which does not cut.
+
+    >>> from datetime import datetime, timezone
+    >>> start = datetime(2024, 1, 1, 9, 30, tzinfo=timezone.utc)
+    >>> end = datetime(2024, 1, 1, 10, 30, tzinfo=timezone.utc)
+    >>> between(history, start, end).orderBy("number", "valid_from_timestamp").select(
+    ...     "number", "name", "valid_from_timestamp", "valid_to_timestamp"
+    ... ).show()
+    +------+------+--------------------+-------------------+
+    |number|  name|valid_from_timestamp| valid_to_timestamp|
+    +------+------+--------------------+-------------------+
+    |     1|kettle| 2024-01-01 09:30:00|2024-01-01 10:00:00|
+    |     1|teapot| 2024-01-01 10:00:00|2024-01-01 10:30:00|
+    |     2|   mug| 2024-01-01 09:30:00|2024-01-01 10:30:00|
+    +------+------+--------------------+-------------------+
+    <BLANKLINE>
+    """
+    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
+    first, last = require_period(start, end, function="between")
+    begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
+    begun = begins.isNotNull() if end is None else begins < last
+    not_ended = ends.isNull() | (ends > first)
+    # A version that ends where it begins is in force at no time.
+    not_empty = ends.isNull() | (ends > begins)
+    # Spark's greatest and least pass over nulls: an open end is later than any other.
+    clipped = {VALID_FROM: F.greatest(begins, first), VALID_TO: F.least(ends, last)}
+    kept = history.where(begun & not_ended & not_empty).withColumns(clipped)
+    return without_deleted(kept, deletes, function="between")
+
+
+def with_operation(history: DataFrame) -> DataFrame:
+    """
+    Say of each version what happened to the entity when it began.
+
+    Args:
+        history: One row per version, all versions of each entity: of one that was left out, the next
+            version cannot know.  Intervals must not overlap, which is not checked here.
+
+    Returns:
+        The same rows and columns, and `operation`: "insert" for the first version of an entity,
+        "delete" for every deleted version (so also where a stronger delete follows a delete),
+        "recreate" for a version that is alive after a deleted one, else "update".
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
+            `deleted_indicator`, or has it in another type.
+        InvalidArgument: *history* has a column `operation` already.
+
+    Cost: one shuffle by guid and one sort.
+
+    >>> with_operation(history).orderBy("number", "valid_from_timestamp").select(
+    ...     "number", "name", "operation"
+    ... ).show()
+    +------+------+---------+
+    |number|  name|operation|
+    +------+------+---------+
+    |     1|kettle|   insert|
+    |     1|teapot|   update|
+    |     2|   mug|   insert|
+    |     2|  NULL|   delete|
+    +------+------+---------+
+    <BLANKLINE>
+    """
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
+    require_free(history, "operation", function="with_operation")
+    was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
+    return history.withColumn("operation", operation_of(was_deleted, F.col(DELETED)))
+
+
+def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
+    """
+    All versions of one entity, in their order.
+
+    Args:
+        history: One row per version, all versions of each entity.
+        key: Value by business field or `guid`, null being a value like any other.  Key fields keep
+            their values in deleted versions.  A part of the key, or a field that is no key, stands for every
+            entity that had these values in one of its versions: a timeline is never cut to pieces.
+
+    Returns:
+        The same columns and `operation` (see `with_operation`); ordered by `guid` and
+        `valid_from_timestamp`.  No row if there is no such entity.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
+            `deleted_indicator`, or has it in another type.
+        InvalidArgument: *key* is empty, no mapping, names a field that *history* does not have, or has
+            a value of another type than its field (an aware datetime for a `timestamp`, a naive one for a
+            `timestamp_ntz`); *history* has a column `operation` already.
+
+    Cost: two filters over the history, the first of them over `guid` and the fields of *key* alone;
+    only the versions that are found are shuffled and sorted.  Their guids are broadcast: it is meant
+    for one entity or some thousands.
+
+    >>> timeline(history, {"number": 2}).select(
+    ...     "number", "name", "valid_from_timestamp", "operation", "source_message"
+    ... ).show()
+    +------+----+--------------------+---------+--------------+
+    |number|name|valid_from_timestamp|operation|source_message|
+    +------+----+--------------------+---------+--------------+
+    |     2| mug| 2024-01-01 09:00:00|   insert|            m1|
+    |     2|NULL| 2024-01-01 11:00:00|   delete|            m3|
+    +------+----+--------------------+---------+--------------+
+    <BLANKLINE>
+    """
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
+    require_free(history, "operation", function="timeline")
+    known = T.StructType([history.schema["guid"], *business_fields(history)])
+    asked = of_entity(key, known, function="timeline")
+    # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
+    guids = F.broadcast(history.where(asked).select("guid").distinct())
+    found = history.join(guids, on="guid", how="left_semi")
+    return with_operation(found).orderBy("guid", VALID_FROM)

@@ -24,11 +24,10 @@ from cdckit.history import (
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.allen import is_period
 from cdckit.query.bitemporal import known_at
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
+from cdckit.query.intervals import folded, is_period
 from cdckit.query.overlays import Side, overlay
-from cdckit.query.standing_still import folded
 
 _ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
 _LEARNT = {

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdckit.changes import require_changes
 from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, require_bitemporal
 from cdckit.kernel.beliefs import beliefs
-from cdckit.kernel.layout import ARRIVED
+from cdckit.kernel.changes import ARRIVED
 from cdckit.merging import history_schema, merged, sorted_by_entity, with_guids
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema

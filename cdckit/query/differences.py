@@ -20,11 +20,9 @@ from cdckit.history import (
     provenance_type,
     require_history,
 )
-from cdckit.parts.arguments import require_fields, require_period
-from cdckit.parts.schemas import quoted, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.allen import is_period
-from cdckit.query.standing_still import folded
+from cdckit.query.intervals import folded, is_period
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")

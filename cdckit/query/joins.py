@@ -12,17 +12,34 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_TO
-from cdckit.parts.arguments import require_instant
+from cdckit.parts.arguments import quoted, require_columns, require_instant, require_type
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import quoted, require_columns, require_type
 from cdckit.parts.workers import made_beside
-from cdckit.query import join_rows as rows
-from cdckit.query.join_answers import How
-from cdckit.query.join_lines import carried, of_facts, sorted_by_number, text_of_overlap, with_group
-from cdckit.query.join_rows import Asked, asked_by_key, version_column
-from cdckit.query.join_workers import OVERLAP, REASON, STAND, said_column, said_columns, told
-from cdckit.query.lookups import FUNCTION, Lookup, checked_key, checked_lookups, version_columns
-from cdckit.query.overlapping_versions import where_sound
+from cdckit.query.intervals import where_sound
+from cdckit.query.join_search import OVERLAP, REASON, STAND, How, said_column, said_columns, told
+from cdckit.query.lookups import (
+    AT,
+    FORGOTTEN,
+    FUNCTION,
+    IS_DELETED,
+    KNOWN,
+    SOURCE,
+    UNTIL,
+    Asked,
+    Lookup,
+    asked_by_key,
+    carried,
+    checked_key,
+    checked_lookups,
+    of_facts,
+    rows,
+    side_by_side,
+    sorted_by_number,
+    text_of_overlap,
+    version_column,
+    version_columns,
+    with_group,
+)
 
 __all__ = ["Lookup", "as_of_join"]
 
@@ -174,13 +191,13 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
 
     All else waits in the JVM, where the versions are then put beside their facts.
     """
-    places = rows.side_by_side(facts, asked, time)
-    line, (group, *_) = with_group(rows.rows(facts, asked, time, known, carried(places, asked)), asked.key)
+    places = side_by_side(facts, asked, time)
+    line, (group, *_) = with_group(rows(facts, asked, time, known, carried(places, asked)), asked.key)
     together = line.repartition(group).sortWithinPartitions(group)
     arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
     hows = list(map(How.of, asked.lookups, asked.source_of))
-    times = [rows.AT, rows.UNTIL, *([rows.KNOWN, rows.FORGOTTEN] if known is not None else [])]
-    read = dict.fromkeys([group, *asked.key, rows.SOURCE, *times, rows.IS_DELETED])
+    times = [AT, UNTIL, *([KNOWN, FORGOTTEN] if known is not None else [])]
+    read = dict.fromkeys([group, *asked.key, SOURCE, *times, IS_DELETED])
     by = partial(told, group=group, key=asked.key, hows=hows)
     said = together.withColumn(_SAID, made_beside(list(read), by, said_columns(hows), large=True))
     line = said.select(*line.columns, f"{_SAID}.*")
@@ -215,7 +232,7 @@ def _with_version(line: DataFrame, group: str, index: int, place: int, later: Se
         place: That of its source.
         later: The places of sources that are needed afterwards; of others the versions go.
     """
-    stand, source = F.col(said_column(STAND, index)), F.col(rows.SOURCE)
+    stand, source = F.col(said_column(STAND, index)), F.col(SOURCE)
     near = sorted_by_number(line, group, stand * 2 + source.isNull().cast("long"))
     in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -238,15 +255,13 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    places = rows.side_by_side(facts, asked, time)
-    line, by = with_group(rows.rows(facts, asked, time, None, carried(places, asked)), asked.key)
+    places = side_by_side(facts, asked, time)
+    line, by = with_group(rows(facts, asked, time, None, carried(places, asked)), asked.key)
     # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
-    line = sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(rows.AT))
-    is_fact = F.col(rows.SOURCE).isNull()
+    line = sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
+    is_fact = F.col(SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
-    in_line = Window.partitionBy(*by).orderBy(
-        F.col(rows.AT).asc_nulls_first(), F.col(rows.SOURCE).asc_nulls_last()
-    )
+    in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
     held = [version_column(place) for place in range(len(asked.sources))]
     line = line.withColumns(
@@ -254,7 +269,7 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     )
     overlapping = F.coalesce(
         *(
-            F.when((F.col(rows.SOURCE) == place) & _lasts(asked, place), F.lit(asked.first_into(place)))
+            F.when((F.col(SOURCE) == place) & _lasts(asked, place), F.lit(asked.first_into(place)))
             for place in range(len(asked.sources))
         )
     )
@@ -276,4 +291,4 @@ def _last(place: int) -> str:
 def _lasts(asked: Asked, place: int) -> Column:
     """Whether the last version of a source is still in force."""
     end = F.col(_last(place)).getField(VALID_TO)
-    return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(rows.AT)))
+    return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))

@@ -1,4 +1,4 @@
-"""Overlays: several histories laid on each other, a row for each period in which none of them moves."""
+"""Several histories together: laid on each other (`overlay`), or joined by period (`join_periods`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
@@ -19,15 +20,36 @@ from cdckit.history import (
     VALID_TO,
     business_fields,
     require_history,
+    with_open_ends,
 )
-from cdckit.parts.arguments import both_sides, require_fields, require_flag, require_name
-from cdckit.parts.schemas import quoted, require_batch, require_distinct, require_struct
+from cdckit.parts.arguments import (
+    both_sides,
+    quoted,
+    require_batch,
+    require_columns,
+    require_distinct,
+    require_fields,
+    require_flag,
+    require_name,
+    require_struct,
+    require_type,
+)
 from cdckit.parts.values import comparable
-from cdckit.query.allen import is_period
-from cdckit.query.shared_instants import overlapping
-from cdckit.query.standing_still import folded, kept, side_column, standing_still
+from cdckit.query.intervals import (
+    ALLEN_RELATIONS,
+    APART,
+    SHARING,
+    TOUCHING,
+    allen_relation,
+    folded,
+    is_period,
+    kept,
+    overlapping,
+    side_column,
+    standing_still,
+)
 
-_FUNCTION = "overlay"
+_OVERLAY = "overlay"
 _WAYS = ("inner", "left", "full")
 
 
@@ -133,7 +155,7 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     for side, link in zip(others, links, strict=True):
         if how == "full" and set(link) != set(key):
             needed = f"inner or left, where {side.into} is found by the link {', '.join(link)}"
-            raise InvalidArgument(_FUNCTION, "how", needed, how)
+            raise InvalidArgument(_OVERLAY, "how", needed, how)
     lines = [_line(first, key, 0)]
     for place, (side, link) in enumerate(zip(others, links, strict=True), 1):
         if set(link) == set(key):
@@ -157,22 +179,22 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
 def _checked_sides(sides: Sequence[Side], how: str, fold: bool) -> tuple[Side, ...]:
     """The sides, with null for every end that is open; raises for those of no meaning."""
     if len(sides) < 2 or not all(isinstance(side, Side) for side in sides):
-        raise InvalidArgument(_FUNCTION, "sides", "two or more Side", sides)
+        raise InvalidArgument(_OVERLAY, "sides", "two or more Side", sides)
     if how not in _WAYS:
-        raise InvalidArgument(_FUNCTION, "how", f"one of {', '.join(_WAYS)}", how)
-    require_flag(fold, "fold", function=_FUNCTION)
+        raise InvalidArgument(_OVERLAY, "how", f"one of {', '.join(_WAYS)}", how)
+    require_flag(fold, "fold", function=_OVERLAY)
     for side in sides:
-        require_name(side.into, "into", function=_FUNCTION)
-        require_flag(side.provenance, "provenance", function=_FUNCTION)
+        require_name(side.into, "into", function=_OVERLAY)
+        require_flag(side.provenance, "provenance", function=_OVERLAY)
         argument = f"history of {side.into!r}"
-        require_distinct(side.history, argument, function=_FUNCTION)
-        require_batch(side.history, argument, "ask the table that keeps it", function=_FUNCTION)
+        require_distinct(side.history, argument, function=_OVERLAY)
+        require_batch(side.history, argument, "ask the table that keeps it", function=_OVERLAY)
         if side.fields is not None and _names(side.fields):
             known = business_fields(side.history).fieldNames()
-            require_fields(side.fields, known, "fields", function=_FUNCTION)
+            require_fields(side.fields, known, "fields", function=_OVERLAY)
     columns = HISTORY_SCHEMA.fieldNames()
     return tuple(
-        replace(side, history=require_history(side.history, *columns, function=_FUNCTION)) for side in sides
+        replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in sides
     )
 
 
@@ -181,7 +203,7 @@ def _require_names(sides: Sequence[Side], key: Sequence[str]) -> None:
     for side in sides:
         if side.into.lower() in taken:
             raise InvalidArgument(
-                _FUNCTION, "into", f"a name other than {', '.join(sorted(taken))}", side.into
+                _OVERLAY, "into", f"a name other than {', '.join(sorted(taken))}", side.into
             )
         taken.add(side.into.lower())
 
@@ -197,18 +219,18 @@ def _known(side: Side) -> list[str]:
 def _checked_link(first: Side, side: Side) -> dict[str, str]:
     """What the first side and this one have in common, as a mapping of its field to this one's."""
     if isinstance(first.on, Mapping):
-        raise InvalidArgument(_FUNCTION, "on", "of the first side, a field or a list of fields", first.on)
-    require_fields(_names(first.on), _known(first), "on", function=_FUNCTION)
+        raise InvalidArgument(_OVERLAY, "on", "of the first side, a field or a list of fields", first.on)
+    require_fields(_names(first.on), _known(first), "on", function=_OVERLAY)
     ours, theirs = both_sides(side.on)
-    require_fields(ours, _known(first), "on", function=_FUNCTION)
-    require_fields(theirs, _known(side), "on", function=_FUNCTION)
+    require_fields(ours, _known(first), "on", function=_OVERLAY)
+    require_fields(theirs, _known(side), "on", function=_OVERLAY)
     link = dict(zip(ours, theirs, strict=True))
     for field, same in link.items():
         needed, found = (
             each.history.schema[name].dataType.simpleString() for each, name in ((first, field), (side, same))
         )
         if needed != found:
-            raise WrongColumnType(_FUNCTION, same, f"{needed}, like {field} in {first.into}", found)
+            raise WrongColumnType(_OVERLAY, same, f"{needed}, like {field} in {first.into}", found)
     return link
 
 
@@ -220,7 +242,7 @@ def _version(side: Side) -> Column:
     """The struct that a row gets."""
     columns = ["guid", VALID_FROM, VALID_TO, *_fields(side), SOURCE_MESSAGE]
     if side.provenance:
-        require_struct(side.history, FIELD_PROVENANCE, function=_FUNCTION)
+        require_struct(side.history, FIELD_PROVENANCE, function=_OVERLAY)
         columns.append(FIELD_PROVENANCE)
     return F.struct(*(F.col(quoted(name)) for name in columns))
 
@@ -279,3 +301,168 @@ def _said(side: Side, place: int) -> Column:
 
 def _key_column(place: int) -> str:
     return f"key_{place}"
+
+
+_JOIN_PERIODS = "join_periods"
+
+
+def join_periods(
+    a: DataFrame,
+    b: DataFrame,
+    relations: str | Sequence[str] = SHARING,
+    *,
+    on: str | Sequence[str] | Mapping[str, str] = (),
+    period: tuple[str, str] = (VALID_FROM, VALID_TO),
+    into: tuple[str, str] = ("a", "b"),
+) -> DataFrame:
+    """
+    The pairs of rows of two tables whose periods have one of Allen's relations.
+
+    Args:
+        a: One row per period, of any columns.  Versions of deleted entities are periods, too: leave them out
+            with `where`, if they are not meant.
+        b: Another such table.
+        relations: One of `ALLEN_RELATIONS`, or several: what a is to b.  By default the nine in which the two
+            share an instant.
+        on: What the two rows of a pair have in common, besides: a column, a list of columns (the same in
+            both), or a mapping of a's column to b's.  Null equals null.  Nothing by default.
+        period: The two columns, in both tables, where a period begins, and where it ends (exclusive, null
+            for an open end, or what stands for it in a table that `scd_type_2` made).  A row without a
+            beginning, or with an end that is not after it, is no period and in no pair.
+        into: The names of the two struct columns.
+
+    Returns:
+        One row per pair, each as often as its rows are there: a struct with the row of *a*, one with the row
+        of *b*, and `relation` (text).
+
+    Raises:
+        MissingColumns, WrongColumnType: A column is not there, *period* is not of timestamps, or *on* has not
+            the same type in both.
+        InvalidArgument: A table that is a stream, or has two columns that differ in case alone; a relation
+            that is none, or none at all; "before" or "after" without *on*: nearly every row is before or
+            after every other; a *period* or *into* that is no pair of names; two equal names in *into*.
+
+    Cost: each table is read more than once.  With *on*, rows are counted by it first.  Of a value that few
+    rows have (64 in both tables together), all pairs are compared: that takes a quarter more than a join by
+    equality.  Rows of other values, and all without *on*, are sorted by their beginnings and numbered, by
+    *on* or else by the hour; each period knows then which numbers of the other table begin within it, and
+    is joined with those by equality.  So the work grows with rows and pairs that share an instant, also
+    for long periods among short ones and for many at one time: nothing is compared with everything.  Of each
+    value of *on*, or hour, one task sorts the beginnings.  "meets" and "met_by" are joins by equality;
+    "before" and "after" compare all rows of one value of *on*.
+
+    >>> def periods(*rows):
+    ...     frame = session().createDataFrame(list(rows), "what string, begins int, ends int")
+    ...     hours = (F.timestamp_seconds(3600 * F.col(end)).alias(end) for end in ("begins", "ends"))
+    ...     return frame.select("what", *hours)
+    >>> shifts = periods(("early", 6, 14), ("late", 14, 22))
+    >>> repairs = periods(("lamp", 13, 15), ("lift", 20, 21))
+    >>> pairs = join_periods(repairs, shifts, period=("begins", "ends"), into=("repair", "shift"))
+    >>> told = pairs.select("repair.what", "relation", F.col("shift.what").alias("shift"))
+    >>> told.orderBy("what", "shift").show()
+    +----+-------------+-----+
+    |what|     relation|shift|
+    +----+-------------+-----+
+    |lamp|overlapped_by|early|
+    |lamp|     overlaps| late|
+    |lift|       during| late|
+    +----+-------------+-----+
+    <BLANKLINE>
+    """
+    asked = require_fields(relations, ALLEN_RELATIONS, "relations", function=_JOIN_PERIODS)
+    key = _require_tables(a, b, on, period, into)
+    if not key and set(asked) & set(APART):
+        needed = "on, where before or after is asked for: nearly every row is before or after every other"
+        raise InvalidArgument(_JOIN_PERIODS, "on", needed, on)
+    names = [f"key_{index}" for index in range(len(key))]
+    one, other = _periods(a, list(key), period), _periods(b, list(key.values()), period)
+    found = [
+        join(one, other, names)
+        for kinds, join in ((SHARING, overlapping), (TOUCHING, _touching), (APART, _of_one_key))
+        if set(asked) & set(kinds)
+    ]
+    pairs = found[0]
+    for more in found[1:]:
+        pairs = pairs.unionByName(more)
+    return (
+        pairs.select("a", "b", _relation().alias("relation"))
+        .where(F.col("relation").isin(asked))
+        .select(F.col("a.row").alias(into[0]), F.col("b.row").alias(into[1]), "relation")
+    )
+
+
+def _require_tables(
+    a: DataFrame,
+    b: DataFrame,
+    on: str | Sequence[str] | Mapping[str, str],
+    period: tuple[str, str],
+    into: tuple[str, str],
+) -> dict[str, str]:
+    """The common columns as a mapping of a's to b's."""
+    key = dict(zip(*both_sides(on), strict=True))
+    for argument, two in (("period", period), ("into", into)):
+        if isinstance(two, str) or not isinstance(two, Sequence) or len(two) != 2:
+            raise InvalidArgument(_JOIN_PERIODS, argument, "a pair of names", two)
+    for argument, frame, columns in (("a", a, key), ("b", b, key.values())):
+        require_columns(frame, [*period, *columns], function=_JOIN_PERIODS)
+        for column in period:
+            require_type(frame, column, T.TimestampType(), function=_JOIN_PERIODS)
+        require_distinct(frame, argument, function=_JOIN_PERIODS)
+        require_batch(frame, argument, "join what it has written", function=_JOIN_PERIODS)
+    for column, same in key.items():
+        needed, found = (
+            frame.schema[name].dataType.simpleString() for frame, name in ((a, column), (b, same))
+        )
+        if needed != found:
+            raise WrongColumnType(_JOIN_PERIODS, same, f"{needed}, like {column} of a", found)
+    for name in into:
+        require_name(name, "into", function=_JOIN_PERIODS)
+    if len({name.lower() for name in (*into, "relation")}) < 3:
+        raise InvalidArgument(_JOIN_PERIODS, "into", "two names, neither of them relation", into)
+    return key
+
+
+def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
+    """The rows under names of ours, without those that are no periods."""
+    rows = frame.select(
+        *(
+            comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(f"key_{index}")
+            for index, name in enumerate(key)
+        ),
+        F.col(quoted(period[0])).alias("begins"),
+        F.col(quoted(period[1])).alias("ends"),
+        F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row"),
+    )
+    return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
+
+
+def _relation() -> Column:
+    return allen_relation(*(F.col(side).getField(end) for side in ("a", "b") for end in ("begins", "ends")))
+
+
+def _touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The pairs in which one period ends as the other begins."""
+    one, other = _held(a, keys, "a"), _held(b, keys, "b")
+    same = _same(keys)
+    meets = one.join(other, same & (F.col("a.ends") == F.col("b.begins")), "inner")
+    met = one.join(other, same & (F.col("a.begins") == F.col("b.ends")), "inner")
+    return meets.unionByName(met).select("a", "b")
+
+
+def _of_one_key(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The pairs of one key in which one period is over before the other begins."""
+    apart = (F.col("a.ends") < F.col("b.begins")) | (F.col("b.ends") < F.col("a.begins"))
+    return _held(a, keys, "a").join(_held(b, keys, "b"), _same(keys) & apart, "inner").select("a", "b")
+
+
+def _held(frame: DataFrame, keys: Sequence[str], side: str) -> DataFrame:
+    return frame.select(
+        *(F.col(key).alias(f"{side}_{key}") for key in keys), F.struct("begins", "ends", "row").alias(side)
+    )
+
+
+def _same(keys: Sequence[str]) -> Column:
+    same = F.lit(True)
+    for key in keys:
+        same &= F.col(f"a_{key}").eqNullSafe(F.col(f"b_{key}"))
+    return same

@@ -24,12 +24,18 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.lists import is_of_list
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.keys import of_entity
-from cdckit.parts.schemas import quoted, require_columns, require_struct, require_type, require_types
+from cdckit.parts.arguments import (
+    quoted,
+    require_columns,
+    require_instant,
+    require_struct,
+    require_type,
+    require_types,
+)
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.allen import is_period
 from cdckit.query.as_of import as_of, current
+from cdckit.query.entity_keys import of_entity
+from cdckit.query.intervals import is_period
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"

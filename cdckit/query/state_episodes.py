@@ -19,11 +19,10 @@ from cdckit.history import (
     operation_of,
     require_history,
 )
-from cdckit.parts.arguments import require_fields, require_name, require_period
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted, require_fields, require_name, require_period
 from cdckit.parts.values import comparable
-from cdckit.query.allen import is_period
-from cdckit.query.value_durations import require_groups
+from cdckit.query.intervals import is_period
+from cdckit.query.measures import require_groups
 
 _LONGEST = 2**63 - 1
 """The longest time that Spark has, in microseconds."""

@@ -14,16 +14,15 @@ from pyspark.sql import types as T
 from cdckit.changes import MOVED, TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
-from cdckit.kernel.layout import GUID, SNAPSHOT
+from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
 from cdckit.merging import sorted_by_entity
 from cdckit.moves import brings_identity, with_moves
-from cdckit.parts.arguments import microseconds, require_fields, require_keys
+from cdckit.parts.arguments import microseconds, require_fields, require_keys, require_struct
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import written
-from cdckit.parts.keys import of_entity
-from cdckit.parts.schemas import require_struct
 from cdckit.parts.workers import Made
+from cdckit.query.entity_keys import of_entity
 
 _AT_LAST = 2**63 - 1
 """Microseconds since 1970, as all instants here: after every one."""

@@ -17,22 +17,16 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
 """
 
-from cdckit.rdss.assembly import assembled
-from cdckit.rdss.codes import Queue, RdssFault
 from cdckit.rdss.decoding import decode
-from cdckit.rdss.decorating import decorated, decorated_value
 from cdckit.rdss.exchange import Exchange, Received
+from cdckit.rdss.exchange_answers import as_preserved, preservation_events
+from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.existence import find_unknown, with_unknown
-from cdckit.rdss.fates import Fate, Status
-from cdckit.rdss.object_changes import changes
-from cdckit.rdss.object_types import ObjectType
-from cdckit.rdss.preservation import as_preserved, preservation_events
-from cdckit.rdss.queues import queued
-from cdckit.rdss.read_requests import reads
-from cdckit.rdss.repeats import with_repeats
-from cdckit.rdss.rules import RULES, Rules
-from cdckit.rdss.sequences import parts, waiting
-from cdckit.rdss.splitting import joined, split
+from cdckit.rdss.findings import Queue, RdssFault
+from cdckit.rdss.objects import ObjectType, changes, reads
+from cdckit.rdss.queues import decorated, decorated_value, queued
+from cdckit.rdss.reading import RULES, Rules, joined, split
+from cdckit.rdss.sequences import assembled, parts, waiting, with_repeats
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.version_chains import (
     find_version_cycles,

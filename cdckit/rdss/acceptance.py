@@ -2,19 +2,318 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from cdckit.rdss.checksums import are_forms
-from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.header_rules import LONGEST_SEQUENCE
-from cdckit.rdss.reading import Read
-from cdckit.rdss.rules import Rules
-from cdckit.rdss.schema_types import struct_of, structs_by_value
-from cdckit.rdss.validators import BODIES
+from cdckit.rdss.findings import RdssFault, are_forms
+from cdckit.rdss.reading import Read, Rules
+from cdckit.rdss.validators import BODIES, LONGEST_SEQUENCE, schemas
+
+Schema = Mapping[str, Any]
+
+_DATE = (
+    "(?:[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-8]))|[12][0-9](?:0[48]|[2468][048]|[13579][26])-02-29)"
+)
+_HOUR = "(?:[01][0-9]|2[0-3])"
+_LABELS = r"(?:[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*\.)*[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*"
+_INSTANT = f"{_DATE}T{_HOUR}:[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{{1,6}})?(?:Z|[+-]{_HOUR}:[0-5][0-9])"
+_SEMVER = r"(?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8})){2}"
+
+_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+
+_FORMS: Mapping[str, Mapping[str, Any]] = {
+    "date-time": {"pattern": _INSTANT},
+    "semver": {"pattern": _SEMVER},
+    "hostname": {"pattern": _LABELS, "max_length": 63},
+    "ipv4": {"pattern": rf"{_BYTE}(?:\.{_BYTE}){{3}}"},
+    "ipv6": {"pattern": "[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}"},
+    "uri": {"pattern": rf"(?:https?|s3|ftp)://{_LABELS}(?::[0-9]{{1,4}})?(?:/[A-Za-z0-9._~-]+)*/?"},
+}
+"""The usual texts of each format, and no other."""
+
+_LIMITS = {"minLength": "min_length", "maxLength": "max_length", "minItems": "min_length", "minimum": "ge"}
+_64_BITS = {"ge": -(1 << 63) + 1, "le": (1 << 63) - 1}
+_MOST_COMPARED, _LONGEST = 20, 1 << 20
+
+Check = Callable[[Any], None]
+"""Raises ValueError if the values of an object do not fit together."""
+
+
+class _At(NamedTuple):
+    """In which schema a place is; and whether its texts must have their forms."""
+
+    document: str
+    forms: bool
+
+
+def struct_of(reference: str, *, forms: bool = True) -> type[msgspec.Struct]:
+    """
+    The type for an object that a schema describes.
+
+    A text decoded to it is valid by the schema, if no object in it has a name twice: of such a name the
+    last value is kept, and the others are not looked at.  What is not decoded is rare, or not valid: a text
+    in an unusual form of a format, a number of more than 64 bits, a list of many values that must differ.
+    Fields that may be missing are None then.
+
+    Args:
+        reference: The schema.
+        forms: Whether texts must be in the form that the schema asks for.  Without it those are any texts
+            that have a form by `form_of` alone: who decodes many can look at all of them at once.
+
+    Raises:
+        NotImplementedError: The schema has a keyword of which nothing is known here.
+
+    Source:
+        JSON Schema, draft 2020-12, for the keywords that `cdckit/rdss/schemas` uses.
+
+    >>> point = struct_of("cdckit:/rdss/details.json#/$defs/point")
+    >>> msgspec.json.decode(b'{"latitude": 1.5, "longitude": 2}', type=point)
+    point(latitude=1.5, longitude=2.0)
+    """
+    made: type[msgspec.Struct] = _referred(reference, forms)
+    return made
+
+
+def structs_by_value(reference: str) -> tuple[str, Mapping[str, type[msgspec.Struct]], type[msgspec.Struct]]:
+    """
+    The types for a schema that asks, if by if, what one field is: the field, the type for each value of it,
+    and the type for any other.
+
+    >>> field, types, other = structs_by_value("cdckit:/rdss/objects.json")
+    >>> field, sorted(types), other.__name__
+    ('objectResourceType', ['article', 'dataset', 'thesisDissertation'], 'other')
+    """
+    at, schema, types, field = _At(reference.partition("#")[0], True), _found(reference), {}, ""
+    while "if" in schema:
+        [(field, test)] = schema["if"]["properties"].items()
+        types[test["const"]] = struct_of(_absolute(schema["then"]["$ref"], at))
+        schema = schema["else"]
+    return field, types, struct_of(_absolute(schema["$ref"], at))
+
+
+def form_of(value: str) -> str:
+    """
+    The regular expression of the usual texts that are one of the values of `schemas/values.json`.
+
+    >>> form_of("instant").endswith("(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])")
+    True
+    """
+    schema = _found(f"cdckit:/rdss/values.json#/$defs/{value}")
+    return str(_limits_of_text(schema)["pattern"])
+
+
+@cache
+def _referred(reference: str, forms: bool) -> Any:
+    document, _, pointer = reference.partition("#")
+    return _type_of(_found(reference), _At(document, forms), pointer.rpartition("/")[2] or "whole")
+
+
+def _found(reference: str) -> Schema:
+    document, _, pointer = reference.partition("#")
+    found: Schema = _schemas()[document]
+    for step in pointer.split("/")[1:]:
+        found = found[step]
+    return found
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    return schemas()
+
+
+def _resolved(schema: Schema, at: _At) -> Schema:
+    return _found(_absolute(schema["$ref"], at)) if schema.keys() == {"$ref"} else schema
+
+
+def _absolute(reference: str, at: _At) -> str:
+    if reference.startswith("#"):
+        return at.document + reference
+    return at.document.rpartition("/")[0] + "/" + reference
+
+
+def _type_of(schema: Schema, at: _At, name: str) -> Any:
+    if schema.keys() == {"$ref"}:
+        return _referred(_absolute(schema["$ref"], at), at.forms)
+    if schema.keys() == {"enum"}:
+        return Literal[tuple(schema["enum"])]
+    kind = "object" if "properties" in schema else str(schema.get("type"))
+    return _OF_KINDS[kind](schema, at, name) if kind in _OF_KINDS else _unknown(schema, ())
+
+
+def _text(schema: Schema, at: _At, name: str) -> Any:
+    limits = _limits_of_text(schema)
+    if limits.keys() == {"pattern"} and not at.forms:
+        return str
+    if "pattern" in limits:
+        # `$` would match before a line end, too.
+        limits["pattern"] = rf"\A(?:{limits['pattern']})\Z"
+    return Annotated[str, msgspec.Meta(**limits)]
+
+
+def _limits_of_text(schema: Schema) -> dict[str, Any]:
+    _unknown(schema, ("type", "anyOf", "minLength", "maxLength", "pattern", "format"))
+    limits = _limits(schema)
+    if "anyOf" in schema:
+        # What takes one of those alternatives of which the usual texts are known is enough.
+        told = [_limits_of_text(each) for each in schema["anyOf"] if each.get("format") in {None, *_FORMS}]
+        longest = min(each.get("max_length", _LONGEST) for each in told)
+        limits |= {"pattern": "|".join(each["pattern"] for each in told), "max_length": longest}
+    if "format" in schema:
+        limits |= _FORMS[schema["format"]]
+    if "pattern" in schema:
+        limits["pattern"] = schema["pattern"].removeprefix("^").removesuffix("$")
+    return limits
+
+
+def _number(schema: Schema, at: _At, name: str) -> Any:
+    _unknown(schema, ("type", "minimum"))
+    return Annotated[int, msgspec.Meta(**_64_BITS | _limits(schema))]
+
+
+def _real(schema: Schema, at: _At, name: str) -> Any:
+    _unknown(schema, ("type",))
+    return float
+
+
+def _truth(schema: Schema, at: _At, name: str) -> Any:
+    _unknown(schema, ("type",))
+    return bool
+
+
+def _list(schema: Schema, at: _At, name: str) -> Any:
+    _unknown(schema, ("type", "items", "minItems", "uniqueItems"))
+    if "uniqueItems" in _resolved(schema["items"], at):
+        raise NotImplementedError(f"{name} is a list of lists that hold nothing twice")
+    inner = list[_type_of(schema["items"], at, name)]  # type: ignore[misc,valid-type]
+    return Annotated[inner, msgspec.Meta(**_limits(schema))] if "minItems" in schema else inner
+
+
+def _object(schema: Schema, at: _At, name: str) -> Any:
+    _unknown(
+        schema,
+        (
+            *("$schema", "$id", "$defs", "$ref", "type", "required", "properties"),
+            *("additionalProperties", "if", "then"),
+        ),
+    )
+    base = _found(_absolute(schema["$ref"], at)) if "$ref" in schema else {}
+    _unknown(base, ("type", "required", "properties"))
+    if schema.get("additionalProperties") is not False:
+        raise NotImplementedError(f"{name} has room for fields that nobody knows")
+    fields: dict[str, Any] = {**schema["properties"], **base.get("properties", {})}
+    required = {*schema.get("required", ()), *base.get("required", ())}
+    checks = [*_distinct(fields, at), *_conditions(schema)]
+    types = {field: _type_of(inner, at, field) for field, inner in fields.items()}
+    namespace = {"__post_init__": _checked(checks)} if checks else None
+    return msgspec.defstruct(
+        name,
+        [
+            *((field, each) for field, each in types.items() if field in required),
+            *((field, each, None) for field, each in types.items() if field not in required),
+        ],
+        namespace=namespace,
+        forbid_unknown_fields=True,
+        omit_defaults=True,
+        gc=False,
+    )
+
+
+_OF_KINDS: Mapping[str, Callable[[Schema, _At, str], Any]] = {
+    "string": _text,
+    "integer": _number,
+    "number": _real,
+    "boolean": _truth,
+    "array": _list,
+    "object": _object,
+}
+
+
+def _limits(schema: Schema) -> dict[str, Any]:
+    return {_LIMITS[keyword]: schema[keyword] for keyword in schema if keyword in _LIMITS}
+
+
+def _unknown(schema: Schema, known: tuple[str, ...]) -> None:
+    """Raise if a schema says what would be passed over here."""
+    more = schema.keys() - {*known}
+    if more or not known:
+        raise NotImplementedError(f"of {sorted(more)} in a schema nothing is known")
+
+
+def _checked(checks: list[Check]) -> Callable[[Any], None]:
+    if len(checks) == 1:
+        return checks[0]
+
+    def fits(value: Any) -> None:
+        for check in checks:
+            check(value)
+
+    return fits
+
+
+def _distinct(fields: Schema, at: _At) -> Iterator[Check]:
+    """That the lists of an object hold nothing twice."""
+    names = [field for field, inner in fields.items() if _resolved(inner, at).get("uniqueItems")]
+    if not names:
+        return
+    if len(names) == 1:
+        of_one = attrgetter(names[0])
+
+        def check_one(value: Any) -> None:
+            each = of_one(value)
+            if each and len(each) > 1 and not _differ(each):
+                raise ValueError
+
+        yield check_one
+        return
+    lists = attrgetter(*names)
+
+    # It is called for each object, so it is one plain loop.
+    def check(value: Any) -> None:
+        for each in lists(value):
+            if each and len(each) > 1 and not _differ(each):
+                raise ValueError
+
+    yield check
+
+
+def _differ(values: list[Any]) -> bool:
+    if len(values) > _MOST_COMPARED:
+        return False  # it may be so, and would take long to tell
+    return all(value not in values[:place] for place, value in enumerate(values))
+
+
+def _conditions(schema: Schema) -> Iterator[Check]:
+    """That an object with some fields has what these need."""
+    if "if" not in schema:
+        return
+    _unknown(schema["if"], ("anyOf",))
+    _unknown(schema["then"], ("required", "properties"))
+    names = [name for each in schema["if"]["anyOf"] for name in each["required"]]
+    some, nothing = attrgetter(*names), (None,) * len(names)
+    required = schema["then"]["required"]
+    needed = attrgetter(*required, required[0])  # of one name alone, it would be no tuple
+    entries = [
+        (field, name, test["const"])
+        for field, rule in schema["then"].get("properties", {}).items()
+        for name, test in rule["contains"]["properties"].items()
+    ]
+
+    def check(value: Any) -> None:
+        if some(value) == nothing:
+            return
+        if None in needed(value):
+            raise ValueError
+        for field, name, wanted in entries:
+            if all(getattr(entry, name) != wanted for entry in getattr(value, field)):
+                raise ValueError
+
+    yield check
+
 
 _NAMES = 2
 _CODES = frozenset(RdssFault)

@@ -2,22 +2,289 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.task_costs import without_collection
 from cdckit.parts.workers import Made
-from cdckit.rdss.message_columns import MESSAGE_FIELDS, TOLD_FIELDS, told_columns
-from cdckit.rdss.rules import RULES, Rules
-from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
-from cdckit.rejected import ERROR_FIELDS
+from cdckit.rdss.acceptance import Accepted, accepted, form_of
+from cdckit.rdss.reading import RULES, Rules
+from cdckit.rdss.validation import Verdict, validate
+from cdckit.rdss.validators import instant_of
+from cdckit.records import (
+    ERROR_FIELDS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
+
+_HISTORY = T.ArrayType(
+    T.StructType(
+        [T.StructField(name, T.StringType()) for name in ("machineId", "machineAddress", "timestamp")]
+    )
+)
+_TEXT, _INSTANT, _NUMBER = T.StringType(), T.TimestampType(), T.IntegerType()
+
+_HEADER: Mapping[str, tuple[str, T.DataType]] = {
+    "message_id": ("messageId", _TEXT),
+    "correlation_id": ("correlationId", _TEXT),
+    "message_class": ("messageClass", _TEXT),
+    "message_type": ("messageType", _TEXT),
+    "return_address": ("returnAddress", _TEXT),
+    "published_timestamp": ("messageTimings.publishedTimestamp", _INSTANT),
+    "expiration_timestamp": ("messageTimings.expirationTimestamp", _INSTANT),
+    "sequence_id": ("messageSequence.sequence", _TEXT),
+    "sequence_position": ("messageSequence.position", _NUMBER),
+    "sequence_total": ("messageSequence.total", _NUMBER),
+    "message_history": ("messageHistory", _HISTORY),
+    "version": ("version", _TEXT),
+    "header_error_code": ("errorCode", _TEXT),
+    "header_error_description": ("errorDescription", _TEXT),
+    "generator": ("generator", _TEXT),
+    "tenant_jisc_id": ("tenantJiscID", T.LongType()),
+}
+"""The columns of a header, and the field that each holds."""
+
+HEADER_FIELDS = [T.StructField(name, kind) for name, (_, kind) in _HEADER.items()]
+"""What the header of a message says."""
+
+MESSAGE_FIELDS = [
+    *HEADER_FIELDS,
+    T.StructField("object_uuid", _TEXT),
+    T.StructField("body", _TEXT),
+    T.StructField("queue", _TEXT),
+]
+
+Row = tuple[Any, ...]
+"""The values of `MESSAGE_FIELDS` and of the verdict."""
+
+_MADE = [*MESSAGE_FIELDS, *ERROR_FIELDS]
+_BODY = [field.name for field in _MADE].index("body")
+_SLICE = [T.StructField(name, _NUMBER) for name in ("body_from", "body_length")]
+
+TOLD_FIELDS = [*_MADE[:_BODY], *_SLICE, *_MADE[_BODY + 1 :]]
+"""The same with the place of the body for its text: its first byte in the value, from 1 on, and how many."""
+
+_FORMS = {
+    **dict.fromkeys(("message_id", "correlation_id", "sequence_id"), "uuid"),
+    **dict.fromkeys(("published_timestamp", "expiration_timestamp"), "instant"),
+    "version": "semver",
+}
+"""The columns whose forms are looked at all at once."""
+
+_PATHS = [path for path, _ in _HEADER.values()]
+_of_header = attrgetter(*_PATHS)
+_of_stop = attrgetter("machineId", "machineAddress", "timestamp")
+_EXPIRES = _PATHS.index("messageTimings.expirationTimestamp")
+_NO_FAULT = (None, None, None)
+_YEAR_1 = pa.scalar(datetime.min.replace(tzinfo=UTC), pa.timestamp("us", "UTC"))
+_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+
+
+def told_columns(
+    values: Sequence[bytes | None], arrivals: pa.Array, now: datetime | None, rules: Rules
+) -> list[pa.Array]:
+    """
+    The columns of `TOLD_FIELDS` for messages.
+
+    Args:
+        values: The messages.
+        arrivals: When each was delivered; null for one that was delivered at no time.
+        now: When all of them were, instead.
+        rules: The limits.
+    """
+    instants = pa.nulls(len(values), arrivals.type).fill_null(now) if now else arrivals
+    likely = [accepted(value, rules, header_forms=False) for value in values]
+    places = pa.array([place for place, each in enumerate(likely) if each is not None], pa.int64())
+    messages = [each for each in likely if each is not None]
+    columns, have_forms = _accepted_columns(messages, [values[place] for place in places.to_pylist()])
+    late = pc.less(columns[_EXPIRES].cast(pa.int64()), instants.take(places).cast(pa.int64()))
+    valid = pc.and_not(have_forms, late.fill_null(False))
+    if pc.sum(valid).as_py() == len(values):
+        return columns
+    told = places.filter(valid)
+    others = sorted({*range(len(values))}.difference(told.to_pylist()))
+    verdicts = [
+        validate(values[place], now=now or instants[place].as_py() or _BEFORE_ALL, rules=rules)
+        for place in others
+    ]
+    judged = _judged_columns(verdicts, [values[place] for place in others])
+    back = pc.array_sort_indices(pa.concat_arrays([told, pa.array(others, pa.int64())]))
+    return [
+        pa.concat_arrays([one.filter(valid), another]).take(back)
+        for one, another in zip(columns, judged, strict=True)
+    ]
+
+
+def _accepted_columns(
+    messages: Sequence[Accepted], values: Sequence[bytes | None]
+) -> tuple[list[pa.Array], pa.Array]:
+    """The columns of messages that were accepted but for the forms of their headers; and which have these."""
+    headers = _transposed([_of_header(each.header) for each in messages], len(_PATHS))
+    named = dict(zip(_HEADER, headers, strict=True))
+    have_forms = pa.repeat(pa.scalar(True), len(messages))
+    columns = []
+    for name, texts in named.items():
+        if name in _FORMS:
+            column = pa.array(texts, pa.string())
+            have_forms = pc.and_(have_forms, _matches(column, _FORMS[name]))
+            columns.append(_instants(column) if _HEADER[name][1] is _INSTANT else column)
+        elif name == "message_history":
+            column = _histories(texts)
+            odd = pc.invert(_matches(column.flatten().field("timestamp"), "instant"))
+            which = pc.list_parent_indices(column).filter(odd)
+            have_forms = pc.and_not(have_forms, pc.is_in(_numbers(len(messages)), which))
+            columns.append(column)
+        else:
+            columns.append(pa.array(texts, arrow_type(_HEADER[name][1])))
+    objects = [getattr(each.body, "objectUUID", None) for each in messages]
+    slices = [_slice(value, each.body_text) for each, value in zip(messages, values, strict=True) if value]
+    nothing = pa.nulls(len(messages), pa.string())
+    more = [pa.array(objects, pa.string()), *_slice_columns(slices), *[nothing] * len(_NO_FAULT)]
+    return [*columns, *more], have_forms
+
+
+def _matches(texts: pa.Array, form: str) -> pa.Array:
+    return pc.match_substring_regex(texts, f"^(?:{form_of(form)})$").fill_null(True)
+
+
+def _numbers(count: int) -> pa.Array:
+    return pa.array(range(count), pa.int64())
+
+
+def _judged_columns(verdicts: Sequence[Verdict], values: Sequence[bytes | None]) -> list[pa.Array]:
+    columns = columns_of([row_of(verdict) for verdict in verdicts])
+    slices = [
+        (None, None)
+        if value is None or verdict.body_text is None
+        else _slice(value, verdict.body_text.encode())
+        for verdict, value in zip(verdicts, values, strict=True)
+    ]
+    return [*columns[:_BODY], *_slice_columns(slices), *columns[_BODY + 1 :]]
+
+
+def _slice(value: bytes, text: Any) -> tuple[int, int]:
+    """Where the text stands in the value; most bodies stand before the last brace."""
+    ends, length = value.rfind(b"}"), len(text)
+    if value.endswith(text, 0, ends):
+        return ends - length + 1, length
+    return value.find(text) + 1, length
+
+
+def _slice_columns(slices: Sequence[tuple[int | None, int | None]]) -> list[pa.Array]:
+    return [pa.array(each, pa.int32()) for each in _transposed(slices, len(_SLICE))]
+
+
+def columns_of(rows: Sequence[Row]) -> list[pa.Array]:
+    """The columns of `MESSAGE_FIELDS` and of the verdict."""
+    columns = _transposed(rows, len(_MADE))
+    return [
+        _instants(pa.array(each, pa.string()))
+        if field.dataType is _INSTANT
+        else pa.array(each, arrow_type(field.dataType))
+        for each, field in zip(columns, _MADE, strict=True)
+    ]
+
+
+def _transposed(rows: Sequence[Row], width: int) -> list[tuple[Any, ...]]:
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def _instants(texts: pa.Array) -> pa.Array:
+    """A column of instants from their texts in the form of RFC 3339; null for what is none."""
+    kind = arrow_type(_INSTANT)
+    try:
+        instants = pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        pass  # leap seconds, digits behind the sixth, …
+    else:
+        if not pc.any(pc.less(instants, _YEAR_1)).as_py():
+            return instants
+    return pa.array([instant_of(text) for text in texts.to_pylist()], kind)
+
+
+def _histories(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
+    """A column of message histories, whose stops are of a type of `schema_types`."""
+    kind = arrow_type(_HISTORY)
+    stops: list[Row] = []
+    begins: list[int | None] = []
+    for each in lists:
+        begins.append(None if each is None else len(stops))
+        stops += map(_of_stop, each or ())
+    fields = list(kind.value_type)
+    columns = [pa.array(each, pa.string()) for each in _transposed(stops, len(fields))]
+    offsets = pa.array([*begins, len(stops)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(columns, fields=fields), type=kind)
+
+
+def row_of(verdict: Verdict) -> Row:
+    """The values of the columns of a message that has this verdict."""
+    header = _readable(verdict)
+    told = (*(_at(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
+    if verdict.code is None:
+        return (*told, *_NO_FAULT)
+    return (*told, verdict.code.queue.value, verdict.code.value, verdict.description)
+
+
+def _at(header: Mapping[str, Any], path: str) -> Any:
+    outer, _, inner = path.partition(".")
+    found = header.get(outer)
+    return (found or {}).get(inner) if inner else found
+
+
+def _readable(verdict: Verdict) -> Mapping[str, Any]:
+    """The header, without the values that are not of their types where it is refused."""
+    header = verdict.header or {}
+    if verdict.code is None:
+        tenant = header["tenantJiscID"]
+        return header if _is_kept("tenantJiscID", int(tenant)) else {**header, "tenantJiscID": None}
+    kept: dict[str, Any] = {name: header[name] for name in _TEXTS if isinstance(header.get(name), str)}
+    for outer in ("messageTimings", "messageSequence"):
+        inner = header.get(outer)
+        if isinstance(inner, dict):
+            kept[outer] = {name: each for name, each in inner.items() if _is_kept(name, each)}
+    if _is_kept("tenantJiscID", tenant := header.get("tenantJiscID")):
+        kept["tenantJiscID"] = tenant
+    history = header.get("messageHistory")
+    if isinstance(history, list) and all(map(_is_stop, history)):
+        kept["messageHistory"] = history
+    return kept
+
+
+_TEXTS = (
+    *("messageId", "correlationId", "messageClass", "messageType", "returnAddress"),
+    *("version", "errorCode", "errorDescription", "generator"),
+)
+_BITS = {"position": 31, "total": 31, "tenantJiscID": 63}
+
+
+def _is_kept(name: str, value: object) -> bool:
+    if name not in _BITS:
+        return isinstance(value, str)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << _BITS[name]
+
+
+def _is_stop(stop: object) -> bool:
+    return isinstance(stop, dict) and all(isinstance(each, str) for each in stop.values())
+
+
+def _object(body: object) -> str | None:
+    found = body.get("objectUUID") if isinstance(body, dict) else None
+    return found if isinstance(found, str) else None
+
 
 DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *MESSAGE_FIELDS, *ERROR_FIELDS])
 """One row is one record, and the message that it holds; or why it holds none."""

@@ -11,13 +11,11 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document
-from cdckit.parts.given_records import as_records, sink_of
-from cdckit.parts.steps import doing
+from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.parts.workers import doing
 from cdckit.rdss.exchange_answers import EXCHANGE, Answers
 from cdckit.rdss.exchange_intake import Intake
-from cdckit.rdss.exchange_tables import GIVEN_UP, MESSAGES, WAITING, WAITING_SCHEMA
-from cdckit.rdss.fates import Status
+from cdckit.rdss.exchange_tables import GIVEN_UP, MESSAGES, WAITING, WAITING_SCHEMA, Status
 from cdckit.rdss.sequences import waiting
 from cdckit.store import Transaction
 from cdckit.store.files import digest_of

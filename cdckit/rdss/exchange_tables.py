@@ -1,30 +1,75 @@
-"""The tables of an exchange: what is kept of each message, and how its rows are those of `decode` again."""
+"""The tables of an exchange: what is kept of each message, and what became of it."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from json import dumps, loads
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.kinds import Kind
-from cdckit.rdss.assembly import assembled
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.rdss.fates import Fate, Status
-from cdckit.rdss.object_mentions import NAMING_SCHEMA
-from cdckit.rdss.object_types import KEY, ObjectType
-from cdckit.rdss.repeats import IDENTITY, identity
-from cdckit.rdss.rules import Rules
-from cdckit.rdss.sequences import PARTS_SCHEMA, parts
-from cdckit.rejected import ERROR_CODE, ERROR_FIELDS
-from cdckit.store import File, Transaction
+from cdckit.rdss.existence import NAMING_SCHEMA
+from cdckit.rdss.objects import KEY, ObjectType
+from cdckit.rdss.reading import Rules
+from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assembled, identity, parts
+from cdckit.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Where, are_few
 from cdckit.store.store import Tables, rows_of
+
+
+class Status(StrEnum):
+    """
+    Where a message stands, in the three words of the specification.
+
+    >>> [str(each) for each in Status]
+    ['RECEIVED', 'TO_SEND', 'SENT']
+    """
+
+    RECEIVED = "RECEIVED"
+    TO_SEND = "TO_SEND"
+    SENT = "SENT"
+
+
+class Fate(StrEnum):
+    """
+    What became of a message that was taken from a queue; each taken message has exactly one fate.
+
+    It is *waiting* until its handler is done, and then processed, or an error.  What is not valid is
+    *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that waits or was
+    processed already, also one of our own, and a part whose content came before in its place.
+
+    >>> print(*Fate)
+    waiting processed invalid error duplicate
+    """
+
+    WAITING = "waiting"
+    PROCESSED = "processed"
+    INVALID = "invalid"
+    ERROR = "error"
+    DUPLICATE = "duplicate"
+
+
+class KnownMessages(Protocol):
+    """
+    What every local data repository answers: a gateway's in SQLite, and an exchange's in its store.
+
+    >>> from cdckit.rdss import Exchange
+    >>> asked: type[KnownMessages] = Exchange
+    """
+
+    def status(self, message_id: str) -> Status | None:
+        """The status of a message; None if it is not known."""
+
 
 MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
 SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"
@@ -235,3 +280,99 @@ def with_fates(tables: Tables) -> DataFrame:
     }
     fate = F.coalesce("fate", "queue", F.lit(Fate.PROCESSED.value))
     return found.withColumns({"fate": fate, **verdict}).drop(*(f"told_{name}" for name in VERDICT))
+
+
+_TOLD = ("message_class", "message_type", "sequence_id", "sequence_position")
+MANY_FILES = 16
+
+REPOSITORY_SCHEMA = T.StructType(
+    [
+        T.StructField(IDENTITY, T.StringType()),
+        *(DECODED_SCHEMA[name] for name in _TOLD),
+        T.StructField("status", T.StringType()),
+        T.StructField(BUCKET, T.IntegerType()),
+    ]
+)
+"""One row is one message and a status that it had, in the bucket of what makes it the same message again.
+Rows are only ever added: the status of a message is the last of its statuses, in the order of `STATUSES`."""
+
+STATUSES = (Status.RECEIVED, Status.TO_SEND, Status.SENT)
+
+
+class LocalRepository:
+    """What a transaction does with the repository."""
+
+    def __init__(self, transaction: Transaction, settings: Settings) -> None:
+        self._transaction, self._settings = transaction, settings
+
+    def buckets(self, came: DataFrame) -> list[int]:
+        """The buckets of the messages that a batch can make whole, or bring again."""
+        ids = came.select(F.coalesce(IDENTITY, "message_id").alias("id"))
+        waiting = rows_of(self._transaction, WAITING, WAITING_SCHEMA)
+        first = waiting.join(came.select("sequence_id").distinct(), "sequence_id", "left_semi")
+        sought = ids.unionByName(first.select(F.col("message_id").alias("id")))
+        found = sought.where("id is not null").select(self._settings.bucket(F.col("id"))).distinct()
+        return sorted(row[0] for row in found.collect())
+
+    def known(self, came: DataFrame) -> DataFrame | None:
+        """What makes messages the same again that were known before, in the buckets of these; and whose."""
+        before = self._transaction.base
+        if not before.has(REPOSITORY):
+            return None
+        return _known(before.read(REPOSITORY, {BUCKET: self.buckets(came)}))
+
+    def forget(self) -> DataFrame | None:
+        """Keep our own messages alone, and return what makes them the same again; None if there are none."""
+        tables = self._transaction
+        if not tables.has(REPOSITORY):
+            return None
+        told = tables.read(REPOSITORY).where(F.col("status") != Status.RECEIVED.value)
+        own = tables.scratch(told.withColumn(BUCKET, self._settings.bucket(F.col(IDENTITY))))
+        tables.replace(REPOSITORY, own.repartition(BUCKET), partition_by=[BUCKET])
+        return _known(own)
+
+    def note(self, messages: DataFrame, status: Status) -> int:
+        """Let messages be known that have an `identity`; how many that are."""
+        noted = messages.where(F.col(IDENTITY).isNotNull()).select(
+            IDENTITY,
+            *_TOLD,
+            F.lit(status.value).alias("status"),
+            self._settings.bucket(F.col(IDENTITY)).alias(BUCKET),
+        )
+        rows = noted.repartition(BUCKET)
+        done = self._transaction.append(REPOSITORY, rows, partition_by=[BUCKET], compact_at=MANY_FILES)
+        return done.rows
+
+
+def _known(rows: DataFrame) -> DataFrame:
+    return rows.select(IDENTITY, (F.col("status") != Status.RECEIVED.value).alias("is_own"))
+
+
+def as_noted(messages: DataFrame) -> DataFrame:
+    """Whole messages, or parts of our own, by their ids: what `note` takes."""
+    return messages.select(F.col("message_id").alias(IDENTITY), *_TOLD)
+
+
+def own_messages(tables: Tables) -> DataFrame:
+    """One row per message of our own, with the last of its statuses."""
+    rows = rows_of(tables, REPOSITORY, REPOSITORY_SCHEMA)
+    own = rows.where(F.col("status") != Status.RECEIVED.value)
+    return own.groupBy(F.col(IDENTITY).alias("message_id")).agg(
+        *(F.first(name).alias(name) for name in _TOLD), _last_status()
+    )
+
+
+def status_of(tables: Snapshot, message_id: str) -> Status | None:
+    """The last status of a message; None if it is not known."""
+    if not tables.has(REPOSITORY):
+        return None
+    bucket = zlib.crc32(message_id.encode()) % buckets_of(tables)
+    rows = tables.arrow(REPOSITORY, {BUCKET: [bucket], IDENTITY: [message_id]})
+    found = pc.unique(rows["status"]).to_pylist()
+    return max(map(Status, found), key=STATUSES.index, default=None)
+
+
+def _last_status() -> Column:
+    order = F.array(*(F.lit(each.value) for each in STATUSES))
+    last = F.max(F.array_position(order, F.col("status")).cast("int"))
+    return F.when(last.isNotNull(), F.element_at(order, last)).alias("status")

@@ -1,16 +1,45 @@
-"""From bytes to the header and the body of a message, whatever the bytes are."""
+"""From bytes to the header and body of a message, whatever the bytes are; and messages split into several."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import members
-from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, shown
-from cdckit.rdss.rules import Rules
+from cdckit.rdss.findings import BODY, HEADER, Finding, Path, RdssFault, found, shown
+
+
+@dataclass(frozen=True)
+class Rules:
+    """
+    The limits that messages are validated against.
+
+    Args:
+        max_bytes: The most bytes of a serialised message; 1000KB, as the text counts them.
+        major: The major version of the specification: messages of others are refused.
+        checksum_form: Whether a checksum must have the form of its type: 32 hexadecimal digits for md5, 64
+            for sha256.  The published schemas take any text, and their examples hold one that is none.
+
+    Source:
+        RDSS, "Message Structure", "Versioning", "Metadata Error Codes".
+
+    >>> Rules(), Rules(checksum_form=False).checksum_form
+    (Rules(max_bytes=1000000, major=4, checksum_form=True), False)
+    """
+
+    max_bytes: int = 1_000_000
+    major: int = 4
+    checksum_form: bool = True
+
+
+RULES = Rules()
+"""The limits as the specification has them."""
+
 
 DEEPEST = 100
 """How deep a message may be nested: ten times what the schemas have room for."""
@@ -214,3 +243,123 @@ def _incomplete(values: dict[str, Any]) -> Finding:
             return found(code, (), f"the field {name} is missing.")
     unknown = sorted(values.keys() - {*HEADER, *BODY})[0]
     return found(RdssFault.INVALID_BODY, (), f"the field {shown(unknown)} is not known here.")
+
+
+_LEAST_ROOM = 16
+
+
+def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
+    """
+    The messages in which a message can be sent that may be larger than the limit.
+
+    A message that fits is its own only part, as it came.  Otherwise the text of its body is cut by its bytes
+    in UTF-8, never inside a character or an escape, so that each part, whose body is a piece as a JSON text,
+    is within the limit with its header and braces.  The parts have the header of the message: its sequence,
+    their position and total, and ids of their own; the first keeps the id of the message, so that whoever
+    puts them together finds it.  The same message is always cut into the same parts, ids included.
+
+    Args:
+        value: The message: its header has a `messageId` and a `messageSequence`.
+        rules: The limits.
+
+    Raises:
+        InvalidArgument: *value* is no message, or its header leaves no room for a body.
+
+    Source:
+        RDSS, "Multi-Message Sequence"; by bytes rather than by characters, as the limit is of bytes.
+
+    >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
+    >>> value = json.dumps({"messageHeader": header, "messageBody": {"title": "é" * 30}}).encode()
+    >>> parts = split(value, rules=Rules(max_bytes=200))
+    >>> len(parts), max(map(len, parts)) <= 200, joined(parts) == json.loads(value)
+    (6, True, True)
+    """
+    message = _whole(value, rules)
+    if len(value) <= rules.max_bytes:
+        return [value]
+    escaped = json.dumps(message.body_text, ensure_ascii=False)[1:-1].encode()
+    digits = 1
+    while True:
+        widest = 10**digits - 1
+        room = rules.max_bytes - len(_part(message.header, widest, widest, b""))
+        if room < _LEAST_ROOM:
+            needed = f"a message whose header leaves room for a body in {rules.max_bytes:,} bytes"
+            raise InvalidArgument("split", "value", needed, f"a header with {-room:,} bytes too many")
+        pieces = list(_pieces(escaped, room))
+        if len(pieces) <= widest:
+            break
+        digits += 1
+    return [_part(message.header, place, len(pieces), piece) for place, piece in enumerate(pieces, 1)]
+
+
+def joined(parts: Iterable[bytes]) -> dict[str, Any]:
+    """
+    The message that was split into *parts*, which are all there, each once, in any order.
+
+    Raises:
+        InvalidArgument: They are not all the parts of one message.
+
+    >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
+    >>> alone = json.dumps({"messageHeader": header, "messageBody": {"title": "Prices"}}).encode()
+    >>> joined([alone])["messageBody"]
+    {'title': 'Prices'}
+    """
+    messages = [json.loads(part) for part in parts]
+    messages.sort(key=lambda each: each["messageHeader"]["messageSequence"]["position"])
+    said = [each["messageHeader"]["messageSequence"] for each in messages]
+    if [(each["position"], each["total"]) for each in said] != [
+        (n, len(said)) for n in range(1, len(said) + 1)
+    ]:
+        raise InvalidArgument("joined", "parts", "all parts of one sequence, each once", said)
+    header = whole_header(messages[0]["messageHeader"])
+    if len(messages) == 1:
+        return {"messageHeader": header, "messageBody": messages[0]["messageBody"]}
+    return {
+        "messageHeader": header,
+        "messageBody": json.loads("".join(each["messageBody"] for each in messages)),
+    }
+
+
+def whole_header(first: Mapping[str, Any]) -> dict[str, Any]:
+    """The header of the message whose first part has the header *first*."""
+    return {**first, "messageSequence": {**first["messageSequence"], "position": 1, "total": 1}}
+
+
+def _whole(value: bytes, rules: Rules) -> Read:
+    try:
+        message = read(value, replace(rules, max_bytes=len(value)))
+    except Unreadable as refused:
+        raise InvalidArgument("split", "value", "a message", refused.finding.description) from None
+    header = message.header
+    if not isinstance(header, dict) or not isinstance(header.get("messageSequence"), dict):
+        raise InvalidArgument("split", "value", "a message with a header that has a messageSequence", header)
+    return message
+
+
+def _part(header: Mapping[str, Any], position: int, total: int, piece: bytes) -> bytes:
+    sequence = {**header["messageSequence"], "position": position, "total": total}
+    own = header.get("messageId") if position == 1 else _id_of(header, position)
+    made = json.dumps({**header, "messageId": own, "messageSequence": sequence}, ensure_ascii=False)
+    return b'{"messageHeader": %b, "messageBody": "%b"}' % (made.encode(), piece)
+
+
+def _id_of(header: Mapping[str, Any], position: int) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{header.get('messageId')} {position}"))
+
+
+def _pieces(text: bytes, room: int) -> Iterator[bytes]:
+    """The inside of a JSON text in pieces of at most *room* bytes, none of which ends in a character."""
+    start = 0
+    while start < len(text):
+        end = min(start + room, len(text))
+        while end < len(text) and text[end] & 0b1100_0000 == 0b1000_0000:
+            end -= 1  # what would come next goes on with a character
+        end -= _open_escape(text[start:end])
+        yield text[start:end]
+        start = end
+
+
+def _open_escape(piece: bytes) -> int:
+    """How many bytes at the end of a piece begin an escape that is not over; those of JSON text have two."""
+    backslashes = len(piece) - len(piece.rstrip(b"\\"))
+    return backslashes % 2

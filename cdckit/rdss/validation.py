@@ -4,7 +4,7 @@ Whether a message is valid, and which code it has if it is not.
     validate(value: bytes, *, now: datetime, rules: Rules = RULES)
         -> Verdict(code, description, path, header, body, body_text)
 
-`code` is None for a valid message, else a member of `cdckit.rdss.codes.RdssFault`, which is its text;
+`code` is None for a valid message, else a member of `cdckit.rdss.findings.RdssFault`, which is its text;
 `verdict.valid` says which, and `verdict.queue` where the message goes.
 The function is pure and total: any bytes get a verdict, within bounded time and memory.
 """
@@ -19,13 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.acceptance import accepted_values
-from cdckit.rdss.checksums import odd_checksums
-from cdckit.rdss.codes import Queue, RdssFault
-from cdckit.rdss.findings import BODY, HEADER, Finding, Path, found, most_specific, shown
-from cdckit.rdss.header_rules import breach, expired
-from cdckit.rdss.reading import DEEPEST, Unreadable, deepest, places, read
-from cdckit.rdss.rules import RULES, Rules
-from cdckit.rdss.validators import BODIES, validators
+from cdckit.rdss.findings import (
+    BODY,
+    HEADER,
+    Finding,
+    Path,
+    Queue,
+    RdssFault,
+    found,
+    most_specific,
+    odd_checksums,
+    shown,
+)
+from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, deepest, places, read
+from cdckit.rdss.validators import BODIES, breach, expired, validators
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

@@ -7,10 +7,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_int
-from cdckit.parts.computed_once import computed
-from cdckit.parts.schemas import require_batch, require_types
-from cdckit.rdss.object_types import KEY, RELATED
+from cdckit.parts.arguments import require_batch, require_int, require_types
+from cdckit.parts.workers import computed
+from cdckit.rdss.objects import KEY, RELATED
 
 IS_NEWER = "isNewVersionOf"
 IS_OLDER = "isPreviousVersionOf"

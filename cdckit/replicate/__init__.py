@@ -19,16 +19,14 @@ is no change of any entity: `find_without_key` gives such rows.  Who wants nothi
 table has them in one step with `table_changes`, and those of many with `with_table` and `tables_changes`.
 """
 
-from cdckit.replicate.envelope import decode
-from cdckit.replicate.faults import ReplicateFault
+from cdckit.replicate.envelope import ReplicateFault, decode
 from cdckit.replicate.feed import Feed, Received
-from cdckit.replicate.many_tables import TableName, tables_changes, with_table
+from cdckit.replicate.intake import waiting
+from cdckit.replicate.many_tables import TableName, TableSettings, tables_changes, with_table
 from cdckit.replicate.row_changes import changes, find_without_key, table_changes
 from cdckit.replicate.schema_messages import metadata, schema_zone
-from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import data
 from cdckit.replicate.table_versions import keys
-from cdckit.replicate.waiting_rows import waiting
 
 __all__ = [
     "Feed",

@@ -1,4 +1,4 @@
-"""The Replicate envelope: what a record's bytes hold, read a batch at a time."""
+"""The Replicate envelope: what a record's bytes hold, read a batch at a time, and its faults."""
 
 from __future__ import annotations
 
@@ -8,21 +8,175 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.parts import avro
-from cdckit.parts.running_aggregates import Ints
+from cdckit.parts.faults import Fault
+from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.parts.workers import Made
-from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
-from cdckit.rejected import ERROR_FIELDS
-from cdckit.replicate.faults import ReplicateFault
-from cdckit.replicate.plain_envelopes import open_plain
+from cdckit.records import (
+    ERROR_FIELDS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
+
+
+class ReplicateFault(Fault):
+    """
+    The codes of the door's rejects, in the order in which a message is looked at.
+
+    >>> ReplicateFault.SCHEMA_ID_LENGTH.describe("It is 'de99'.")
+    "A schema id is 32 bytes long. It is 'de99'."
+    >>> [str(fault) for fault in ReplicateFault if fault.heals]
+    ['METADATA_MISSING']
+    """
+
+    NO_VALUE = "NO_VALUE", "The record has no value (a tombstone of the topic, not a Replicate message)."
+    WRONG_MAGIC = "WRONG_MAGIC", "A Replicate envelope begins with the bytes atMSG, or with { in JSON form."
+    ENVELOPE_UNREADABLE = (
+        "ENVELOPE_UNREADABLE",
+        "The envelope does not read back exactly: it is cut, overlong or damaged.",
+    )
+    UNKNOWN_TYPE = "UNKNOWN_TYPE", "The envelope's type must be MD (metadata) or DT (data)."
+    BOTH_SCHEMA_FIELDS = (
+        "BOTH_SCHEMA_FIELDS",
+        "messageSchemaId and messageSchema exclude each other; both are set.",
+    )
+    NO_SCHEMA_FIELD = (
+        "NO_SCHEMA_FIELD",
+        "One of messageSchemaId and messageSchema must be set; both are null.",
+    )
+    METADATA_BY_REFERENCE = (
+        "METADATA_BY_REFERENCE",
+        "A metadata message must carry its schema; it refers to one by id.",
+    )
+    DATA_SELF_DESCRIBING = (
+        "DATA_SELF_DESCRIBING",
+        "A data message must refer to its schema by id; it carries one itself.",
+    )
+    SCHEMA_ID_LENGTH = "SCHEMA_ID_LENGTH", "A schema id is 32 bytes long."
+    METADATA_SCHEMA_INVALID = (
+        "METADATA_SCHEMA_INVALID",
+        "The schema embedded in the metadata message cannot be used.",
+    )
+    METADATA_UNREADABLE = (
+        "METADATA_UNREADABLE",
+        "The metadata message does not decode with the schema that it carries.",
+    )
+    METADATA_INCOMPLETE = "METADATA_INCOMPLETE", "The metadata message lacks what describes a table."
+    DATA_SCHEMA_INVALID = "DATA_SCHEMA_INVALID", "The data schema in the metadata message cannot be used."
+    SCHEMA_CONFLICT = (
+        "SCHEMA_CONFLICT",
+        "An earlier message gave this schema id another layout, which stands.",
+    )
+    MESSAGE_UNREADABLE = "MESSAGE_UNREADABLE", "The data message does not decode with the schema of its id."
+    UNKNOWN_OPERATION = "UNKNOWN_OPERATION", "The operation must be INSERT, UPDATE, DELETE or REFRESH."
+    TIMESTAMP_INVALID = (
+        "TIMESTAMP_INVALID",
+        "The header timestamp is not an instant in ISO 8601 form, or there is none.",
+    )
+    COLUMN_UNKNOWN = (
+        "COLUMN_UNKNOWN",
+        "A row names what no known version of the table has, or a column twice.",
+    )
+    NO_ROW = "NO_ROW", "Neither data nor beforeData holds a row."
+    MASK_INVALID = "MASK_INVALID", "A mask is not hex text, or marks a column that the table does not have."
+    VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
+    METADATA_MISSING = (
+        "METADATA_MISSING",
+        "No metadata message with this schema id came within the time allowed.",
+        True,
+    )
+
+
+# The magic; type: text of 2 bytes; headers: null; messageSchemaId: text of 32 bytes, which follows.
+_START = b"atMSG\x04DT\x00\x02\x40"
+_ID = slice(len(_START), len(_START) + 32)
+# After the id: messageSchema: null.
+_HEAD = len(_START) + 32 + 1
+# A length below 2^34 takes at most five bytes; an Arrow batch holds no longer value.
+_MOST_LENGTH_BYTES = 5
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Plain(NamedTuple):
+    """Which values are plain, and the schema id and message of those (null in the other rows)."""
+
+    rows: Bools
+    schema_id: pa.Array
+    message: pa.Array
+
+
+def open_plain(values: pa.Array) -> Plain:
+    """The plain envelopes among *values* (binary, may be null)."""
+    heads, long_enough = _heads(values)
+    plain = long_enough & (heads[:, : len(_START)] == np.frombuffer(_START, np.uint8)).all(axis=1)
+    ids = heads[:, _ID]
+    # A schema id that is not ASCII may not be text at all: a reader shall say so.
+    plain &= (heads[:, _HEAD - 1] == 0) & (ids < 0x80).all(axis=1)
+    stated, taken = _lengths(heads[:, _HEAD:])
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    plain &= (taken > 0) & (_HEAD + taken + stated == lengths)
+    return Plain(plain, _texts(ids, plain), _messages(values, taken, plain))
+
+
+def _heads(values: pa.Array) -> tuple[Bytes, Bools]:
+    """The first bytes of every value, one row each, filled up with zeros; and which reach to the message."""
+    width = _HEAD + _MOST_LENGTH_BYTES
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    padded = pc.binary_join_element_wise(
+        pc.fill_null(pc.binary_slice(values, 0, width), b""), pa.scalar(bytes(width)), pa.scalar(b"")
+    )
+    fixed = pc.binary_slice(padded, 0, width)
+    # All rows are of one width now, so the Arrow buffer is the matrix.
+    start = np.frombuffer(fixed.buffers()[1], np.int32)[fixed.offset]
+    data = np.frombuffer(fixed.buffers()[2] or b"", np.uint8)[start : start + width * len(fixed)]
+    return data.reshape(len(fixed), width), lengths > _HEAD
+
+
+def _lengths(encoded: Bytes) -> tuple[Ints, Ints]:
+    """Avro's long at the start of each row, and how many bytes it takes: 0 if it can be no length."""
+    value = np.zeros(len(encoded), np.int64)
+    taken = np.zeros(len(encoded), np.int64)
+    going = np.ones(len(encoded), dtype=bool)
+    for place in range(encoded.shape[1]):
+        byte = encoded[:, place].astype(np.int64)
+        value = np.where(going, value | ((byte & 0x7F) << (7 * place)), value)
+        ends = going & (byte < 0x80)
+        # A last byte of zero is a longer spelling of a shorter number: a reader shall judge it.
+        taken = np.where(ends & ((byte != 0) | (place == 0)), place + 1, taken)
+        going &= ~ends
+    return value >> 1, np.where(value & 1, 0, taken)
+
+
+def _texts(ids: Bytes, plain: Bools) -> pa.Array:
+    width = ids.shape[1]
+    offsets = np.arange(len(ids) + 1, dtype=np.int32) * width
+    data = np.where(plain[:, None], ids, np.uint8(0x20)).tobytes()
+    texts = pa.Array.from_buffers(pa.string(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pc.if_else(pa.array(plain), texts, pa.scalar(None, pa.string()))
+
+
+def _messages(values: pa.Array, taken: Ints, plain: Bools) -> pa.Array:
+    messages = pa.nulls(len(values), pa.binary())
+    # Without an end Arrow's slice overflows a buffer size, so the longest value names it.
+    end = pc.max(pc.binary_length(values)).as_py()
+    for size in np.unique(taken[plain]).tolist():
+        of_size = pa.array(plain & (taken == size))
+        messages = pc.if_else(of_size, pc.binary_slice(values, _HEAD + size, end), messages)
+    return messages
+
 
 MAGIC = b"atMSG"
 METADATA = "MD"

@@ -15,12 +15,11 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.given_records import sink_of
-from cdckit.parts.steps import doing
-from cdckit.records import RECORD_COLUMNS, require_records
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA
-from cdckit.replicate.faults import ReplicateFault
-from cdckit.replicate.feed_tables import (
+from cdckit.parts.documents import sink_of
+from cdckit.parts.workers import doing
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, require_records
+from cdckit.replicate.envelope import ReplicateFault
+from cdckit.replicate.intake import (
     GIVEN_UP,
     RECEIVED_SCHEMA,
     RECORDS,
@@ -28,13 +27,12 @@ from cdckit.replicate.feed_tables import (
     WAITING,
     ZONE,
     FeedTable,
+    Intake,
     feed_tables,
 )
-from cdckit.replicate.intake import Intake
-from cdckit.replicate.many_tables import TableName
+from cdckit.replicate.many_tables import TableName, TableSettings
 from cdckit.replicate.row_changes import find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
-from cdckit.replicate.settings import TableSettings
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.files import digest_of
@@ -251,7 +249,7 @@ class Feed:
         The records that cannot be used: envelopes, metadata and rows in error, and data that was given up.
 
         Returns:
-            One row per record (`cdckit.rejected.REJECT_SCHEMA`), which can be fed again once it is mended.
+            One row per record (`cdckit.records.REJECT_SCHEMA`), which can be fed again once it is mended.
             Data that was given up (METADATA_MISSING) is used all the same if its metadata comes at last.
         """
         return _rejected(self._snapshot())

@@ -1,41 +1,265 @@
-"""One batch of records on its way into a feed's tables, within a transaction of its store."""
+"""One batch of records on its way into a feed's tables, and rows that wait for their metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.shared_transaction import apply_within
-from cdckit.records import RECORD_COLUMNS
-from cdckit.rejected import ERROR_CODE, REJECT_SCHEMA
-from cdckit.replicate.envelope import DATA, METADATA, decode
-from cdckit.replicate.feed_tables import (
-    ADDRESS,
-    GIVEN_UP,
-    RECEIVED_SCHEMA,
-    RECORDS,
-    REJECTS,
-    WAITING,
-    ZONE,
-    FeedTable,
-    feed_tables,
-    is_data,
-    json_topics,
+from cdckit.parts.arguments import require_types
+from cdckit.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    REJECT_SCHEMA,
 )
-from cdckit.replicate.many_tables import TableName
+from cdckit.replicate import table_versions
+from cdckit.replicate.envelope import DATA, ENVELOPE_SCHEMA, METADATA, ReplicateFault, decode
+from cdckit.replicate.many_tables import TableName, TableSettings, table_text
 from cdckit.replicate.row_changes import changes
-from cdckit.replicate.schema_messages import ZONE_SCHEMA, metadata, schema_zone
-from cdckit.replicate.settings import TableSettings
+from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, metadata, schema_zone
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.replicate.waiting_rows import with_waits
+from cdckit.replicate.table_versions import Table
 from cdckit.store import Transaction
 from cdckit.store.store import read_some, rows_of
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import Written
+
+Policy = Literal["keep", "reject", "fail"]
+
+_OVERDUE = ReplicateFault.METADATA_MISSING
+
+
+def waiting(
+    decoded: DataFrame,
+    zone: DataFrame,
+    *,
+    now: datetime,
+    wait: timedelta = timedelta(seconds=10),
+    overdue: Policy = "keep",
+    json_topics: Collection[str] = (),
+) -> DataFrame:
+    """
+    The data messages whose schema is not known yet.
+
+    Save their record columns, and feed them again together with what has come since: rows, rejects
+    and history are then what the right order would have given, since nothing here depends on when
+    a message is read.
+
+    Args:
+        decoded: What `decode` returned.
+        zone: The whole schema zone, of all tables.
+        now: The instant at which waiting is measured, aware: time comes from the caller, not a clock.
+        wait: How long a message may wait for its metadata, from its record's `timestamp` on.
+        overdue: The policy for messages that have waited longer: `keep` them waiting; `reject`
+            them, with the code METADATA_MISSING; or `fail` the computation when it meets one.
+        json_topics: The topics whose messages in JSON form `data` is told the table of.  Those of
+            other topics wait: they name no schema.
+
+    Returns:
+        One row per waiting message: the record's columns, `schema_id`, `waited` (interval),
+        `is_overdue`, `error_code` and `error_description` (null but for the rejected).
+
+    Raises:
+        InvalidArgument: *now* is naive, or *overdue* is no policy.
+        MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
+
+    Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
+
+    Source:
+        Replicate, "wait a reasonable amount of time … activate the planned error policy".
+
+    While no metadata has come, all three messages about airlines wait:
+
+    >>> from datetime import datetime, timezone
+    >>> from cdckit.replicate import decode
+    >>> now = datetime(2013, 2, 8, 12, 0, 10, tzinfo=timezone.utc)
+    >>> late = waiting(decode(records), zone.limit(0), now=now).orderBy("offset")
+    >>> late.select("offset", "timestamp", "is_overdue").show(truncate=False)
+    +------+-----------------------+----------+
+    |offset|timestamp              |is_overdue|
+    +------+-----------------------+----------+
+    |3     |2013-02-07 05:00:00.413|true      |
+    |4     |2013-02-07 05:00:00.459|true      |
+    |17    |2013-02-08 12:00:01.247|false     |
+    +------+-----------------------+----------+
+    <BLANKLINE>
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="waiting")
+    require_types(zone, ZONE_SCHEMA, function="waiting")
+    if isinstance(json_topics, str):
+        raise InvalidArgument("waiting", "json_topics", "a collection of topics", json_topics)
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise InvalidArgument("waiting", "now", "an aware datetime", now)
+    if overdue not in ("keep", "reject", "fail"):
+        raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
+    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
+    found = with_waits(data, zone, json_topics).where("waits")
+    waited = found.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
+        "is_overdue", F.col("waited") > F.lit(wait)
+    )
+    refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    described = waited.withColumns(
+        {
+            ERROR_CODE: F.when(refused, F.lit(_OVERDUE.value)),
+            ERROR_DESCRIPTION: F.when(refused, F.concat(F.lit(_OVERDUE.sentence), _finding())),
+        }
+    )
+    if overdue == "fail":
+        # As a filter, since a column that nobody reads is never computed.
+        failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
+        fails = F.col("waits") & F.col("is_overdue")
+        described = described.where(F.when(fails, failure.cast("boolean")).otherwise(True))
+    return described.select(
+        *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
+    )
+
+
+def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -> DataFrame:
+    """
+    Say of data messages, in the column `waits`, whether what they need to be read is not there yet.
+
+    In Avro form that is a statement about their schema id; in JSON form, which names no schema, that the
+    table of their topic has been told: an id that such a message may hold does not help it.
+    """
+    is_json = F.col("form") == "json"
+    has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
+    # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
+    known = zone.select(F.col("schema_id").alias("known")).distinct()
+    found = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
+    waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
+    return found.withColumn("waits", waits).drop("known")
+
+
+def _finding() -> Column:
+    return F.format_string(
+        " Schema id %s, in %s/%d at %d.",
+        F.coalesce("schema_id", F.lit("none")),
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
+    )
+
+
+RECORDS, WAITING, REJECTS, ZONE = "records", "waiting", "rejects", "schema_zone"
+GIVEN_UP = "given_up_timestamp"
+ADDRESS = ("form", "schema_id", "topic")
+"""The columns of a received record that say of which table it is."""
+
+RECEIVED_SCHEMA = T.StructType(
+    [
+        *RECORD_SCHEMA.fields,
+        T.StructField("form", T.StringType()),
+        T.StructField("type", T.StringType()),
+        T.StructField("schema_id", T.StringType()),
+        *ERROR_FIELDS,
+    ]
+)
+"""One row is one record as it came, and what its envelope says of it: enough to find it again."""
+
+
+@dataclass(frozen=True)
+class FeedTable:
+    """One table as a feed reads it: what the metadata says, and what the feed was told."""
+
+    name: TableName
+    table: Table
+    settings: TableSettings
+
+    @property
+    def entity(self) -> str:
+        """The name of the kind of entity."""
+        return self.settings.entity or self.name.table
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns; none if there is none."""
+        return tuple(self.settings.keys or self.table.keys)
+
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """How its rows are read: arguments of `rows_of_table`."""
+        told = self.settings
+        return {"json_topics": told.json_topics, "topics": told.topics, "loaded_at": told.loaded_at}
+
+    def kind(self, buckets: int | None) -> Kind:
+        """What its ledger is about."""
+        return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
+
+    def of(self, received: DataFrame) -> DataFrame:
+        """The data among received records that can be of this table."""
+        ids = [version.schema_id for version in self.table.versions]
+        in_avro = (F.col("form") == "avro") & F.col("schema_id").isin(ids)
+        if self.settings.topics is not None:
+            in_avro &= F.col("topic").isin(list(self.settings.topics))
+        in_json = (F.col("form") == "json") & F.col("topic").isin(list(self.settings.json_topics))
+        return received.where(is_data() & (in_avro | in_json))
+
+    def is_meant(self, form: str | None, schema_id: str | None, topic: str) -> bool:
+        """Whether data with this form, schema id and topic can be of this table: what `of` says of rows."""
+        if form == "json":
+            return topic in self.settings.json_topics
+        in_topic = self.settings.topics is None or topic in self.settings.topics
+        return form == "avro" and in_topic and schema_id in {one.schema_id for one in self.table.versions}
+
+    def is_among(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
+        """Whether data with one of these addresses can be of this table."""
+        return any(self.is_meant(*address) for address in addresses)
+
+    def goes_on_from(self, before: FeedTable) -> bool:
+        """Whether rows that were read as of *before* would read the same now, but for columns that came."""
+        return (
+            self.keys == before.keys
+            and all(each in self.table.versions for each in before.table.versions)
+            and all(
+                field.name in _names(self) and self.table.fields.field(field.name).type == field.type
+                for field in before.table.fields
+            )
+        )
+
+    def __str__(self) -> str:
+        return table_text(self.name)
+
+
+def is_data() -> Column:
+    """Whether a received record is a sound data message."""
+    return (F.col("type") == DATA) & F.col(ERROR_CODE).isNull()
+
+
+def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) -> dict[TableName, FeedTable]:
+    """The tables that a zone knows; collects it."""
+
+    def of(row: Row) -> TableName:
+        return TableName(*(row[name] for name in LINEAGE))
+
+    rows = sorted(table_versions.collect_zone(zone), key=of)
+    found = {}
+    for name, some in groupby(rows, of):
+        told = settings.get(name, TableSettings())
+        table = table_versions.table_of_rows(list(some), function="Feed", as_double=told.as_double)
+        found[name] = FeedTable(name, table, told)
+    return found
+
+
+def json_topics(tables: Iterable[FeedTable]) -> list[str]:
+    """The topics whose messages in JSON form have a table that is known."""
+    return sorted({topic for each in tables for topic in each.settings.json_topics})
+
+
+def _names(table: FeedTable) -> set[str]:
+    return {field.name for field in table.table.fields}
+
 
 MANY_FILES = 16
 """So many small files of the records, or of the rejects, are written together: each batch adds some."""

@@ -1,8 +1,10 @@
-"""Many tables of one feed: one pass that says of each message whose it is, then each table by itself."""
+"""Many tables of one feed: one pass says whose each message is; and what is set for a table of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -11,16 +13,15 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.schemas import require_types
-from cdckit.records import RECORD_COLUMNS, require_records
-from cdckit.rejected import ERROR_CODE
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_types
+from cdckit.records import ERROR_CODE, RECORD_COLUMNS, require_records
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import DATA, decode
 from cdckit.replicate.row_changes import changes
 from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA
-from cdckit.replicate.table_rows import rows_of_table
+from cdckit.replicate.table_rows import require_load_time, rows_of_table
 from cdckit.replicate.table_versions import Table
-from cdckit.replicate.times import require_load_time
 
 _NAMES = T.StructType([ZONE_SCHEMA[name] for name in LINEAGE])
 
@@ -158,3 +159,51 @@ class _Changes(Mapping[TableName, DataFrame]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """
+    How a feed reads one table.
+
+    Args:
+        entity: The name of the kind of entity, as for `merge`; the name of the table without it.
+        keys: The key columns, as for `changes`; those of the metadata without them.
+        topics: As for `data`: needed where a schema id of the table is that of another table too.
+        json_topics: As for `data`: the topics whose messages in JSON form are of this table.
+        loaded_at: As for `data`.
+        as_double: As for `data`.
+
+    Raises:
+        InvalidArgument: A list is given as one text, or *loaded_at* is naive.
+
+    >>> TableSettings(entity="item", keys=["number"], topics=["shop.items"]).keys
+    ('number',)
+    """
+
+    entity: str | None = None
+    keys: Sequence[str] | None = None
+    topics: Sequence[str] | None = None
+    json_topics: Sequence[str] = ()
+    loaded_at: datetime | None = None
+    as_double: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("keys", "topics", "json_topics", "as_double"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise InvalidArgument("TableSettings", name, "a list of names", given)
+            object.__setattr__(self, name, None if given is None else tuple(given))
+        if self.loaded_at is not None and self.loaded_at.utcoffset() is None:
+            raise InvalidArgument("TableSettings", "loaded_at", "an aware datetime", self.loaded_at)
+
+    def text(self) -> str:
+        """The settings as a text that is the same for the same settings."""
+        told = asdict(self)
+        told["loaded_at"] = self.loaded_at and self.loaded_at.timestamp()
+        return json.dumps(told, sort_keys=True)
+
+
+def table_text(name: TableName) -> str:
+    """The name of a table as one text, which names its ledger in the feed's store."""
+    return f"{name.server}/{name.task} {name.schema}.{name.table}"

@@ -12,15 +12,12 @@ from pyspark.sql import functions as F
 
 from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_keys
-from cdckit.parts.schemas import require_batch, require_columns, require_struct
-from cdckit.records import require_records
-from cdckit.rejected import ERROR_CODE
+from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct
+from cdckit.records import ERROR_CODE, require_records
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import decode
 from cdckit.replicate.schema_messages import INSTEAD, LINEAGE, metadata, schema_zone
-from cdckit.replicate.table_rows import rows_of_table
-from cdckit.replicate.times import is_load_without_time, require_load_time
+from cdckit.replicate.table_rows import is_load_without_time, require_load_time, rows_of_table
 
 _READ = (
     "topic", "partition", "offset", "timestamp", "server", "task", "absent_columns", "operation",

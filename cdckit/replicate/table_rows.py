@@ -1,12 +1,14 @@
-"""Data messages: the rows of one table, typed, across the table's versions."""
+"""Data messages: the rows of one table, typed, across the table's versions; and when they are true."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -15,12 +17,15 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
-from cdckit.parts.arrow_widening import to_common_type
-from cdckit.parts.avro.size import empty_bytes
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.avro.schema import empty_bytes
 from cdckit.parts.instants import parse_instants
 from cdckit.parts.running_aggregates import Bools
+from cdckit.parts.widening import to_common_type
 from cdckit.parts.workers import Made
 from cdckit.records import (
+    ERROR_CODE,
+    ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
@@ -28,14 +33,111 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
-from cdckit.rejected import ERROR_FIELDS
-from cdckit.replicate.column_masks import read_masks
-from cdckit.replicate.envelope import DATA, error_columns, open_envelopes
-from cdckit.replicate.faults import ReplicateFault
-from cdckit.replicate.headers import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
+from cdckit.replicate.envelope import DATA, ReplicateFault, error_columns, open_envelopes
 from cdckit.replicate.json_form import json_rows
+from cdckit.replicate.schema_messages import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
 from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of
-from cdckit.replicate.times import require_load_time, with_times
+
+
+class Masks(NamedTuple):
+    """Masks of a table's columns, one row per message."""
+
+    bits: Bools
+    """Column i tells of the column with ordinal i + 1."""
+    stray: Bools
+    """Whether the mask marks an ordinal that the table does not have."""
+
+
+def read_masks(masks: pa.Array, ordinals: Iterable[int]) -> Masks:
+    """
+    The bits of binary *masks* over a table whose columns have *ordinals*.
+
+    A mask is little-endian: bit 0 is the lowest bit of byte 0 and stands for ordinal 1.  A mask may
+    be shorter than the table, and none marks nothing.
+
+    Source:
+        Replicate, changeMask and columnMask: bit `ordinal - 1`.
+
+    >>> read_masks(pa.array([bytes.fromhex("0B")]), [1, 2, 3, 4]).bits.tolist()
+    [[True, True, False, True]]
+    """
+    known = sorted(ordinals)
+    width = -(-known[-1] // 8)
+    # Masks repeat: a table has few sets of columns that change together.
+    encoded = masks.dictionary_encode()
+    distinct = [mask or b"" for mask in encoded.dictionary.to_pylist()] + [b""]
+    packed = np.frombuffer(b"".join(mask[:width].ljust(width, b"\0") for mask in distinct), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(len(distinct), width), axis=1, bitorder="little").astype(bool)
+    unknown = np.setdiff1d(np.arange(8 * width), np.array(known) - 1)
+    stray = bits[:, unknown].any(axis=1) | np.array([any(mask[width:]) for mask in distinct])
+    which: npt.NDArray[Any] = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False)
+    return Masks(bits[which, : known[-1]], stray[which])
+
+
+LOAD = "REFRESH"
+
+CHANGE, SEQUENCE, RECORD, GIVEN = "change", "sequence", "record", "given"
+"""What `time_taken_from` can say."""
+
+# Year, month, day, hour, minute, second and hundredths of a second.
+_SEQUENCE_TIME = "^(?!0000)" + "([0-9]{4})" + "([0-9]{2})" * 6 + ".*$"
+
+
+def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFrame:
+    """
+    Fill in `change_timestamp` where the message has none, and say in `time_taken_from` whence it is.
+
+    A row of a full load is true from *loaded_at* on, or without it from its record's `timestamp`; any
+    other change has the time in its change sequence, or that of its record.  Rows in error get none.
+
+    Source:
+        Qlik Replicate, data messages: `timestamp` and `changeSequence` are "applicable to CDC
+        operations"; change sequence: YYYYMMDDHHmmSShh and 19 digits.  What stands in for a missing
+        time is a decision of ours.
+    """
+    said, good = F.col("change_timestamp"), F.col(ERROR_CODE).isNull()
+    is_load = F.col("operation") == LOAD
+    given = (
+        require_instant(loaded_at, "loaded_at", function="data")
+        if isinstance(loaded_at, datetime)
+        else F.lit(loaded_at).cast("timestamp")
+    )
+    in_sequence = _time_of_sequence(F.col("change_sequence"))
+    choice = (
+        F.when(said.isNotNull(), CHANGE)
+        .when(is_load & given.isNotNull(), GIVEN)
+        .when(~is_load & in_sequence.isNotNull(), SEQUENCE)
+        .otherwise(RECORD)
+    )
+    taken = (
+        F.when(said.isNotNull(), said)
+        .when(is_load, F.coalesce(given, F.col("timestamp")))
+        .otherwise(F.coalesce(in_sequence, F.col("timestamp")))
+    )
+    is_told = good | said.isNotNull()
+    return rows.withColumns(
+        {"change_timestamp": F.when(is_told, taken), "time_taken_from": F.when(is_told, choice)}
+    )
+
+
+def is_load_without_time() -> Column:
+    """Whether a row is of a full load and says no time: its change sequence, if any, means nothing then."""
+    return (F.col("operation") == LOAD) & (F.col("time_taken_from") != CHANGE)
+
+
+def require_load_time(loaded_at: object, *, function: str) -> None:
+    """Raise unless *loaded_at* is an aware datetime, a column, or nothing."""
+    is_instant = isinstance(loaded_at, datetime) and loaded_at.utcoffset() is not None
+    if not (loaded_at is None or isinstance(loaded_at, Column) or is_instant):
+        raise InvalidArgument(
+            function, "loaded_at", "an aware datetime, or a column of the records", loaded_at
+        )
+
+
+def _time_of_sequence(sequence: Column) -> Column:
+    text = F.regexp_replace(sequence, _SEQUENCE_TIME, "$1-$2-$3T$4:$5:$6.$7Z")
+    return F.when(sequence.rlike(_SEQUENCE_TIME), text.try_cast("timestamp"))
+
 
 Findings = dict[int, tuple[ReplicateFault, str]]
 

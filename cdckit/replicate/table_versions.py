@@ -14,11 +14,10 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
+from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import spark_type
-from cdckit.parts.arrow_widening import common_type
-from cdckit.parts.schemas import require_types
-from cdckit.replicate.layout import match_columns
-from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA
+from cdckit.parts.widening import common_type
+from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, match_columns
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.schemas import quoted
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.store.errors import NotStorable
 

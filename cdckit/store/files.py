@@ -29,8 +29,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.schemas import quoted
 from cdckit.store.columns import Shape, plain_names, to_true, true_name, true_names
 from cdckit.store.errors import DamagedTable
 from cdckit.store.locations import Location

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted
 from cdckit.store.columns import plain_names, storable, stored_names
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import microseconds
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import microseconds, quoted
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind
 from cdckit.store.files import OUR_FILES, Where, are_few, read_arrow

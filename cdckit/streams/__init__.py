@@ -31,8 +31,13 @@ All of it kept up, batch by batch, in a store:
 Each stream is a value (`Stream`): its fields, its key, what it is partitioned by, what may be dropped of it.
 """
 
-from cdckit.streams.answering import apply_patches, apply_schema_patches
-from cdckit.streams.answers import entities, entity_updates, schema_updates
+from cdckit.streams.answers import (
+    apply_patches,
+    apply_schema_patches,
+    entities,
+    entity_updates,
+    schema_updates,
+)
 from cdckit.streams.batches import entity_patches
 from cdckit.streams.catalogue import (
     CHANGES_BY_DEVICE,
@@ -48,20 +53,21 @@ from cdckit.streams.catalogue import (
     SCHEMA_UPDATES,
     STREAMS,
     ZONE_CHANGES,
+    Status,
     Stream,
+    StreamFault,
 )
-from cdckit.streams.codes import Status, StreamFault
-from cdckit.streams.connections import app_versions, user_devices
-from cdckit.streams.decoding import decode
+from cdckit.streams.decoding import compacted, decode, message_text, to_records
 from cdckit.streams.entity_changes import KEYS, changes, fields_of, find_unfit
-from cdckit.streams.messages import compacted, message_text, to_records
 from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
 from cdckit.streams.service import Received, Service
 from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
 from cdckit.streams.zones import (
+    app_versions,
     changes_by_device,
     device_notifications,
     subscription_changes,
+    user_devices,
     zone_changes,
 )
 

@@ -1,22 +1,36 @@
-"""Answers: what became of each patch, what is known of its entity then, and which of them are updates."""
+"""Answers: what became of each patch, and what its entity is then."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.schemas import require_columns, require_types
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import (
+    require_batch,
+    require_columns,
+    require_flag,
+    require_instant,
+    require_int,
+    require_types,
+)
+from cdckit.records import ERROR_CODE
 from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, ERRORS
 from cdckit.streams.catalogue import (
     ENTITY_PATCHES,
     ENTITY_UPDATES,
     SCHEMA_PATCHES,
     SCHEMA_UPDATES,
+    SUBSCRIPTIONS,
+    Status,
     Stream,
 )
-from cdckit.streams.codes import Status
-from cdckit.streams.entity_fold import IS_LAST
+from cdckit.streams.documents import IS_LAST, Document, Plan, folded
 
 STATE = T.StructType(
     [
@@ -176,3 +190,191 @@ def with_asked(answers: DataFrame) -> DataFrame:
             "after": F.when(F.col("include_after"), F.col("after")),
         }
     )
+
+
+# Names that no column of a caller has, by which patches may be ordered.
+_AT, _SHOWN = "answered at", "shown in any case"
+_READS = (
+    "errors",
+    "client_id",
+    "request",
+    "part",
+    "ops",
+    "include_before",
+    "include_after",
+    "learning",
+    _AT,
+    _SHOWN,
+)
+
+
+def apply_patches(
+    patches: DataFrame,
+    *,
+    entities: DataFrame | None = None,
+    ended: datetime | None = None,
+    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    documents: bool = False,
+    most_characters: int = 1_000_000,
+    remember: int = 100,
+) -> DataFrame:
+    """
+    Apply the patches of each entity one after the other, each wholly or not at all.
+
+    Args:
+        patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`; rows with an `error_code`
+            are passed over.
+        entities: What is known from before: what `entities` returned; None if nothing is.
+        ended: When the patches are answered, aware; by default each at the time of its record, so that the
+            same patches always have the same answers.  Of one entity it never goes back.
+        order_by: The columns that say in which order the patches of an entity count, then `part`: by default
+            record time, topic, partition and offset.  Of a topic that is partitioned by entity, whose clocks
+            may not be trusted, `["offset"]` is the order in which they were written.
+        documents: Whether `before` and `after` are there for all, asked for or not: `changes` needs
+            `after`.  Of subscriptions to zones they always are: `zone_changes` needs them.
+        most_characters: How long the JSON text of an entity may become.
+        remember: How many of the last patches of an entity are remembered, here and for the next call: one
+            of them that comes again is a repeat.
+
+    Returns:
+        One row per patch (`ANSWER_SCHEMA`): its own columns, and
+
+        - `status`: 1, it was applied; 2, the entity does not exist, and no operation adds anything (reads,
+          and removes, get this); 3, it could not be applied, and nothing of it was.
+        - `errors`: why, for 2 and 3.
+        - `before` and `after`: the entity as JSON text, if asked for; null where it does not exist, and
+          where the patch failed.
+        - `action`: `created`, `updated` or `deleted`; null where nothing was to be changed: a read, a
+          failure.
+        - `ended`, milliseconds; `revision_after`, how often the entity was changed so far.
+        - `taught_before`: of a patch with `learning`, the entity as it was after the last such one.
+        - `is_repeat`: the same part of the same request was there before; it has no effect, and no status.
+        - in the last row of each entity (`is_last`) what is known of it then: see `entities`.
+
+    Raises:
+        InvalidArgument: *patches* are a stream (hand its batches to a function), *ended* has no zone, a
+        number
+            is not above 0.
+        MissingColumns, WrongColumnType: *patches* or *entities* are not such tables.
+
+    Cost: one shuffle by entity, a sort, one pass through Python; of an entity one document is held at a time.
+    The answers are often used twice, for updates and for what is known: write them, or cache them, before.
+
+    Source:
+        Debezium streams, "entity-updates".
+
+    >>> from cdckit import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    ...     "includeAfter": true, "collection": "Mugs", "zone": "z", "entity": "m1",
+    ...     "part": 1, "parts": 1, "ops": [%s]}'''
+    >>> sent = [
+    ...     said % b'{"op": "add", "path": "size/cl", "value": 25}',
+    ...     said.replace(b"2,", b"3,", 1) % b'{"op": "inc", "path": "size", "value": 1}',
+    ... ]
+    >>> answers = apply_patches(streams.decode(records_of(*sent), streams.ENTITY_PATCHES))
+    >>> answers.select("request", "status", "action", "after", "errors").show(truncate=False)
+    +-------+------+-------+------------------+--------------------------------------------------+
+    |request|status|action |after             |errors                                            |
+    +-------+------+-------+------------------+--------------------------------------------------+
+    |2      |1     |created|{"size":{"cl":25}}|NULL                                              |
+    |3      |3     |NULL   |NULL              |[operation 1: '/size' is an object, and no number]|
+    +-------+------+-------+------------------+--------------------------------------------------+
+    <BLANKLINE>
+    """
+    function = "apply_patches"
+    if entities is not None:
+        require_types(entities, ENTITY_SCHEMA, function=function)
+    shown = F.lit(require_flag(documents, "documents", function=function))
+    # A subscription says in its document which zone it is to: without it nobody would know.
+    shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
+    limits = require_limits(most_characters, remember, function=function)
+    return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function)
+
+
+def apply_schema_patches(
+    patches: DataFrame,
+    *,
+    schemas: DataFrame | None = None,
+    ended: datetime | None = None,
+    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    most_characters: int = 1_000_000,
+    remember: int = 100,
+) -> DataFrame:
+    """
+    Apply the patches of each database's schema: as `apply_patches` does those of entities.
+
+    Args:
+        patches: What `decode` returned of `SCHEMA_PATCHES`.
+        schemas: What is known from before: what `entities` returned of such answers.
+        ended, order_by, most_characters, remember: As for `apply_patches`.
+
+    Returns:
+        One row per patch (`SCHEMA_ANSWER_SCHEMA`); `before` and `after` are always there, since
+        `schema_learning` needs them.
+
+    Raises:
+        As `apply_patches`.
+
+    Cost: as `apply_patches`; all patches of one schema are answered by one task.
+
+    Source:
+        Debezium streams, "schema-updates".
+
+    >>> from cdckit import streams
+    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    ...     "part": 1, "parts": 1, "includeAfter": true,
+    ...     "ops": [{"op": "add", "path": "Mugs/fields/size", "value": {"type": "LONG"}}]}'''
+    >>> answers = apply_schema_patches(streams.decode(records_of(said), streams.SCHEMA_PATCHES))
+    >>> answers.select("db", "status", "action", "after").show(truncate=False)
+    +----+------+-------+--------------------------------------------+
+    |db  |status|action |after                                       |
+    +----+------+-------+--------------------------------------------+
+    |shop|1     |created|{"Mugs":{"fields":{"size":{"type":"LONG"}}}}|
+    +----+------+-------+--------------------------------------------+
+    <BLANKLINE>
+    """
+    function = "apply_schema_patches"
+    if schemas is not None:
+        require_types(schemas, SCHEMA_SCHEMA, function=function)
+    limits = require_limits(most_characters, remember, function=function)
+    shown = F.lit(True)
+    return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
+
+
+def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
+    """What folds the patches of a document within limits; raises `InvalidArgument` for one below 1."""
+    for argument, number in (("most_characters", most), ("remember", remember)):
+        if require_int(number, argument, function=function) < 1:
+            raise InvalidArgument(function, argument, "a number above 0", number)
+    return partial(Document, most=most, remember=remember)
+
+
+def _answered(
+    patches: DataFrame,
+    known: DataFrame | None,
+    stream: Stream,
+    identity: tuple[str, ...],
+    ended: datetime | None,
+    order_by: Iterable[str],
+    shown: Column,
+    fold: partial[Document],
+    function: str,
+) -> DataFrame:
+    keeps = kept_columns(stream)
+    require_types(patches, keeps, function=function)
+    require_batch(
+        patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
+    )
+    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
+    require_columns(patches, order, function=function)
+    usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
+    against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
+    given = usable.withColumns({"errors": against, _AT: _ended(ended, function), _SHOWN: shown})
+    plan = Plan(identity, _READS, keeps, MADE, STATE, fold)
+    return folded(given, known, plan, order=order)
+
+
+def _ended(ended: datetime | None, function: str) -> Column:
+    if ended is not None:
+        return F.unix_millis(require_instant(ended, "ended", function=function))
+    return F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0))

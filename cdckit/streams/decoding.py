@@ -1,23 +1,40 @@
-"""Records of the streams: one row for each, with the fields of its message in columns."""
+"""Records of the streams with their fields in columns, and messages written as records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from datetime import datetime, timedelta
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import Made
-from cdckit.records import RECORD_SCHEMA, WORKER_FIELDS, for_workers, headers_from_workers, require_records
-from cdckit.rejected import ERROR_FIELDS
-from cdckit.streams.catalogue import Stream, column_of, kind_of, require_stream
-from cdckit.streams.codes import StreamFault
+from cdckit.records import (
+    ERROR_FIELDS,
+    RECORD_SCHEMA,
+    WORKER_FIELDS,
+    for_workers,
+    headers_from_workers,
+    require_records,
+)
+from cdckit.streams.catalogue import (
+    SEPARATOR,
+    Status,
+    Stream,
+    StreamFault,
+    column_of,
+    kind_of,
+    require_stream,
+)
 from cdckit.streams.json_values import NoSuchText, column_text, read_all, written, written_all
-from cdckit.streams.paths import shown
+from cdckit.streams.patches import shown
 
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
@@ -182,3 +199,218 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "list": _list,
     "reasons": _reasons,
 }
+
+
+def message_text(messages: DataFrame, stream: Stream) -> Column:
+    """
+    The JSON text of each message.
+
+    A field is written where it has a value; a flag where it is true; `before` and `after` also where they are
+    null, if the message asked for them: null means that there was, or is, nothing.  Of a patch that could not
+    be applied they are left out.  Where the table has the whole text (`stream.text`), that is written.
+
+    Args:
+        messages: The table whose rows it is for; fields that it has no column for are left out.
+        stream: The stream, which says which fields there are, and in which order.
+
+    Returns:
+        A column of texts.
+
+    Raises:
+        MissingColumns: A field that the stream requires has no column.
+
+    Cost: a projection.
+
+    >>> from cdckit import streams
+    >>> columns = "db string, user string, device string, count int, begun long, ended long"
+    >>> row = session().createDataFrame([("shop", "ann", "d", 2, 7, 9)], columns)
+    >>> row.select(message_text(row, streams.DEVICE_NOTIFICATIONS).alias("text")).show(truncate=False)
+    +---------------------------------------------------------------------+
+    |text                                                                 |
+    +---------------------------------------------------------------------+
+    |{"db":"shop","user":"ann","device":"d","count":2,"begun":7,"ended":9}|
+    +---------------------------------------------------------------------+
+    <BLANKLINE>
+    """
+    require_stream(stream, function="message_text")
+    needed = [column_of(field) for field in stream.fields if field in stream.required]
+    require_columns(messages, needed, function="message_text")
+    if stream.text is not None and stream.text in messages.columns:
+        return F.col(stream.text)
+    there = [field for field in stream.fields if column_of(field) in messages.columns]
+    members = [_member(field, messages) for field in there]
+    # concat_ws leaves out what is null.
+    return F.concat(F.lit("{"), F.concat_ws(",", *members), F.lit("}"))
+
+
+def _member(field: str, messages: DataFrame) -> Column:
+    column, kind = F.col(column_of(field)), kind_of(field)
+    start = F.lit(f'"{field}":')
+    if kind == "flag":
+        return F.when(column, F.lit(f'"{field}":true'))
+    if kind in ("long", "instant", "int"):
+        return F.concat(start, column.cast("string"))
+    if kind in ("json", "ops"):
+        return F.concat(start, F.coalesce(column, F.when(_is_nothing(field, messages), F.lit("null"))))
+    if kind == "list":
+        return F.concat(start, F.lit("["), F.array_join(column, ","), F.lit("]"))
+    if kind == "reasons":
+        one = _quoted(F.element_at(column, 1), field)
+        many = F.concat(start, F.to_json(column))
+        return F.when(F.size(column) == 1, one).when(F.size(column) > 1, many)
+    return _quoted(column, field)
+
+
+def _is_nothing(field: str, messages: DataFrame) -> Column:
+    """Whether a field that is null says that there was, or is, no entity: it was asked for, and is known."""
+    asked = {"before": "include_before", "after": "include_after"}.get(field)
+    if asked not in messages.columns:
+        return F.lit(False)
+    # The entity of a failed patch may well be there: its answer does not have it.
+    failed = F.col("status") == Status.NOT_APPLIED if "status" in messages.columns else F.lit(False)
+    return F.col(asked) & ~F.coalesce(failed, F.lit(False))
+
+
+def _quoted(text: Column, field: str) -> Column:
+    """The member of an object with a text as its value; null where it is."""
+    whole = F.to_json(F.struct(text.alias(field)))
+    return F.when(text.isNotNull(), F.substring(whole, F.lit(2), F.length(whole) - 2))
+
+
+def to_records(
+    messages: DataFrame, stream: Stream, *, topic: str | None = None, partitions: int | None = None
+) -> DataFrame:
+    """
+    Messages as records, with the key and the partition that the page states: to be written to Kafka as
+    they are.
+
+    Args:
+        messages: One row per message: what the functions here return, or `decode`.
+        stream: Which stream it is.
+        topic: Its topic; by default the stream's name.
+        partitions: How many partitions the topic has; then `partition` is chosen by the columns that the
+            stream is partitioned by.  By default it is null: Kafka then chooses by the key, which is
+            another one for responses (by client) and for zone-changes (by zone).
+
+    Returns:
+        One row per message: `key` and `value` (binary), `topic`, `partition`, `timestamp` (that of the table,
+        null where it has none): `frame.write.format("kafka")` takes it.  The parts of a key stand between
+        slashes, `~1` for a slash within one, as in a path.
+
+    Raises:
+        InvalidArgument: *stream* is none; *topic* is empty; *partitions* is no number above 0.
+        MissingColumns: A field that the stream requires, or that is part of a key, has no column.
+
+    Cost: a projection, no shuffle.
+
+    Source:
+        Debezium streams: "Key" and "Partitioned by" of each stream.
+
+    >>> from cdckit import streams
+    >>> columns = "db string, user string, device string, count int, begun long, ended long"
+    >>> row = session().createDataFrame([("a/b", "ann", "d", 2, 7, 9)], columns)
+    >>> made = to_records(row, streams.DEVICE_NOTIFICATIONS, partitions=8)
+    >>> made.select(F.decode("key", "utf-8").alias("key"), "topic", "partition").show()
+    +---+--------------------+---------+
+    |key|               topic|partition|
+    +---+--------------------+---------+
+    |  d|device-notifications|        6|
+    +---+--------------------+---------+
+    <BLANKLINE>
+    """
+    require_stream(stream, function="to_records")
+    name = stream.name if topic is None else require_name(topic, "topic", function="to_records")
+    require_columns(messages, [*stream.key, *stream.partition_by], function="to_records")
+    if partitions is not None and require_int(partitions, "partitions", function="to_records") < 1:
+        raise InvalidArgument("to_records", "partitions", "a number above 0", partitions)
+    chosen = (
+        F.lit(None) if partitions is None else F.pmod(F.xxhash64(_joined(stream.partition_by)), partitions)
+    )
+    at = F.col("timestamp") if "timestamp" in messages.columns else F.lit(None)
+    columns = {
+        **record_columns(messages, stream),
+        "topic": F.lit(name),
+        "partition": chosen.cast("int"),
+        "timestamp": at.cast("timestamp"),
+    }
+    return messages.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def record_columns(messages: DataFrame, stream: Stream) -> dict[str, Column]:
+    """What each message says of its record: `key`, `value`, and the stream's name as `topic`."""
+    return {
+        "key": F.encode(_key(stream), "utf-8"),
+        "value": F.encode(message_text(messages, stream), "utf-8"),
+        "topic": F.lit(stream.name),
+    }
+
+
+def _key(stream: Stream) -> Column:
+    key = _joined(stream.key)
+    if not stream.other_key:
+        return key
+    there = reduce(Column.__and__, (F.col(name).isNotNull() for name in stream.key))
+    return F.when(there, key).otherwise(_joined(stream.other_key))
+
+
+def _joined(columns: tuple[str, ...]) -> Column:
+    """Several columns as one text that tells them apart; what is null is empty."""
+    texts = (F.replace(F.col(name).cast("string"), F.lit("~"), F.lit("~0")) for name in columns)
+    parts = (F.coalesce(F.replace(text, F.lit(SEPARATOR), F.lit("~1")), F.lit("")) for text in texts)
+    return F.col(columns[0]).cast("string") if len(columns) == 1 else F.concat_ws(SEPARATOR, *parts)
+
+
+def compacted(
+    records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
+) -> DataFrame:
+    """
+    What is left of a stream after its time-based compaction.
+
+    What is younger than *keep* is left whole.  Of what is older, the newest record of each key stays if
+    the stream says all under its key with each message (`stream.latest`: updates of entities and schemas);
+    of the other streams, such as patches, which are differences, responses, whose parts share a key, or
+    notifications, of which a device may get some from each of several databases, it is dropped.
+
+    Args:
+        records: The records of the stream (`cdckit.records.RECORD_SCHEMA`).
+        stream: Which one it is.
+        now: The instant at which their age is measured, aware.
+        keep: How long records are left whole; None is forever, for the streams that the page would keep so.
+
+    Returns:
+        The records that are left.  A record without a timestamp has no age, and stays.
+
+    Raises:
+        InvalidArgument: *now* has no zone; *keep* is negative, or None for a stream that is not kept forever.
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: a filter; for streams with `latest` one shuffle by key.
+
+    Source:
+        Debezium streams: "Durability" of each stream.
+
+    >>> from datetime import UTC
+    >>> from cdckit import streams
+    >>> now = datetime(2024, 1, 1, tzinfo=UTC)
+    >>> compacted(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
+    2
+    """
+    require_stream(stream, function="compacted")
+    require_records(records, function="compacted")
+    at = require_instant(now, "now", function="compacted")
+    if keep is None:
+        if not stream.forever:
+            raise InvalidArgument(
+                "compacted", "keep", f"a length of time: {stream.name} is not kept forever", keep
+            )
+        return records
+    if keep < timedelta(0):
+        raise InvalidArgument("compacted", "keep", "a length of time that is not negative", keep)
+    young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
+    if not stream.latest:
+        return records.where(young)
+    newest = Window.partitionBy("topic", "key").orderBy(
+        *(F.col(name).desc_nulls_last() for name in ("timestamp", "partition", "offset"))
+    )
+    ranked = records.withColumn("_place", F.row_number().over(newest))
+    return ranked.where(young | (F.col("_place") == 1)).drop("_place")

@@ -1,14 +1,28 @@
-"""What is known of one document while the patches of it are applied one after the other."""
+"""One pass over sorted messages, carrying what is known of a document from one to the next."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
-from cdckit.streams.codes import Status
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.parts.arguments import quoted
+from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.parts.running_aggregates import Bools
+from cdckit.parts.task_costs import without_collection
+from cdckit.parts.workers import Made
+from cdckit.streams.catalogue import Status
 from cdckit.streams.json_values import column_text, read, written
-from cdckit.streams.operations import ADD, operations
-from cdckit.streams.patch_application import MISSING, Unfit, patched
+from cdckit.streams.patches import ADD, MISSING, Unfit, operations, patched
 
 CREATED, UPDATED, DELETED = "created", "updated", "deleted"
 
@@ -144,3 +158,180 @@ def _read_operations(ops: str | None) -> tuple[list[Any], list[str]]:
         return operations(read(ops))
     except ValueError as error:
         return [], [f"the ops cannot be read: {error}"]
+
+
+IS_LAST = T.StructField("is_last", T.BooleanType())
+"""Whether a row is the last of its entity: only such a row has the state behind it."""
+
+# Names that no column of a caller has, by which messages may be ordered.
+_KNOWN = "known before"
+_GROUP = "number of the entity"
+_ROWS_AT_ONCE = 1 << 14
+_CHARACTERS_AT_ONCE = 1 << 26
+
+
+class Fold(Protocol):
+    """What is carried from message to message of one entity."""
+
+    def begin(self) -> None:
+        """Forget all: another entity."""
+
+    def load(self, *state: Any) -> None:
+        """Begin with what was known of it."""
+
+    def step(self, *message: Any) -> tuple[tuple[Any, ...], int]:
+        """Take a message; what is made of it, and about how many characters that has."""
+
+    def state(self) -> tuple[Any, ...]:
+        """What is known after the last message."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    How messages are folded.
+
+    Args:
+        identity: The columns that tell entities apart; texts.
+        reads: The columns of a message that a step is given; of those with lists, an empty one for null.
+        keeps: The columns of a message that the result has, unchanged.
+        made: What a step makes.
+        state: What is known of an entity, before and after; a list that is null is loaded as an empty one.
+        fold: Makes the `Fold` of a task.
+    """
+
+    identity: tuple[str, ...]
+    reads: tuple[str, ...]
+    keeps: T.StructType
+    made: T.StructType
+    state: T.StructType
+    fold: Callable[[], Fold]
+
+    def columns(self) -> T.StructType:
+        """The columns of the result."""
+        return T.StructType([*self.keeps.fields, *self.made.fields, IS_LAST, *self.state.fields])
+
+
+def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: Sequence[str]) -> DataFrame:
+    """
+    What the messages of each entity make, taken one after the other.
+
+    Args:
+        messages: One row per message, with the columns that *plan* names.
+        known: One row per entity: the identity and the state; None if nothing is known.
+        plan: How.
+        order: The columns in whose order the messages of an entity count.
+
+    Returns:
+        One row per message (`plan.columns()`).  The columns of the state are null but where `is_last`.
+
+    Cost: one shuffle by the identity, a sort, and a pass through Python that holds one entity's state at a
+    time and never all messages of it.
+    """
+    needed = dict.fromkeys([*plan.keeps.fieldNames(), *plan.identity, *plan.reads, *order])
+    given = messages.select(*map(quoted, needed)).withColumn(_KNOWN, F.lit(False))
+    if known is not None:
+        before = known.select(*map(quoted, plan.identity), *plan.state.fieldNames())
+        given = given.unionByName(before.withColumn(_KNOWN, F.lit(True)), allowMissingColumns=True)
+    # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
+    lists = {
+        field.name: F.coalesce(quoted(field.name), F.array().cast(field.dataType))
+        for field in given.schema
+        if isinstance(field.dataType, T.ArrayType) and field.name not in plan.keeps.fieldNames()
+    }
+    identity = [quoted(name) for name in plan.identity]
+    # To tell two rows apart by a number takes no look at their texts, whose first ones are mostly the same.
+    together = given.withColumns(lists).repartition(*identity).withColumn(_GROUP, F.hash(*identity))
+    ranked = [F.col(_KNOWN).desc(), *(F.col(quoted(name)) for name in order)]
+    ordered = together.sortWithinPartitions(_GROUP, *identity, *ranked).drop(_GROUP)
+    return Made(ordered, partial(_folded, plan=plan), plan.columns()).rows()
+
+
+def _folded(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+    # Documents are no cycles: what is not referred to any more is gone at once.
+    with without_collection():
+        yield from _steps(batches, plan)
+
+
+def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    fold, types = plan.fold(), arrow_schema(plan.columns())
+    for batch, first, last in _marked(batches, plan.identity):
+        known = batch.column(_KNOWN).to_numpy(zero_copy_only=False)
+        states = [batch.column(name) for name in plan.state.fieldNames() if known.any()]
+        messages = zip(*(batch.column(name).to_pylist() for name in plan.reads), strict=True)
+        rows: list[int] = []
+        made: list[tuple[Any, ...]] = []
+        size = 0
+        for row, message in enumerate(messages):
+            if first[row]:
+                fold.begin()
+            if known[row]:
+                fold.load(*(column[row].as_py() for column in states))
+                continue
+            result, characters = fold.step(*message)
+            rows.append(row)
+            made.append((*result, True, *fold.state()) if last[row] else (*result, False, *_nothing(plan)))
+            size += characters
+            if size > _CHARACTERS_AT_ONCE:
+                yield _written(batch, rows, made, plan, types)
+                rows, made, size = [], [], 0
+        if rows:
+            yield _written(batch, rows, made, plan, types)
+
+
+def _nothing(plan: Plan) -> tuple[None, ...]:
+    return (None,) * len(plan.state)
+
+
+def _written(
+    batch: pa.RecordBatch, rows: list[int], made: list[tuple[Any, ...]], plan: Plan, types: pa.Schema
+) -> pa.RecordBatch:
+    kept = batch.select(plan.keeps.fieldNames())
+    # Nearly always all of them: then nothing is copied.
+    kept = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows, pa.int64()))
+    columns = {name: kept.column(name) for name in plan.keeps.fieldNames()}
+    new = list(types)[len(columns) :]
+    for field, values in zip(new, zip(*made, strict=True), strict=True):
+        columns[field.name] = pa.array(values, field.type)
+    return batch_of(columns, types)
+
+
+def _marked(
+    batches: Iterable[pa.RecordBatch], identity: tuple[str, ...]
+) -> Iterator[tuple[pa.RecordBatch, Bools, Bools]]:
+    """The batches, and for each row whether it is the first and the last of its entity in all of them."""
+    before: pa.RecordBatch | None = None
+    begins = True
+    for batch in _pieces(batches):
+        if before is not None:
+            goes_on = _key(before, before.num_rows - 1, identity) == _key(batch, 0, identity)
+            yield before, *_bounds(before, identity, begins, not goes_on)
+            begins = not goes_on
+        before = batch
+    if before is not None:
+        yield before, *_bounds(before, identity, begins, True)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            yield batch.slice(start, _ROWS_AT_ONCE)
+
+
+def _key(batch: pa.RecordBatch, row: int, identity: tuple[str, ...]) -> list[Any]:
+    return [batch.column(name)[row].as_py() for name in identity]
+
+
+def _bounds(
+    batch: pa.RecordBatch, identity: tuple[str, ...], begins: bool, ends: bool
+) -> tuple[Bools, Bools]:
+    differs = np.zeros(batch.num_rows + 1, dtype=bool)
+    differs[0], differs[-1] = begins, ends
+    for name in identity:
+        column = batch.column(name)
+        before, after = column.slice(0, len(column) - 1), column.slice(1)
+        equal = pc.fill_null(pc.equal(before, after), False)
+        if column.null_count:
+            equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
+        differs[1:-1] |= ~equal.to_numpy(zero_copy_only=False)
+    return differs[:-1], differs[1:]

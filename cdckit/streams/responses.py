@@ -11,14 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.schemas import require_batch, require_columns, require_types
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.streams.answers import with_asked
 from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
-from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES
-from cdckit.streams.codes import StreamFault
-from cdckit.streams.messages import message_text
+from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES, StreamFault
+from cdckit.streams.decoding import message_text
 
 Policy = Literal["keep", "reject"]
 

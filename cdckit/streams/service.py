@@ -10,26 +10,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document
-from cdckit.parts.given_records import as_records, sink_of
-from cdckit.parts.schemas import require_batch, require_types
-from cdckit.parts.steps import doing
-from cdckit.rejected import ERROR_CODE
+from cdckit.parts.arguments import require_batch, require_batch_id, require_instant, require_types
+from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.parts.workers import doing
+from cdckit.records import ERROR_CODE
 from cdckit.store import Transaction
 from cdckit.store.files import digest_of
 from cdckit.store.store import committed, rows_of
 from cdckit.streams.catalogue import Stream, require_stream
 from cdckit.streams.responses import waiting
 from cdckit.streams.service_answers import SERVICE, Answers
-from cdckit.streams.service_intake import MANY_FILES, Intake
-from cdckit.streams.service_tables import (
+from cdckit.streams.service_intake import (
+    MANY_FILES,
     PARTS,
     PARTS_SCHEMA,
     RECORDS,
     SEEN,
     SEEN_SCHEMA,
     TAKES,
+    Intake,
 )
 
 

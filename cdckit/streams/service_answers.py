@@ -1,43 +1,180 @@
-"""What a service answers: the streams that it makes, what is known of entities, what waits, and rejects."""
+"""What a service answers: its streams as its tables have them, what waits, and rejects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.ledger import View
 from cdckit.ledger.kinds import BUCKETS
+from cdckit.merging import merge
 from cdckit.parts.arguments import require_int
-from cdckit.rejected import ERROR_CODE, ERROR_FIELDS, REJECT_SCHEMA
+from cdckit.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.store import Snapshot, Store
 from cdckit.store.store import require_kind, rows_of
-from cdckit.streams.answering import require_limits
-from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA
-from cdckit.streams.batches import require_databases
-from cdckit.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
-from cdckit.streams.connections import user_devices
+from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA, entity_updates, require_limits, schema_updates
+from cdckit.streams.batches import PATCH_SCHEMA, require_databases
+from cdckit.streams.catalogue import (
+    CHANGES_BY_DEVICE,
+    COMPLETE_RESPONSES,
+    CONNECTIONS,
+    DEVICE_NOTIFICATIONS,
+    ENTITY_BATCHES,
+    ENTITY_PATCHES,
+    ENTITY_UPDATES,
+    PARTIAL_RESPONSES,
+    SCHEMA_LEARNING,
+    SCHEMA_PATCHES,
+    SCHEMA_UPDATES,
+    ZONE_CHANGES,
+    Stream,
+    require_stream,
+)
+from cdckit.streams.decoding import decode, record_columns
 from cdckit.streams.entity_changes import Nested, changes
-from cdckit.streams.messages import record_columns
-from cdckit.streams.responses import REQUEST_SCHEMA
-from cdckit.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
-from cdckit.streams.service_tables import (
+from cdckit.streams.responses import REQUEST_SCHEMA, partial_responses
+from cdckit.streams.service_intake import (
+    ANSWERS,
+    CAME,
+    CAME_SCHEMA,
     ENTITIES,
     ENTITIES_SCHEMA,
     LEARNED,
     LEARNED_TYPES_SCHEMA,
     PARTS,
     PARTS_SCHEMA,
+    RECORDS,
+    RECORDS_SCHEMA,
     REJECTS,
     REJECTS_SCHEMA,
+    RESPONSES,
+    RESPONSES_SCHEMA,
+    SCHEMA_ANSWERS,
     SCHEMAS,
+    SEEN,
+    SEEN_SCHEMA,
+    STREAM,
+    TAKEN,
     TYPES,
     Settings,
+    answers_of,
+    subscriptions_kind,
     taken,
 )
-from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
+from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA, schema_learning
+from cdckit.streams.zones import (
+    changes_by_device,
+    device_notifications,
+    subscription_changes,
+    user_devices,
+    zone_changes,
+)
+
+Told = Callable[[Snapshot, int | None], DataFrame]
+"""A stream: of the tables as a commit has them, what has come after another commit, or all."""
+
+
+def since(rows: DataFrame, after: int | None) -> DataFrame:
+    """The rows that a commit after that one has brought; all without it."""
+    return rows if after is None else rows.where(F.col(TAKEN) > after)
+
+
+def entity_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
+    """The answers to patches of entities."""
+    return since(answers_of(tables, ANSWERS), after)
+
+
+def schema_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
+    """The answers to patches of schemas."""
+    return since(answers_of(tables, SCHEMA_ANSWERS), after)
+
+
+def subscriptions(tables: Snapshot) -> DataFrame:
+    """The history of subscriptions, of which there may be none."""
+    kind = subscriptions_kind()
+    if tables.has(kind.history):
+        return View(tables, kind.noted(tables, tables.location.root, None)).history()
+    nothing = subscription_changes(zone_changes(entity_answers(tables).where(F.lit(False))))
+    return merge(nothing, entity=kind.entity, keys=list(kind.keys))
+
+
+def connections(tables: Snapshot, after: int | None = None) -> DataFrame:
+    """The connections that came."""
+    return since(rows_of(tables, CAME, CAME_SCHEMA), after).drop(TAKEN)
+
+
+def _batches(tables: Snapshot, after: int | None) -> DataFrame:
+    came = since(rows_of(tables, RECORDS, RECORDS_SCHEMA), after)
+    some = came.where(F.col(STREAM) == ENTITY_BATCHES.name).select(*RECORD_COLUMNS)
+    return decode(some, ENTITY_BATCHES).where(F.col(ERROR_CODE).isNull())
+
+
+def _patches(tables: Snapshot, after: int | None) -> DataFrame:
+    # One that names no entity has a response, and no place in a stream whose key is the entity.
+    named = reduce(Column.__and__, (F.col(name).isNotNull() for name in (*ENTITY, "ops")))
+    return entity_answers(tables, after).where(named).select(*PATCH_SCHEMA.fieldNames())
+
+
+def _schema_patches(tables: Snapshot, after: int | None) -> DataFrame:
+    of_entities = {"learning", *ENTITY} - {"db"}
+    names = (name for name in PATCH_SCHEMA.fieldNames() if name not in of_entities)
+    return schema_answers(tables, after).select(*names)
+
+
+def _updates(tables: Snapshot, after: int | None) -> DataFrame:
+    return entity_updates(entity_answers(tables, after))
+
+
+def _schema_updates(tables: Snapshot, after: int | None) -> DataFrame:
+    return schema_updates(schema_answers(tables, after))
+
+
+def _learning(tables: Snapshot, after: int | None) -> DataFrame:
+    return schema_learning(entity_answers(tables, after), schema_answers(tables, after))
+
+
+def _partial(tables: Snapshot, after: int | None) -> DataFrame:
+    return partial_responses(entity_answers(tables, after), schema_answers(tables, after))
+
+
+def _complete(tables: Snapshot, after: int | None) -> DataFrame:
+    return since(rows_of(tables, RESPONSES, RESPONSES_SCHEMA), after).drop(TAKEN)
+
+
+def _by_zone(tables: Snapshot, after: int | None) -> DataFrame:
+    return zone_changes(entity_answers(tables, after))
+
+
+def _by_device(tables: Snapshot, after: int | None) -> DataFrame:
+    return changes_by_device(_by_zone(tables, after), subscriptions(tables))
+
+
+def _notifications(tables: Snapshot, after: int | None) -> DataFrame:
+    seen = rows_of(tables, SEEN, SEEN_SCHEMA)
+    return device_notifications(_by_device(tables, None), user_devices(connections(tables)), seen)
+
+
+TOLD: Mapping[str, Told] = {
+    ENTITY_BATCHES.name: _batches,
+    ENTITY_PATCHES.name: _patches,
+    ENTITY_UPDATES.name: _updates,
+    SCHEMA_PATCHES.name: _schema_patches,
+    SCHEMA_UPDATES.name: _schema_updates,
+    SCHEMA_LEARNING.name: _learning,
+    PARTIAL_RESPONSES.name: _partial,
+    COMPLETE_RESPONSES.name: _complete,
+    CONNECTIONS.name: connections,
+    ZONE_CHANGES.name: _by_zone,
+    CHANGES_BY_DEVICE.name: _by_device,
+    DEVICE_NOTIFICATIONS.name: _notifications,
+}
+"""By the name of a stream, how it is made."""
+
 
 SERVICE = "Debezium streams (form 1)"
 
@@ -159,7 +296,7 @@ class Answers:
         The messages that cannot be used.
 
         Returns:
-            One row per record (`cdckit.rejected.REJECT_SCHEMA`) as it came, which can be fed again once it is
+            One row per record (`cdckit.records.REJECT_SCHEMA`) as it came, which can be fed again once it is
             mended; and per partial response whose others contradict it, or did not come in time: as the
             record that it would be, without an offset.
         """

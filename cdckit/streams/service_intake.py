@@ -1,76 +1,58 @@
-"""One batch of messages on its way into a service's tables, within a transaction of its store."""
+"""One batch of messages on its way into a service's tables: what is kept of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.kinds import BUCKETS, Kind
 from cdckit.ledger.shared_transaction import apply_within
-from cdckit.parts.threads import at_once
-from cdckit.records import RECORD_COLUMNS
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, rejects
+from cdckit.parts.workers import at_once
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, rejects
 from cdckit.store import Transaction
-from cdckit.store.store import rows_of
+from cdckit.store.store import Tables, note, noted, rows_of
 from cdckit.store.writing import Rows, Written
-from cdckit.streams.answering import apply_patches, apply_schema_patches
 from cdckit.streams.answers import (
     ANSWER_SCHEMA,
     ENTITY,
     ENTITY_SCHEMA,
     SCHEMA_ANSWER_SCHEMA,
     SCHEMA_SCHEMA,
+    STATE,
+    apply_patches,
+    apply_schema_patches,
     entities,
 )
-from cdckit.streams.batches import ERRORS, PATCH_SCHEMA, entity_patches, foreign
+from cdckit.streams.batches import ARRIVAL_FIELDS, ERRORS, PATCH_SCHEMA, entity_patches, foreign
 from cdckit.streams.catalogue import (
+    COMPLETE_RESPONSES,
     CONNECTIONS,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     SCHEMA_PATCHES,
     STREAMS,
     SUBSCRIPTIONS,
+    StreamFault,
 )
-from cdckit.streams.codes import StreamFault
 from cdckit.streams.decoding import decode
+from cdckit.streams.documents import IS_LAST
 from cdckit.streams.responses import (
     REQUEST,
+    REQUEST_SCHEMA,
     RESPONSE_SCHEMA,
     complete_responses,
     partial_responses,
     response_parts,
 )
-from cdckit.streams.service_tables import (
-    ANSWERS,
-    BUCKET,
-    CAME,
-    CAME_SCHEMA,
-    ENTITIES,
-    LEARNED,
-    MADE,
-    PARTS,
-    PARTS_SCHEMA,
-    RECORDS,
-    RECORDS_SCHEMA,
-    REJECTS,
-    REJECTS_SCHEMA,
-    RESPONSES,
-    RESPONSES_SCHEMA,
-    SCHEMA_ANSWERS,
-    SCHEMAS,
-    STREAM,
-    TAKEN,
-    TAKES,
-    TYPES,
-    Settings,
-    kept_answers,
-    note_taken,
-    subscriptions_kind,
-    taken,
-)
 from cdckit.streams.type_learning import (
+    LEARNED_SCHEMA,
     TYPE_SCHEMA,
     entity_types,
     learn,
@@ -78,6 +60,105 @@ from cdckit.streams.type_learning import (
     schema_learning,
 )
 from cdckit.streams.zones import subscription_changes, zone_changes
+
+RECORDS, REJECTS, CAME = "records", "rejects", "connections"
+ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS = "answers", "schema answers", "entities", "schemas"
+TYPES, LEARNED, PARTS, RESPONSES, SEEN = "types", "learned types", "parts", "responses", "acknowledged"
+MADE = (REJECTS, CAME, ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS, TYPES, LEARNED, PARTS, RESPONSES)
+"""What is made of the records, beside the ledger of subscriptions."""
+
+TAKEN, BUCKET, STREAM = "taken", "bucket", "stream"
+TAKES = frozenset(each.name for each in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
+"""The streams that a service takes, by name: all others are made of these."""
+
+_NOTE, _TAKEN_NOTE = "cdckit.streams", "cdckit.streams.taken"
+_TAKEN = T.StructField(TAKEN, T.LongType())
+
+RECORDS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(STREAM, T.StringType()), _TAKEN])
+"""One row is one record as it came; the stream that it is of, null if it is of none; and which batch it was
+of, counted from 1."""
+REJECTS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS, _TAKEN])
+CAME_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *CONNECTIONS.columns().fields, _TAKEN])
+"""One row is one connection."""
+ENTITIES_SCHEMA = T.StructType([*ENTITY_SCHEMA.fields, T.StructField(BUCKET, T.IntegerType())])
+"""One row is what is known of one entity, in its bucket."""
+LEARNED_TYPES_SCHEMA = T.StructType([*LEARNED_SCHEMA.fields, _TAKEN])
+PARTS_SCHEMA = T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS])
+"""One row is one partial response whose request is not complete; in error, it was given up, or contradicts
+another one."""
+RESPONSES_SCHEMA = T.StructType(
+    [*COMPLETE_RESPONSES.columns().fields, T.StructField("message", T.StringType()), _TAKEN]
+)
+SEEN_SCHEMA = T.StructType(
+    [T.StructField("device", T.StringType()), T.StructField("notification", T.StringType())]
+)
+"""One row is one notification that a device has acknowledged."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a service goes by; its tables are made by these."""
+
+    databases: tuple[str, ...] | None
+    most_characters: int
+    remember: int
+    buckets: int
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        databases = None if self.databases is None else sorted(set(self.databases))
+        return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
+
+    def note(self, transaction: Transaction) -> None:
+        """Let the store know it."""
+        note(transaction, _NOTE, {**self._told, "buckets": self.buckets})
+
+    def within(self, transaction: Transaction) -> Settings:
+        """The same in the buckets that the tables have; raises where they were made by others."""
+        found = noted(transaction, _NOTE, None)
+        if found is None:
+            return self
+        buckets = found.pop("buckets")
+        if found != self._told:
+            needed = f"the settings by which the service was made, {found}; rebuild goes by new ones"
+            raise InvalidArgument("receive", "Service", needed, self._told)
+        return replace(self, buckets=buckets)
+
+    def bucket(self) -> Column:
+        """The bucket of an entity."""
+        return F.pmod(F.xxhash64(*ENTITY), F.lit(self.buckets)).cast("int")
+
+
+def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
+    """What the ledger of subscriptions is about."""
+    return Kind("subscription", ("db", "subscription"), buckets, False, "subscription")
+
+
+def taken(tables: Tables) -> int:
+    """How many batches were taken."""
+    number: int = noted(tables, _TAKEN_NOTE, 0)
+    return number
+
+
+def note_taken(transaction: Transaction, number: int) -> None:
+    """Let the store know it."""
+    note(transaction, _TAKEN_NOTE, number)
+
+
+def kept_answers(answers: DataFrame, number: int) -> DataFrame:
+    """Answers as they are kept: without what is known of the entities, which has a table of its own."""
+    apart = (IS_LAST.name, *STATE.fieldNames())
+    return answers.drop(*apart).withColumn(TAKEN, F.lit(number).cast("long"))
+
+
+def answers_of(tables: Tables, name: str) -> DataFrame:
+    """Answers as `apply_patches` returns them, but that nothing is known of the entities; and `taken`."""
+    columns = ANSWER_SCHEMA if name == ANSWERS else SCHEMA_ANSWER_SCHEMA
+    nothing = {field.name: F.lit(None).cast(field.dataType) for field in (IS_LAST, *STATE)}
+    kept = [field for field in columns if field.name not in nothing]
+    found = rows_of(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
+    return found.select(*columns.fieldNames(), TAKEN)
+
 
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""

@@ -13,15 +13,28 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.arguments import require_name
-from cdckit.parts.schemas import quoted, quoted_if_needed
-from cdckit.parts.suggestions import as_meant, nearest, perhaps, said_again
+from cdckit.parts.arguments import (
+    as_meant,
+    nearest,
+    perhaps,
+    quoted,
+    quoted_if_needed,
+    require_name,
+    said_again,
+)
 from cdckit.parts.values import as_text, is_collated
-from cdckit.tables import places, times
-from cdckit.tables.cells import Cells
-from cdckit.tables.faults import UnfitTable
-from cdckit.tables.frames import Table
-from cdckit.tables.places import Typed
+from cdckit.tables.frames import Cells, Table, UnfitTable
+from cdckit.tables.times import (
+    NEEDED_ORDER,
+    NEEDED_TIME,
+    TEXTS,
+    Typed,
+    Unreadable,
+    as_instant,
+    in_order,
+    is_time,
+    readings,
+)
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
@@ -115,14 +128,14 @@ class Call:
         found = [self.expression(each, argument) for each in several]
         typed = [each for each in found if each is not None]
         for each in typed:
-            if places.in_order([each]) is None:
-                self.wrong.append(f"{argument} is {each.kind.simpleString()}, and must be {places.NEEDED}")
+            if in_order([each]) is None:
+                self.wrong.append(f"{argument} is {each.kind.simpleString()}, and must be {NEEDED_ORDER}")
         if not several:
             self.wrong.append(f"{argument} is empty")
-        if len(typed) == len(several) and typed and places.in_order(typed) is not None:
+        if len(typed) == len(several) and typed and in_order(typed) is not None:
             self._keep(argument, said)
         elif len(several) == 1 and not typed:
-            self._keep_meant(argument, lambda kind: places.in_order([Typed(F.lit(None), kind)]) is not None)
+            self._keep_meant(argument, lambda kind: in_order([Typed(F.lit(None), kind)]) is not None)
         else:
             self.unsaid.append(argument)
         return typed
@@ -146,17 +159,17 @@ class Call:
     def instant(self, said: str | Column, argument: str) -> Column:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
         found = self.expression(said, argument)
-        instant = None if found is None else times.as_instant(*found)
+        instant = None if found is None else as_instant(*found)
         if found is None:
-            self._keep_meant(argument, lambda kind: times.as_instant(F.lit(None), kind) is not None)
+            self._keep_meant(argument, lambda kind: as_instant(F.lit(None), kind) is not None)
         elif instant is None:
-            self.wrong.append(f"{argument} is {found.kind.simpleString()}, and must be {times.NEEDED}")
+            self.wrong.append(f"{argument} is {found.kind.simpleString()}, and must be {NEEDED_TIME}")
             self.unsaid.append(argument)
         else:
             self._keep(argument, said)
         return F.lit(None).cast("timestamp") if instant is None else instant
 
-    def unreadable(self, said: object, argument: str, table: Table) -> times.Unreadable:
+    def unreadable(self, said: object, argument: str, table: Table) -> Unreadable:
         """What to say of rows whose time, *said* by a column or an expression, cannot be read."""
         found = None
         if isinstance(said, str | Column):
@@ -169,9 +182,9 @@ class Call:
         if words in self.columns:
             words, left_out = quoted_if_needed(words), table.without(words)
         nothing = F.lit(None).cast("string")
-        return times.Unreadable(argument, words, nothing if found is None else found, left_out)
+        return Unreadable(argument, words, nothing if found is None else found, left_out)
 
-    def unreadable_time(self, effective: object, sequence_by: object, table: Table) -> times.Unreadable:
+    def unreadable_time(self, effective: object, sequence_by: object, table: Table) -> Unreadable:
         """What to say of rows without a time: it is *effective*, or what comes first in *sequence_by*."""
         if isinstance(effective, str | Column):
             return self.unreadable(effective, "effective", table)
@@ -216,7 +229,7 @@ class Call:
 
     def _say_time(self, argument: str, likely: object, otherwise: Any) -> None:
         """Let the call that would do name a column of times: a *likely* one where no other is known."""
-        known = next((name for name in self.columns if times.is_time(self._kind(name))), None)
+        known = next((name for name in self.columns if is_time(self._kind(name))), None)
         named = [likely] if isinstance(likely, str) and likely in self.columns else []
         texts = filter(self._is_text, [*named, *self.columns])
         times_of = (self._as_time(text, argument, may_be_number=text in named) for text in map(str, texts))
@@ -232,11 +245,11 @@ class Call:
         if self.cells.frame is None:
             return None
         text = F.col(quoted(name))
-        instant = times.as_instant(text, self._kind(name))
+        instant = as_instant(text, self._kind(name))
         assert instant is not None
         is_one = F.lit(may_be_number) | ~text.rlike(r"^\d+$")
         none = F.array().cast("array<string>")
-        ways_of = F.when(is_one, times.readings(text, quoted_if_needed(name))).otherwise(none)
+        ways_of = F.when(is_one, readings(text, quoted_if_needed(name))).otherwise(none)
         rows = self.frame.where(text.isNotNull())
         is_iso, several = rows.agg(F.bool_and(instant.isNotNull()), F.collect_set(ways_of)).collect()[0]
         if is_iso:
@@ -248,7 +261,7 @@ class Call:
         return ways[0] if ways else None
 
     def _is_text(self, name: Any) -> bool:
-        return isinstance(self._kind(name), times.TEXTS)
+        return isinstance(self._kind(name), TEXTS)
 
     def expression(self, said: str | Column, argument: str) -> Typed | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""

@@ -9,23 +9,83 @@ from inspect import signature
 from operator import and_
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UPSERT
+from cdckit.changes import ABSENT, DELETE, UPSERT, key_alone
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_instant, require_int
-from cdckit.parts.schemas import quoted, require_batch
+from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
 from cdckit.parts.tables import AnyTable
-from cdckit.parts.values import as_text
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA
-from cdckit.rejected import ERROR_CODE, ERROR_DESCRIPTION, drop_rejects
-from cdckit.tables import places, times
+from cdckit.parts.values import as_text, comparable
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
 from cdckit.tables.calls import Call
-from cdckit.tables.faults import TableFault
-from cdckit.tables.frames import Table, as_table
-from cdckit.tables.truncates import IS_TRUNCATE, with_absences
+from cdckit.tables.frames import Table, TableFault, as_table
+from cdckit.tables.times import TEXTS, Typed, Unreadable, as_instant, in_order, is_time
+
+IS_TRUNCATE = "is_truncate"
+
+
+def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) -> DataFrame:
+    """
+    The changes, and in place of the truncates among them what each of them ends.
+
+    Args:
+        changes: One row per row of the table, and whether it is a truncate.  At one place truncates stand
+            first, which their record number, 0, says.
+        keys: The key fields.
+        kinds: The types of the fields.
+
+    Returns:
+        An absence of each entity at the first truncate after a mention of it, unless that mention, the
+        last one before the truncate, is a delete.  Later truncates find nothing there.
+    """
+    said = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
+    ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
+    mentions = said.select(
+        F.col("source").alias("by"),
+        "operation",
+        "data",
+        _place().alias("place"),
+        F.struct(_place(), "message_id").alias("in_order"),
+        *(
+            comparable(F.col("data").getField(key), kinds[key].dataType).alias(f"key {n}")
+            for n, key in enumerate(keys)
+        ),
+    )
+    first = (F.col("ends") > F.col("place")) & (
+        F.col("previous").isNull() | (F.col("previous") < F.col("place"))
+    )
+    met = mentions.join(F.broadcast(ends), F.col("by").eqNullSafe(F.col("source")) & first, how="inner")
+    entity = [F.col(f"`key {n}`") for n in range(len(keys))]
+    last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
+    found = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
+    return said.unionByName(_absences(found, keys, said))
+
+
+def _place() -> Column:
+    return F.struct("effective_timestamp", "sequence", "arrival")
+
+
+def _with_previous(truncates: DataFrame) -> DataFrame:
+    """Each truncate with the one of its source before it."""
+    in_order = Window.partitionBy("source").orderBy("ends")
+    end = F.struct("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
+    placed = truncates.select("source", _place().alias("ends"), end.alias("end"))
+    return placed.withColumn("previous", F.lag("ends").over(in_order))
+
+
+def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
+    data = require_struct(changes, "data", function="changes_from")
+    values, carried = key_alone(F.col("last.data"), keys, data)
+    end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
+    return found.select(
+        F.lit(ABSENT).alias("operation"),
+        *(F.col("last.end").getField(name).alias(name) for name in end),
+        values.alias("data"),
+        carried.alias("carried"),
+    )
+
 
 _FUNCTION = "changes_from"
 _RECORD_NUMBERS = 2**31 - 1
@@ -158,7 +218,7 @@ def changes_from(
     >>> changes_from(log, keys=["Id"], sequence_by="day_of_change")
     Traceback (most recent call last):
     ...
-    cdckit.tables.faults.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
+    cdckit.tables.frames.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
     """
     read = _read(
         frame,
@@ -270,7 +330,7 @@ def _read(
         effective=_effective(call, effective, parts, sequence_by),
         time=call.unreadable_time(effective, sequence_by, table),
         known=_time_of(parts),
-        sequence=places.in_order(parts),
+        sequence=in_order(parts),
         message=None if message is None else call.value(message, "message"),
         source=call.source(source),
         deletes=call.condition(apply_as_deletes, "apply_as_deletes"),
@@ -294,10 +354,10 @@ class _Rows(NamedTuple):
     """What the call says of each row, as columns over the table."""
 
     effective: Column
-    time: times.Unreadable
+    time: Unreadable
     known: Column | None
     sequence: Column | None
-    message: places.Typed | None
+    message: Typed | None
     source: Column
     deletes: Column
     truncates: Column
@@ -317,7 +377,7 @@ def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_text
     for name in table.columns:
         value = F.col(quoted(name))
         is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
-        if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, times.TEXTS):
+        if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, TEXTS):
             is_empty = F.coalesce(value == "", F.lit(False))
             if empty_texts == "unsent" and name not in keys:
                 is_said &= ~is_empty
@@ -333,17 +393,17 @@ def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[s
     return call.names(said, "ignore_null_updates")
 
 
-def _time_of(parts: Sequence[places.Typed]) -> Column | None:
+def _time_of(parts: Sequence[Typed]) -> Column | None:
     """When a row was sequenced, if the first part of that is a time by its type."""
     first = parts[0] if parts else None
     while first is not None and isinstance(first.kind, T.StructType):
         inner = first.kind.fields[0]
-        first = places.Typed(first.value.getField(inner.name), inner.dataType)
-    return times.as_instant(*first) if first is not None and times.is_time(first.kind) else None
+        first = Typed(first.value.getField(inner.name), inner.dataType)
+    return as_instant(*first) if first is not None and is_time(first.kind) else None
 
 
 def _effective(
-    call: Call, said: str | Column | datetime | None, parts: Sequence[places.Typed], sequence: object
+    call: Call, said: str | Column | datetime | None, parts: Sequence[Typed], sequence: object
 ) -> Column:
     if isinstance(said, datetime):
         call.keep("effective", said, unless=None)
@@ -429,7 +489,7 @@ def _record() -> dict[str, Column]:
     }
 
 
-def _fault(time: times.Unreadable, keys: Sequence[str]) -> tuple[Column, Column]:
+def _fault(time: Unreadable, keys: Sequence[str]) -> tuple[Column, Column]:
     """The code of what is wrong with a row, null where nothing is, and the sentence."""
     time = time._replace(value=F.col("time_said"))
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdckit import databus
-from cdckit.databus.event_rows import EVENT_FIELDS, event_columns
-from cdckit.databus.event_sources import by_id
+from cdckit.databus.event_values import by_id
+from cdckit.databus.events import EVENT_FIELDS, event_columns
 from cdckit.errors import InvalidArgument
 from tools.tiers import examples
 

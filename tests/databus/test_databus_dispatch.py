@@ -15,10 +15,10 @@ import pytest
 
 from cdckit import databus
 from cdckit.databus import consumer_threads
-from cdckit.databus.bootstrap_stream import BootstrapStream
 from cdckit.databus.dispatcher import dispatch
-from cdckit.databus.event_staging import Place
 from cdckit.databus.event_stream import Window, split
+from cdckit.databus.relay_answers import BootstrapStream
+from cdckit.databus.relay_tables import Place
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store
 from tools.tiers import seeds

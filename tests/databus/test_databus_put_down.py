@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdckit.databus.event_staging import EVENTS, Place
+from cdckit.databus.relay_tables import EVENTS, Place
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem
 from cdckit.store.locations import Location

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.event_staging import EVENTS
-from cdckit.databus.relay_intake import adopted, task_of
-from cdckit.databus.relay_tables import WAITING, marks_of
-from cdckit.databus.relay_work import ASIDE, keep
+from cdckit.databus.relay_intake import ASIDE, adopted, keep, task_of
+from cdckit.databus.relay_tables import EVENTS, WAITING, marks_of
 from cdckit.store import Store
 from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdckit import databus, samples
-from cdckit.databus.event_rows import EVENT_FIELDS, event_columns
+from cdckit.databus.events import EVENT_FIELDS, event_columns
 from cdckit.databus.window_rows import cut_batches
 from tools import databus_samples
 

@@ -189,7 +189,7 @@ def test_streams_do_not_touch_each_other() -> None:
 
 
 def test_a_window_larger_than_what_is_held_in_memory_comes_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdckit.databus.row_buffer.MAX_BYTES", 1000)
+    monkeypatch.setattr("cdckit.databus.window_rows.MAX_BYTES", 1000)
     events = events_of("a5 " * 500 + ".5 a6")
     told = cut_rows(events, sizes=[7] * 60)
     assert [row["offset"] for row in told] == list(range(502))

@@ -11,11 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.datahub.histories
 import cdckit.datahub.runs
+import cdckit.datahub.state
 from cdckit.datahub import Hub, Retry, records, schema
-from cdckit.datahub.faults import HubFault
-from cdckit.datahub.statuses import Status
+from cdckit.datahub.statuses import HubFault, Status
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
@@ -127,7 +126,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     with pytest.MonkeyPatch.context() as patched:
         # However small, it is kept up as a large hub is.
         patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-        patched.setattr(cdckit.datahub.histories, "made_versions", found.merge)
+        patched.setattr(cdckit.datahub.state, "made_versions", found.merge)
         hub.receive(records(spark, first + waiting, at=AT))
         found.step("first", hub.process, now=AT)
         found.step("due", hub.process, now=after(seconds=60))

@@ -17,8 +17,8 @@ from cdckit import rejects
 from cdckit.datahub import Hub, decode, files, records, schema
 from cdckit.datahub.message_store import MESSAGE_SCHEMA, with_statuses
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.parts.identifiers import NAMESPACE
 from cdckit.parts.json_text import members
+from cdckit.parts.values import NAMESPACE
 from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import rows_of
 

@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import cdckit.datahub.message_reader as reading
+import cdckit.datahub.statements as reading
 from cdckit.datahub import schema
 from cdckit.datahub.intake import MESSAGE_COLUMNS
 from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.readers import READERS, Work
-from cdckit.datahub.record_walk import Walk
+from cdckit.datahub.readers import READERS, Walk, Work
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
 

@@ -30,15 +30,14 @@ from cdckit.datahub import (
     records,
     schema,
 )
+from cdckit.datahub.columns import known_guids
 from cdckit.datahub.intake import MESSAGE_COLUMNS
 from cdckit.datahub.intake import stated as stated_by
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.readers import READERS, Work
-from cdckit.datahub.record_keys import known_guids
-from cdckit.datahub.record_walk import Message, Walk
+from cdckit.datahub.readers import READERS, Message, Walk, Work
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.identifiers import NAMESPACE
+from cdckit.parts.values import NAMESPACE
 from support.hub_programs import rows_of
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.

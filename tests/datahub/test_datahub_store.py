@@ -14,13 +14,12 @@ import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
-import cdckit.datahub.histories
 import cdckit.datahub.runs
+import cdckit.datahub.state
 import cdckit.store.store
 from cdckit.datahub import Context, Hub, records, schema, state
-from cdckit.datahub.state import MANY_FILES
+from cdckit.datahub.state import MANY_FILES, UnderWay
 from cdckit.errors import InvalidArgument
-from cdckit.parts.run_marker import UnderWay
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits
@@ -158,7 +157,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
         raise Bang("in the driver")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cdckit.datahub.histories, "made_versions", fails)
+        patched.setattr(cdckit.datahub.state, "made_versions", fails)
         with pytest.raises(Bang, match="in the driver"):
             hub.process(now=later)
     assert everything(hub) == before

@@ -14,7 +14,7 @@ from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.readers import Work
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.weak_key_walk import LOOKS, WeakKeys
+from cdckit.datahub.weak_keys import LOOKS, WeakKeys
 from cdckit.datahub.weak_keys import walked as walked_rows
 from cdckit.parts.arrow_types import arrow_schema
 from support.hub_interpreter import Message, read_message

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.kernel import entities
-from cdckit.kernel.entities import whole_entities
+from cdckit.kernel import arrays
+from cdckit.kernel.arrays import whole_entities
 from tools.tiers import examples
 
 # Entities in order, each with its number of rows; a null part of the key is a value like any other.
@@ -44,7 +44,7 @@ def test_all_rows_come_out_in_order_and_no_entity_comes_out_in_two_parts(
 ) -> None:
     batch = rows(sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entities, "ROWS_AT_ONCE", at_once)
+        patch.setattr(arrays, "ROWS_AT_ONCE", at_once)
         whole = [part.to_pylist() for part in whole_entities(iter(cut(batch, places)), ["a", "b"])]
     assert [row for part in whole for row in part] == batch.to_pylist()
     keys = [{(row["a"], row["b"]) for row in part} for part in whole]
@@ -53,7 +53,7 @@ def test_all_rows_come_out_in_order_and_no_entity_comes_out_in_two_parts(
 
 def test_rows_are_handed_on_as_soon_as_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of entities with 3 rows each, in batches of 2 and with 4 rows at once, never more than 6 are held."""
-    monkeypatch.setattr(entities, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(arrays, "ROWS_AT_ONCE", 4)
     batches = cut(rows([3] * 20), list(range(0, 60, 2)))
     sizes = [part.num_rows for part in whole_entities(iter(batches), ["a", "b"])]
     assert sum(sizes) == 60

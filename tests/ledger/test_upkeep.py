@@ -16,8 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
 
-from cdckit.kernel.changes import InvalidChanges
-from cdckit.kernel.layout import GUID, Layout
+from cdckit.kernel.changes import GUID, InvalidChanges, Layout
 from cdckit.ledger import bucket_merge, ranges
 from cdckit.ledger import bucket_upkeep as under_test
 from cdckit.ledger.bucket_upkeep import upkeep

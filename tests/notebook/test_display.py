@@ -17,8 +17,8 @@ from cdckit import as_of, merge, options
 from cdckit.changes import CHANGE_SCHEMA, number_in_order
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, short_instants, show
-from cdckit.query.between import timeline
-from cdckit.rejected import REJECT_SCHEMA
+from cdckit.query.as_of import timeline
+from cdckit.records import REJECT_SCHEMA
 from support.jobs import jobs_of
 
 Entry = tuple[str, int] | None

@@ -124,7 +124,7 @@ def test_a_kernel(kernel: Kernel) -> None:
     assert shown["data"]["text/plain"] == "number  name\n1       NULL\n(1 row)"
     assert '<td style="text-align:right' in shown["data"]["text/html"]
 
-    named = "from cdckit.outputs.types_2_and_4 import ScdType4\nScdType4(spark.range(1), spark.range(2))"
+    named = "from cdckit.outputs.scd import ScdType4\nScdType4(spark.range(1), spark.range(2))"
     [shown] = of("execute_result", kernel.run(named))
     assert shown["data"]["text/plain"] == "current\nid\n0\n(1 row)\n\nhistory\nid\n0\n1\n(2 rows)"
     assert shown["data"]["text/html"].count("<table") == 2

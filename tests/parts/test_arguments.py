@@ -15,7 +15,7 @@ import cdckit
 import cdckit.changes
 import cdckit.quality
 import cdckit.query
-import cdckit.rejected
+import cdckit.records
 from cdckit import Priority
 from cdckit.errors import InvalidArgument, WrongColumnType
 
@@ -145,7 +145,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "with_messages": lambda frame: cdckit.query.with_messages(frame, frame),
     "revoke": lambda frame: cdckit.query.revoke(frame, "m1"),
     "rejects": lambda frame: cdckit.rejects(frame),
-    "drop_rejects": lambda frame: cdckit.rejected.drop_rejects(frame),
+    "drop_rejects": lambda frame: cdckit.records.drop_rejects(frame),
     "show": lambda frame: cdckit.show(frame),
 }
 

@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 
 from cdckit.parts.arrow_types import arrow_type, spark_type
 from cdckit.parts.avro import Decoded, SchemaRefused, decode, decode_parts, decoding, native, parse_schema
-from cdckit.parts.avro.size import made, most_made
-from cdckit.parts.avro.strict import find_fault
+from cdckit.parts.avro.decoding import find_fault
+from cdckit.parts.avro.schema import made, most_made
 from tools.tiers import examples
 
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cdckit.parts.avro import parse_schema
-from cdckit.parts.avro.scan import can_scan, ends_right
-from cdckit.parts.avro.strict import find_fault
+from cdckit.parts.avro.decoding import can_scan, ends_right, find_fault
 from tools.tiers import seeds
 
 SCHEMA = {

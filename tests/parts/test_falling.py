@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.parts.transitive_waits import fallen_places
+from cdckit.datahub.resolution import fallen_places
 
 Statement = tuple[str | None, list[str]]
 

@@ -7,7 +7,7 @@ import pytest
 from cdckit import options
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.parts.suggestions import as_meant, nearest, perhaps, perhaps_each, that_would_do
+from cdckit.parts.arguments import as_meant, nearest, perhaps, perhaps_each, that_would_do
 
 KNOWN = ["number", "name", "Price"]
 

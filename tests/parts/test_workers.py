@@ -14,9 +14,8 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from cdckit.parts import threads, workers
-from cdckit.parts.threads import at_once
-from cdckit.parts.workers import Made
+from cdckit.parts import workers
+from cdckit.parts.workers import Made, at_once
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -95,7 +94,7 @@ def test_nothing_more_is_begun_after_an_error(spark: SparkSession, monkeypatch: 
             raise ValueError("the first")
         assert closed.wait(60)
 
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
     with pytest.raises(ValueError, match="the first"):
         at_once(spark, work, range(40))
     # As many as work at once, and one in the place of the first.

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, S3FileSystem
 from s3 import S3
 
-from cdckit.databus.event_staging import EVENTS, Place
+from cdckit.databus.relay_tables import EVENTS, Place
 from cdckit.store import ConflictingCommit, DamagedTable, NoFileSystem, Store
 from support.store_numbers import add, held, numbers
 

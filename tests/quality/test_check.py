@@ -19,16 +19,16 @@ from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
 from cdckit.files import expectations
 from cdckit.ledger import Pending
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
-from cdckit.quality.checks import VIEW, count
-from cdckit.quality.others import ephemeral_context
-from cdckit.quality.suites import suite_names, suite_of
-from cdckit.quality.unrolled import (
+from cdckit.quality.checks import VIEW, count, ephemeral_context
+from cdckit.quality.suites import (
     EMPTY,
     FIELDLESS,
     HALF,
     NAMELESS,
     SOME,
     UNSAID,
+    suite_names,
+    suite_of,
 )
 from support.histories import to_dataframe
 from support.jobs import jobs_of

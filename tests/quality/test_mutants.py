@@ -5,9 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.counting import by_rows, counted
-from cdckit.quality.merged_log import beside_merged
-from cdckit.quality.suites import suite_of
+from cdckit.quality.contracts import beside_merged
+from cdckit.quality.suites import by_rows, counted, suite_of
 from support.histories import change_schema, history_schema, rows_to_dataframe
 from support.ledger_programs import FIELDS, KEYS
 from support.mutants import KINDS_OF_MUTANTS, mutants

@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 
 from cdckit.parts.faults import Fault
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.counting import Counted, are_the_tables, by_rows, counted
-from cdckit.quality.merged_log import beside_merged
-from cdckit.quality.suites import Suite, suite_names, suite_of
-from cdckit.rdss.codes import RdssFault
-from cdckit.streams.codes import StreamFault
+from cdckit.quality.contracts import beside_merged
+from cdckit.quality.suites import Counted, Suite, are_the_tables, by_rows, counted, suite_names, suite_of
+from cdckit.rdss.findings import RdssFault
+from cdckit.streams.catalogue import StreamFault
 
 CASES = Path(__file__).parents[1] / "cases" / "expectations"
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.query.between import between
+from cdckit.query.as_of import between
 from support.fold import fold
 from support.histories import (
     INSTANTS,

@@ -15,7 +15,7 @@ import cdckit.kernel.beliefs
 from cdckit import as_known, bitemporal, known_at, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.kernel.beliefs import NEVER
-from cdckit.kernel.layout import ARRIVED
+from cdckit.kernel.changes import ARRIVED
 from cdckit.merging import sorted_by_entity
 from cdckit.parts.arrow_types import arrow_schema
 from support.fold import fold, identity

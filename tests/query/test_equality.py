@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_of_join, blame, changes_between, changes_from, merge
-from cdckit.parts.identifiers import guid
-from cdckit.parts.keys import of_entity
-from cdckit.parts.values import as_text
+from cdckit.parts.values import as_text, guid
 from cdckit.quality import coalesce
 from cdckit.query import by_message, diff, timeline
+from cdckit.query.entity_keys import of_entity
 
 NAN = float("nan")
 ABSENT = object()

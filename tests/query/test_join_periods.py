@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import OPEN_END
 from cdckit.query import ALLEN_RELATIONS, allen_relation, join_periods
-from cdckit.query.shared_instants import _crowded
+from cdckit.query.intervals import _crowded
 from support.random_versions import hour, streamed
 from tools.tiers import seeds
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from cdckit.parts.running_aggregates import NOWHERE
-from cdckit.query.join_answers import REASONS, How, answered
-from cdckit.query.points import NEVER, Overlap, Points, VersionIndex, Versions
+from cdckit.query.join_search import NEVER, REASONS, How, Overlap, Points, VersionIndex, Versions, answered
 from support.searching import searched
 from tools.tiers import seeds
 

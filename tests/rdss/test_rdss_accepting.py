@@ -15,10 +15,9 @@ import pytest
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation
 from cdckit.rdss.acceptance import accepted, accepted_values
-from cdckit.rdss.header_rules import instant_of
-from cdckit.rdss.message_columns import TOLD_FIELDS, _instants, columns_of, row_of, told_columns
-from cdckit.rdss.reading import Unreadable, read
-from cdckit.rdss.rules import RULES
+from cdckit.rdss.decoding import TOLD_FIELDS, _instants, columns_of, row_of, told_columns
+from cdckit.rdss.reading import RULES, Unreadable, read
+from cdckit.rdss.validators import instant_of
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds
 

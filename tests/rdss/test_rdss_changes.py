@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import merge, rdss
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.rdss.object_types import NESTED, ObjectType
+from cdckit.rdss.objects import NESTED, ObjectType
 from cdckit.rdss.validators import schemas
 from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import as_bytes, message

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules
-from cdckit.rdss.assembly import _in_order
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.sequences import _in_order
 from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 

@@ -9,7 +9,7 @@ import pytest
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules, joined, split, validate
-from cdckit.rdss.header_rules import instant_of
+from cdckit.rdss.validators import instant_of
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 from tools.tiers import seeds
 

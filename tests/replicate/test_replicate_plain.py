@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cdckit.replicate.envelope import _open_any, open_envelopes
-from cdckit.replicate.plain_envelopes import open_plain
+from cdckit.replicate.envelope import _open_any, open_envelopes, open_plain
 
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "replicate"
 HEAD = b"atMSG\x04DT\x00\x02\x40" + b"f" * 32 + b"\x00"

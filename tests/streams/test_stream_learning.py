@@ -16,10 +16,9 @@ from pyspark.sql import functions as F
 
 from cdckit import streams
 from cdckit.records import RECORD_SCHEMA
-from cdckit.streams import type_lessons
+from cdckit.streams import type_learning
 from cdckit.streams.json_values import written
-from cdckit.streams.type_lessons import EntityType
-from cdckit.streams.value_types import common_type, type_of
+from cdckit.streams.type_learning import EntityType, common_type, type_of
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
 DIGITS = "12345678901234567890.12345678901234567890"
@@ -139,7 +138,7 @@ def test_a_type_is_written_only_where_it_may_have_changed(monkeypatch: pytest.Mo
         texts.append(written(value))
         return texts[-1]
 
-    monkeypatch.setattr(type_lessons, "written", counted)
+    monkeypatch.setattr(type_learning, "written", counted)
     of = taught([(None, {"a": 1, "b": "x"})] * 50 + [({"a": 1, "b": "x"}, {"a": 2, "b": "y"})] * 50)
     assert len(texts) == 1
     of.step(False, "C", None, '{"a": 1}')

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patch_application
+from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patches
 from cdckit.streams.decoding import message
 from cdckit.streams.documents import Document
 from cdckit.streams.json_values import depth, read, written
@@ -195,7 +195,7 @@ def test_sums_and_moves_are_within_bounds(monkeypatch: pytest.MonkeyPatch) -> No
     sums = written([{"op": "inc", "path": f"m{n}", "value": 1} for n in range(2)])
     assert answer(of, sums, 3)[1] == ["operation 2: its sums would make the document larger than it may be"]
 
-    monkeypatch.setattr(patch_application, "_MOST_LOOKED_AT", 1000)
+    monkeypatch.setattr(patches, "_MOST_LOOKED_AT", 1000)
 
     def moves(path: str, times: int) -> list[dict[str, str]]:
         steps = (("a", path), (path, "a"))

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdckit import databus
-from cdckit.databus.window_columns import COVERED, IS_LATE, STREAM
-from cdckit.databus.window_rows import Mark, cut_batches
+from cdckit.databus.window_rows import COVERED, IS_LATE, STREAM, Mark, cut_batches
 
 COLUMNS = pa.schema(
     [

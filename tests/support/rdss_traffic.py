@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway import Fate, Message, Rejection, SqliteRepository, Turn
 from support.rdss_exchange import OBJECT, expired, message, uuid
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from cdckit import changes_from, merge, rejects, union_changes
 from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted
 from cdckit.tables import UnfitTable, table_rows
 from tools.tiers import seeds
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdckit.notebook.options import MOST_ROWS
 from cdckit.parts.avro import decoding, schema
-from cdckit.rdss.rules import RULES
+from cdckit.rdss.reading import RULES
 
 ROOT = Path(__file__).parents[2]
 

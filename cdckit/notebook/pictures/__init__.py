@@ -7,18 +7,18 @@ value; what is deleted is hatched, and red is a delete's alone; a marker at the 
 without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
 """
 
-from cdckit.parts.installed import require_package
+# ruff: noqa: E402 - what is not installed is said before it is needed
+from cdckit.parts.arguments import require_package
 
 require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures")
 
-from cdckit.notebook.pictures.arrival_plot import arrivals  # noqa: E402  what is missing is said before it is needed
-from cdckit.notebook.pictures.bars import validity_bars  # noqa: E402
-from cdckit.notebook.pictures.callback_rows import callbacks  # noqa: E402
-from cdckit.notebook.pictures.look import PALETTE, SIZE, Look  # noqa: E402
-from cdckit.notebook.pictures.plane import bitemporal_plane  # noqa: E402
-from cdckit.notebook.pictures.provenance import provenance_map  # noqa: E402
-from cdckit.notebook.pictures.shares import duration_shares  # noqa: E402
-from cdckit.notebook.pictures.stream_windows import event_windows  # noqa: E402
+from cdckit.notebook.pictures.arrival_plot import arrivals
+from cdckit.notebook.pictures.bars import validity_bars
+from cdckit.notebook.pictures.look import PALETTE, SIZE, Look
+from cdckit.notebook.pictures.plane import bitemporal_plane
+from cdckit.notebook.pictures.provenance import provenance_map
+from cdckit.notebook.pictures.shares import duration_shares
+from cdckit.notebook.pictures.streams import callbacks, event_windows
 
 __all__ = [
     "PALETTE",

@@ -14,13 +14,22 @@ from pyspark.sql import functions as F
 
 from cdckit.changes import require_changes
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axis import time_axis
+from cdckit.notebook.pictures.axes import time_axis
 from cdckit.notebook.pictures.labels import Labels
-from cdckit.notebook.pictures.look import INK, draw_key, new_figure, only_words, source_looks
+from cdckit.notebook.pictures.look import (
+    INK,
+    days,
+    draw_key,
+    duration_text,
+    new_figure,
+    one_line,
+    only_words,
+    source_looks,
+    source_name,
+    with_number,
+)
 from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
-from cdckit.notebook.pictures.words import days, duration_text, one_line, source_name, with_number
-from cdckit.parts.arguments import require_fields
-from cdckit.parts.schemas import require_struct
+from cdckit.parts.arguments import require_fields, require_struct
 from cdckit.parts.values import as_text
 
 _MOST_LABELS = 21

@@ -14,23 +14,26 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import Bar, draw_bars, rows_axis
 from cdckit.notebook.pictures.look import (
     PALETTE,
     ROWS,
+    days,
+    days_or_none,
     deleted_mark,
     draw_key,
     new_figure,
+    one_line,
     only_words,
     open_end_mark,
     source_looks,
+    source_name,
+    with_number,
 )
 from cdckit.notebook.pictures.picture_queries import first_rows, require_limit, with_ends, with_sources
-from cdckit.notebook.pictures.rows import Bar, draw_bars, rows_axis
-from cdckit.notebook.pictures.words import days, days_or_none, one_line, source_name, with_number
-from cdckit.parts.arguments import require_fields
-from cdckit.parts.schemas import quoted
+from cdckit.parts.arguments import quoted, require_fields
 from cdckit.parts.values import as_text
-from cdckit.query.between import with_operation
+from cdckit.query.as_of import with_operation
 
 _OPERATIONS = ("insert", "update", "delete", "recreate")
 

@@ -1,22 +1,98 @@
-"""How pictures look: what each colour means, and the parts that all of them are drawn with."""
+"""How pictures look: what each colour means, fonts, and words for keys, numbers and durations."""
 
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from cdckit.notebook.pictures.words import one_line
-from cdckit.notebook.pictures.writing import families
+from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.parts.instants import microseconds
+from cdckit.query.provenance import MESSAGE_SOURCE
+
+
+def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:
+    return "unknown source" if row[column] is None else row[column]
+
+
+def days(instant: datetime) -> float:
+    """An instant as matplotlib counts it."""
+    return float(date2num(instant))  # type: ignore[no-untyped-call]
+
+
+def days_or_none(instant: datetime | None) -> float | None:
+    return None if instant is None else days(instant)
+
+
+def entity_text(key: Mapping[str, Any], zone: tzinfo) -> str:
+    """A key in words; the instants in it in full."""
+    shown = [
+        Clock.of([micros := microseconds(value)], zone)._replace(day=None).text(micros, timespec([micros]))
+        if isinstance(value, datetime)
+        else str(value)
+        for value in key.values()
+    ]
+    return one_line(" ".join(shown), 60)
+
+
+def one_line(text: str, longest: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def with_number(number: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in its two largest units."""
+    left, parts = round(abs(seconds)), []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+        left %= size
+    return ("-" if seconds < 0 else "") + (" ".join(parts[:2]) or "0 s")
+
+
+# What systems bring for signs that matplotlib's own font lacks: those of East Asia first of all.
+_OTHERS = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR"),
+    *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic"),
+    *("WenQuanYi Zen Hei", "Arial Unicode MS", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji"),
+)
+
+# A sign that no font here has is an empty box.  The reader sees that; a red warning for each tells no more.
+warnings.filterwarnings(
+    "ignore", message=r"Glyph \d+ .* missing from font", module=r"cdckit\.notebook\.pictures"
+)
+
+
+def families() -> list[str]:
+    """The families of fonts to write with: a sign is taken from the first that has it."""
+    return [*rcParams["font.family"], *_installed()]
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    found = {font.name for font in fontManager.ttflist}
+    return tuple(name for name in _OTHERS if name in found)
+
 
 _Value = TypeVar("_Value")
 

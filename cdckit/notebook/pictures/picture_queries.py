@@ -12,10 +12,10 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.history import SYSTEM_FROM, SYSTEM_TO, VALID_TO, business_fields
+from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
-from cdckit.parts.keys import of_entity
-from cdckit.parts.schemas import require_columns
 from cdckit.parts.values import as_text
+from cdckit.query.entity_keys import of_entity
 from cdckit.query.provenance import with_messages
 
 # What tables of other programs write for an open end; an axis up to there would show nothing else.

@@ -15,17 +15,23 @@ from pyspark.sql import functions as F
 
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, require_history
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.cells import Said, Writing
-from cdckit.notebook.pictures.labels import Labels
+from cdckit.notebook.pictures.axes import Bar, draw_bars, rows_axis
+from cdckit.notebook.pictures.labels import Labels, Said, Writing
 from cdckit.notebook.pictures.look import (
     SMALL,
     Look,
+    days,
+    days_or_none,
     deleted_mark,
     draw_key,
+    entity_text,
     new_figure,
+    one_line,
     only_words,
     open_end_mark,
     source_looks,
+    source_name,
+    with_number,
 )
 from cdckit.notebook.pictures.picture_queries import (
     exact_text,
@@ -35,10 +41,7 @@ from cdckit.notebook.pictures.picture_queries import (
     with_ends,
     with_sources,
 )
-from cdckit.notebook.pictures.rows import Bar, draw_bars, rows_axis
-from cdckit.notebook.pictures.words import days, days_or_none, entity_text, one_line, source_name, with_number
-from cdckit.parts.arguments import require_fields
-from cdckit.parts.schemas import quoted, require_columns, require_struct
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 
 _SUBTITLE = "each value in the colour of its source"
 _MOST_NAMED = 2

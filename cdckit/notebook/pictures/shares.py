@@ -15,17 +15,26 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.clock import Clock, timespec
 from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import rows_axis
 from cdckit.notebook.pictures.labels import Labels
-from cdckit.notebook.pictures.look import FAINT, ROWS, SMALL, ink_on, new_figure, only_words, value_shades
+from cdckit.notebook.pictures.look import (
+    FAINT,
+    ROWS,
+    SMALL,
+    duration_text,
+    ink_on,
+    new_figure,
+    one_line,
+    only_words,
+    value_shades,
+    with_number,
+)
 from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
-from cdckit.notebook.pictures.rows import rows_axis
-from cdckit.notebook.pictures.words import duration_text, one_line, with_number
-from cdckit.parts.arguments import microseconds
-from cdckit.parts.schemas import quoted
+from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.values import as_text
-from cdckit.query.value_durations import durations
+from cdckit.query.measures import durations
 
 _FUNCTION = "duration_shares"
 _MOST_VALUES = 8

@@ -17,13 +17,18 @@ from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.merging import merge
 from cdckit.notebook import Table, show
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.widgets.marks import Marked, marked
-from cdckit.notebook.widgets.panel import Area, Page, Panel, instant_text, joined_text
-from cdckit.notebook.widgets.texts import on_the_clock_of
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.identifiers import guid
-from cdckit.parts.schemas import require_struct
-from cdckit.parts.values import as_text
+from cdckit.notebook.widgets.panel import (
+    Area,
+    Marked,
+    Page,
+    Panel,
+    instant_text,
+    joined_text,
+    marked,
+    on_the_clock_of,
+)
+from cdckit.parts.arguments import require_instant, require_struct
+from cdckit.parts.values import as_text, guid
 from cdckit.query.as_of import as_of, current
 from cdckit.query.differences import diff
 

@@ -21,14 +21,13 @@ from cdckit.notebook.widgets.panel import (
     first_rows_of,
     instant_text,
     joined_text,
+    on_the_clock_of,
     with_day,
 )
-from cdckit.notebook.widgets.texts import on_the_clock_of
-from cdckit.parts.arguments import require_fields
+from cdckit.parts.arguments import quoted, require_fields, require_struct
 from cdckit.parts.instants import EPOCH
-from cdckit.parts.schemas import quoted, require_struct
 from cdckit.parts.values import as_text
-from cdckit.query.between import with_operation
+from cdckit.query.as_of import with_operation
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
 

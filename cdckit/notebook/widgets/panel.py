@@ -1,11 +1,11 @@
-"""What all widgets share: a panel with a static form, and an area that shows tables or one sentence."""
+"""What all widgets share: a panel with a static form, texts of all fields, and marks on what changed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from datetime import datetime, tzinfo
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cached_property, reduce
 from html import escape
 from importlib import import_module
 from itertools import dropwhile
@@ -13,8 +13,75 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.notebook import NULL, Table, short_instants
+from cdckit.notebook.display import as_html_table
+from cdckit.parts.arguments import quoted
+from cdckit.parts.values import as_text
+
+
+def on_the_clock_of(
+    zone: tzinfo, told: DataFrame, fields: T.StructType, *columns: str, field: str = "field"
+) -> DataFrame:
+    """
+    *told*, the values of *fields* that are instants written as *zone*'s clocks show them.
+
+    `diff` and `blame` write them in UTC.  One view has one clock: beside it the beginnings of versions stand.
+    """
+    instants = [each.name for each in fields if isinstance(each.dataType, T.TimestampType)]
+    for column in columns if instants else ():
+        text = F.col(quoted(column))
+        is_instant = F.col(quoted(field)).isin(instants)
+        told = told.withColumn(column, F.when(is_instant, instant_of(text, zone)).otherwise(text))
+    return told
+
+
+def instant_of(text: Column, zone: tzinfo) -> Column:
+    """
+    An instant that is written in UTC, as *zone*'s clocks show it: like `show`, without seconds that are zero.
+
+    A time that happens twice, since clocks are put back, has its offset.  What is no instant stays as it is;
+    for a zone that Spark does not know, an instant stays in UTC and says so.
+    """
+    there, name = text.try_cast("timestamp_ntz"), _name_of(zone)
+    if name is None:
+        return F.when(there.isNotNull(), F.concat(_short(there), F.lit(" UTC"))).otherwise(text)
+    here = _moved(there, name)
+    twice = reduce(
+        Column.__or__,
+        (here == _moved(there + F.lit(timedelta(minutes=shift)), name) for shift in (-60, -30, 30, 60)),
+    )
+    written = F.when(twice, F.concat(_short(here), _offset(here - there))).otherwise(_short(here))
+    return F.coalesce(written, text)
+
+
+def _moved(there: Column, name: str) -> Column:
+    return there if name == "UTC" else F.convert_timezone(F.lit("UTC"), F.lit(name), there)
+
+
+def _short(wall: Column) -> Column:
+    return F.regexp_replace(wall.cast("string"), r"^(\S+ \d\d:\d\d):00$", "$1")
+
+
+def _offset(ahead: Column) -> Column:
+    """How far clocks are ahead of UTC, as ISO 8601 writes it."""
+    hours, minutes = (F.abs(F.extract(F.lit(unit), ahead)) for unit in ("HOUR", "MINUTE"))
+    sign = F.when(ahead < F.lit(timedelta(0)), F.lit("-")).otherwise(F.lit("+"))
+    return F.format_string("%s%02d:%02d", sign, hours, minutes)
+
+
+def _name_of(zone: tzinfo) -> str | None:
+    """What Spark calls the zone."""
+    if zone is UTC:
+        return "UTC"
+    if isinstance(zone, timezone):
+        minutes = zone.utcoffset(None) // timedelta(minutes=1)
+        return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+    # `key` is what zoneinfo calls its name, `zone` what pytz does.
+    name: str | None = getattr(zone, "key", None) or getattr(zone, "zone", None)
+    return name
+
 
 _LONGEST_ERROR = 400
 # Not in red, which says deleted.
@@ -166,3 +233,73 @@ def _kernel_runs() -> bool:
     interactive = sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive else None
     return getattr(shell, "kernel", None) is not None
+
+
+MARK = "what changed"
+"""The column of marks, before all others."""
+
+NEW, GONE = "new", "gone"
+_LONGEST = 24
+
+
+def marked(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField], zone: tzinfo) -> DataFrame:
+    """
+    The rows of *now*, and those of *before* that are gone, each with a mark before its columns.
+
+    The mark is "new", "gone", or what *fields* were before ("a was 10; b was NULL"); empty where all of them
+    are as they were.  Both tables have the same columns, among them `guid`, and a row for each guid.
+    """
+    whole = F.struct(*(F.col(quoted(name)) for name in now.columns))
+    pairs = now.select("guid", whole.alias("now")).join(
+        before.select("guid", whole.alias("old")), on="guid", how="full"
+    )
+    here, there = F.col("now"), F.col("old")
+    was = [_was(field, zone) for field in fields]
+    mark = (
+        F.when(there.isNull(), F.lit(NEW))
+        .when(here.isNull(), F.lit(GONE))
+        .otherwise(F.concat_ws("; ", *was) if was else F.lit(""))
+    )
+    rows = pairs.select(mark.alias("mark"), F.coalesce(here, there).alias("row"))
+    kept = [F.col("row").getField(name).alias(name) for name in now.columns]
+    return rows.select(F.col("mark").alias(MARK), *kept)
+
+
+def counts(rows: DataFrame) -> str:
+    """How many rows of `marked` are new, changed and gone, in words.  A job."""
+    mark = F.col(MARK)
+    changed = ~mark.isin("", NEW, GONE)
+    (found,) = rows.agg(
+        F.count_if(mark == NEW).alias(NEW),
+        F.count_if(changed).alias("changed"),
+        F.count_if(mark == GONE).alias(GONE),
+    ).collect()
+    return (
+        ", ".join(f"{number:,} {word}" for word, number in found.asDict().items() if number)
+        or "nothing changed"
+    )
+
+
+class Marked(Table):
+    """A table of marked rows, in which those that are gone are struck through."""
+
+    @classmethod
+    def of(cls, table: Table) -> Marked:
+        """The same table; its first column are the marks."""
+        return cls(table._cells, table._changes, table._look)
+
+    def _repr_html_(self) -> str:
+        gone = [row[0].text == GONE for row in self._page.rows]
+        return as_html_table(self._page._replace(deleted=gone))
+
+
+def _was(field: T.StructField, zone: tzinfo) -> Column:
+    new, old = (as_text(F.col(side).getField(field.name), field.dataType) for side in ("now", "old"))
+    told = instant_of(old, zone) if isinstance(field.dataType, T.TimestampType) else old
+    shown = F.coalesce(
+        F.when(F.length(told) > _LONGEST, F.concat(F.left(told, F.lit(_LONGEST)), F.lit("…"))).otherwise(
+            told
+        ),
+        F.lit(NULL),
+    )
+    return F.when(~new.eqNullSafe(old), F.concat(F.lit(f"{field.name} was "), shown))

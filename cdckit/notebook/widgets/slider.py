@@ -14,10 +14,8 @@ from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.notebook import Table, short_instants, show
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.widgets.marks import MARK, Marked, counts, marked
-from cdckit.notebook.widgets.panel import Area, Page, Panel, instant_text
-from cdckit.parts.arguments import require_fields, require_instant
-from cdckit.parts.schemas import quoted
+from cdckit.notebook.widgets.panel import MARK, Area, Marked, Page, Panel, counts, instant_text, marked
+from cdckit.parts.arguments import quoted, require_fields, require_instant
 from cdckit.query.as_of import as_of
 
 _MOST_INSTANTS = 10_000

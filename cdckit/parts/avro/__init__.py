@@ -31,7 +31,7 @@ from: to show it, Python looks at the day before. Spark itself computes with it 
 one, nor makes more of one than is allowed; `decode` is the same for as many as one Arrow array holds.
 """
 
-from cdckit.parts.installed import require_package
+from cdckit.parts.arguments import require_package
 
 for _package in ("fastavro", "datafusion"):
     require_package(_package, extra="avro", part="Avro")

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.parts.avro.size import enum_numbers
-from cdckit.parts.avro.types import Node, arrow_type
+from cdckit.parts.avro.schema import Node, arrow_type, enum_numbers
 
 Positions = npt.NDArray[np.int64]
 Rows = Callable[[Positions], Positions]

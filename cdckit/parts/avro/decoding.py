@@ -2,22 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.parts.avro.arrow import Shaper
-from cdckit.parts.avro.native import MARK, Unreadable, read
-from cdckit.parts.avro.scan import can_scan, ends_right
-from cdckit.parts.avro.schema import AvroSchema
-from cdckit.parts.avro.size import made, most_made
-from cdckit.parts.avro.strict import find_fault, looks_right
-from cdckit.parts.avro.types import Node
+from cdckit.parts.avro.native import MARK, Unreadable, plain_item, read
+from cdckit.parts.avro.schema import AvroSchema, Node, made, most_made
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+_FIXED_WIDTH = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+# Of a number, an int's too: the reader takes a long spelling of a short number.
+_MOST_BYTES = 10
+
+
+def can_scan(root: Node) -> bool:
+    """Whether no datum repeats anything: the number of steps is the schema's."""
+    return root.kind not in ("array", "map") and all(map(can_scan, root.children))
+
+
+def ends_right(datums: pa.BinaryArray, root: Node) -> Bools:
+    """
+    Whether each of *datums* (no nulls among them) is used up by *root* to its last byte.
+
+    Cost: some array operations for each type in the schema; about half of what reading costs.
+    """
+    walk = _Walk(datums)
+    walk.step(root, np.arange(len(datums)))
+    right: Bools = walk.fits & (walk.place == walk.end)
+    return right
+
+
+class _Walk:
+    """Where every datum stands: `place` in the common buffer, `fits` until it is found wrong."""
+
+    def __init__(self, datums: pa.BinaryArray) -> None:
+        offsets = np.frombuffer(datums.buffers()[1], np.int32)[
+            datums.offset : datums.offset + len(datums) + 1
+        ]
+        self.place, self.end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+        self.bytes = np.frombuffer(datums.buffers()[2] or b"\0", np.uint8)
+        self.fits = np.ones(len(datums), dtype=bool)
+
+    def step(self, node: Node, rows: Ints) -> None:
+        """Let *rows* pass one value of the type *node*."""
+        if node.kind == "record":
+            for _, child in node.fields:
+                self.step(child, rows)
+        elif node.kind == "union":
+            chosen = self._number(rows)
+            self.fits[rows] &= (chosen >= 0) & (chosen < len(node.branches))
+            for index, branch in enumerate(node.branches):
+                self.step(branch, rows[chosen == index])
+        elif node.kind in ("bytes", "string"):
+            self._skip(rows, self._number(rows))
+        elif node.kind in ("int", "long", "enum"):
+            self._number(rows)
+        else:
+            width = node.size if node.kind == "fixed" else _FIXED_WIDTH[node.kind]
+            self._skip(rows, np.full(len(rows), width, np.int64))
+
+    def _skip(self, rows: Ints, count: Ints) -> None:
+        # Compared with what remains, not added: a claim of 2^62 bytes must not overflow.
+        fits = (count >= 0) & (count <= self.end[rows] - self.place[rows])
+        self.fits[rows] &= fits
+        self.place[rows] += np.where(fits, count, 0)
+
+    def _number(self, rows: Ints) -> Ints:
+        """The variable-length numbers at the places of *rows*, which move behind them."""
+        value = np.zeros(len(rows), np.uint64)
+        going = np.arange(len(rows))
+        for byte in range(_MOST_BYTES):
+            at = self.place[rows[going]]
+            there = at < self.end[rows[going]]
+            self.fits[rows[going[~there]]] = False
+            going, at = going[there], at[there]
+            found = self.bytes[at].astype(np.uint64)
+            value[going] |= (found & np.uint64(0x7F)) << np.uint64(7 * byte)
+            self.place[rows[going]] += 1
+            going = going[found >= 0x80]
+            if not len(going):
+                break
+        self.fits[rows[going]] = False
+        halves: Ints = (value >> np.uint64(1)).astype(np.int64) ^ -((value & np.uint64(1)).astype(np.int64))
+        return halves
+
+
+Step = Callable[[bytes, int], int]
+"""Takes the bytes and the place where a value begins; gives the place where it ends."""
+
+
+class Malformed(Exception):
+    """The bytes of a datum are not what its schema says; the text says where and in what way."""
+
+
+def find_fault(datum: bytes, root: Node) -> str | None:
+    """The reason why *datum* is no value of *root*, or None if it is one."""
+    try:
+        end = _walk(root)(datum, 0)
+    except Malformed as fault:
+        return str(fault)
+    if end < len(datum):
+        return f"the value ends at byte {end}, but {len(datum) - end} more bytes follow"
+    return None
+
+
+def looks_right(datum: bytes, root: Node) -> bool:
+    """Whether fastavro reads *datum* to its last byte."""
+    stream = io.BytesIO(datum)
+    try:
+        fastavro.schemaless_reader(stream, _parsed(root), None)
+    except Exception:  # of many kinds, and `find_fault` is asked for the reason
+        return False
+    return stream.tell() == len(datum)
+
+
+@lru_cache(maxsize=64)
+def _parsed(root: Node) -> Any:
+    return fastavro.parse_schema(plain_item(root))
+
+
+@lru_cache(maxsize=64)
+def _walk(root: Node) -> Step:
+    return _step(root, "")
+
+
+def _step(node: Node, path: str) -> Step:
+    if node.kind == "record":
+        return _record([_step(child, f"{path}.{name}".lstrip(".")) for name, child in node.fields])
+    where = f"in {path}" if path else "in the value"
+    if node.kind == "union":
+        return _union([_step(branch, path) for branch in node.branches], where)
+    if node.kind == "array":
+        return _blocks(_step(node.children[0], f"{path}[]"), where)
+    if node.kind == "map":
+        key, value = _text(f"{where} (a key)"), _step(node.children[0], f"{path}[]")
+        return _blocks(_record([key, value]), where)
+    return _scalar(node, where)
+
+
+def _scalar(node: Node, where: str) -> Step:
+    if node.kind == "null":
+        return lambda data, at: at
+    if node.kind in ("int", "enum"):
+        return lambda data, at: _number(data, at, where, 32)[1]
+    if node.kind == "long":
+        return lambda data, at: _number(data, at, where, 64)[1]
+    if node.kind == "string":
+        return _text(where)
+    if node.kind == "bytes":
+        return lambda data, at: _length(data, at, where, "bytes")[1]
+    size = {"boolean": 1, "float": 4, "double": 8}.get(node.kind, node.size)
+    return lambda data, at: _take(data, at, size, where, node.kind)
+
+
+def _record(steps: list[Step]) -> Step:
+    def walk(data: bytes, at: int) -> int:
+        for step in steps:
+            at = step(data, at)
+        return at
+
+    return walk
+
+
+def _union(steps: list[Step], where: str) -> Step:
+    def walk(data: bytes, at: int) -> int:
+        branch, end = _number(data, at, where, 64)
+        if not 0 <= branch < len(steps):
+            raise Malformed(f"{where}, byte {at}: branch {branch} of a union that has {len(steps)}")
+        return steps[branch](data, end)
+
+    return walk
+
+
+def _blocks(item: Step, where: str) -> Step:
+    def walk(data: bytes, at: int) -> int:
+        while True:
+            start = at
+            count, at = _number(data, at, where, 64)
+            if count == 0:
+                return at
+            if count < 0:
+                count = -count
+                size, at = _number(data, at, where, 64)
+                if size < 0:
+                    raise Malformed(f"{where}, byte {start}: a block of {size} bytes")
+            if count > len(data) - at:  # an item takes a byte at least
+                raise Malformed(
+                    f"{where}, byte {start}: {count} items are claimed, {len(data) - at} bytes remain"
+                )
+            for _ in range(count):
+                at = item(data, at)
+
+    return walk
+
+
+def _text(where: str) -> Step:
+    def walk(data: bytes, at: int) -> int:
+        start, end = _length(data, at, where, "string")
+        try:
+            data[start:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Malformed(f"{where}, byte {start + error.start}: a string that is not UTF-8") from None
+        return end
+
+    return walk
+
+
+def _length(data: bytes, at: int, where: str, kind: str) -> tuple[int, int]:
+    size, start = _number(data, at, where, 64)
+    if size < 0:
+        raise Malformed(f"{where}, byte {at}: {kind} of {size} bytes")
+    return start, _take(data, start, size, where, kind)
+
+
+def _take(data: bytes, at: int, size: int, where: str, kind: str) -> int:
+    if size > len(data) - at:
+        raise Malformed(f"{where}, byte {at}: {kind} of {size} bytes, {len(data) - at} remain")
+    return at + size
+
+
+def _number(data: bytes, at: int, where: str, bits: int) -> tuple[int, int]:
+    start, number = at, 0
+    if at < len(data) and data[at] < 0x80:  # most are of one byte
+        return (data[at] >> 1) ^ -(data[at] & 1), at + 1
+    for shift in range(0, 70, 7):
+        if at == len(data):
+            raise Malformed(f"{where}, byte {start}: the bytes end inside a number")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number >> bits:
+                raise Malformed(f"{where}, byte {start}: a number of more than {bits} bits")
+            return (number >> 1) ^ -(number & 1), at
+    raise Malformed(f"{where}, byte {start}: a number of more than 10 bytes")
+
 
 MAX_BYTES = 1 << 25
 """The most bytes that are framed and read at once (a single longer datum is read alone)."""
@@ -69,12 +299,12 @@ def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
             one place of the schema. `decode_parts` has no such limit.
 
     Cost: a fraction of decoding each datum by itself (see the benchmarks). Wrong datums are found by a
-    second look at their portion: together where nothing repeats in the schema (`cdckit.parts.avro.scan`),
+    second look at their portion: together where nothing repeats in the schema (`cdckit.parts.avro.decoding`),
     else in ever smaller parts. A call has a fixed cost of one or two milliseconds, so batches of some
     thousand datums are good and of a hundred not.
 
     Memory: a small multiple of what is returned; it can be many times the bytes given
-    (`cdckit.parts.avro.size`).
+    (`cdckit.parts.avro.schema`).
 
     >>> from cdckit.parts.avro.schema import parse_schema
     >>> schema = parse_schema('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}')

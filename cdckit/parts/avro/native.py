@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import SessionConfig, SessionContext
 
-from cdckit.parts.avro.types import Node
+from cdckit.parts.avro.schema import Node
 
 MARK = 8
 """The bytes of a mark."""

@@ -1,11 +1,4 @@
-"""Avro schemas from the wire, read with suspicion.
-
-A schema arrives inside a message, so it may be anything: a megabyte of brackets, a type that
-doubles at every level, a list whose items take no bytes and can therefore be claimed by the
-trillion.  What passes here is a finite tree of known size, and everything that decodes works on
-that tree: the text itself never reaches a library, and no name is ever looked up in a file or at
-an address.
-"""
+"""Avro schemas from the wire, read with suspicion: their types, and what their values take in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +6,276 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cdckit.errors import CdcError
-from cdckit.parts.avro.size import most_made
-from cdckit.parts.avro.types import Node, arrow_type, least_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One type of an Avro schema.
+
+    Attributes:
+        kind: null, boolean, int, long, float, double, bytes, string, fixed, enum, array, map,
+            record or union.
+        name: The full name of a record, enum or fixed; of any other the kind.
+        fields: Name and type of each field of a record.
+        items: What an array or a map holds.
+        branches: The branches of a union.
+        symbols: The symbols of an enum.
+        size: The number of bytes of a fixed.
+        logical: The logical type, empty where there is none that is used.
+        precision: All digits of a decimal.
+        scale: The decimal's digits after the point.
+    """
+
+    kind: str
+    name: str = ""
+    fields: tuple[tuple[str, Node], ...] = ()
+    items: Node | None = None
+    branches: tuple[Node, ...] = ()
+    symbols: tuple[str, ...] = ()
+    size: int = 0
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+
+    @cached_property
+    def children(self) -> tuple[Node, ...]:
+        """The types directly inside this one."""
+        inside = (self.items,) if self.items else ()
+        return (*(node for _, node in self.fields), *inside, *self.branches)
+
+    @cached_property
+    def weight(self) -> int:
+        """The number of types in this one, itself among them, each name expanded where it stands.
+
+        Unions and the null in them are not counted: "or null" makes nothing wider.
+        """
+        counted = [self.branches[i] for i in self.holds] if self.kind == "union" else self.children
+        return (self.kind != "union") + sum(child.weight for child in counted)
+
+    @cached_property
+    def depth(self) -> int:
+        """How deep types lie in this one: 1 if it has none inside."""
+        return 1 + max((child.depth for child in self.children), default=0)
+
+    @cached_property
+    def holds(self) -> tuple[int, ...]:
+        """The positions of a union's branches that are not null."""
+        return tuple(i for i, branch in enumerate(self.branches) if branch.kind != "null")
+
+
+_ARROW = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "fixed": pa.binary(),
+    "enum": pa.string(),
+}
+
+_ARROW_LOGICAL = {
+    "date": pa.date32(),
+    "time-millis": pa.int64(),
+    "time-micros": pa.int64(),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("us"),
+    "uuid": pa.string(),
+}
+
+
+def arrow_type(node: Node) -> pa.DataType:
+    """The Arrow type of the decoded values of *node*."""
+    if node.logical == "decimal":
+        return pa.decimal128(node.precision, node.scale)
+    if node.logical:
+        return _ARROW_LOGICAL[node.logical]
+    if node.kind == "record":
+        return pa.struct([pa.field(name, arrow_type(child)) for name, child in node.fields])
+    if node.kind == "array":
+        return pa.list_(arrow_type(node.children[0]))
+    if node.kind == "map":
+        return pa.map_(pa.string(), arrow_type(node.children[0]))
+    if node.kind == "union":
+        if len(node.holds) > 1:
+            return pa.string()
+        return arrow_type(node.branches[node.holds[0]]) if node.holds else pa.null()
+    return _ARROW[node.kind]
+
+
+_LEAST = {"null": 0, "float": 4, "double": 8}
+
+
+def least_bytes(node: Node) -> int:
+    """The fewest bytes a datum of *node* can have."""
+    if node.kind == "record":
+        return sum(least_bytes(child) for _, child in node.fields)
+    if node.kind == "union":
+        return 1 + min(least_bytes(branch) for branch in node.branches)
+    return node.size if node.kind == "fixed" else _LEAST.get(node.kind, 1)
+
+
+_OFFSET = 4
+_BYTES_OF_LOGICAL = {"decimal": 64, "uuid": 200}  # with the places of its bytes, or with Python's text
+# In JSON text a control character takes six bytes, and Python's text another.
+_OBJECT, _DICT, _ESCAPED = 64, 240, 7
+
+
+class Most(NamedTuple):
+    """A value of b bytes makes at most `each + per_byte * b` bytes, and at most `ratio * b`."""
+
+    each: float
+    per_byte: float
+    ratio: float
+
+
+@lru_cache(maxsize=512)
+def empty_bytes(kind: pa.DataType) -> int:
+    """The bytes that a null of this Arrow type takes."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(empty_bytes(field.type) for field in kind)
+    if pa.types.is_null(kind):
+        return 0
+    if pa.types.is_nested(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _OFFSET
+    bits: int = kind.bit_width
+    return -(-bits // 8)
+
+
+@lru_cache(maxsize=512)
+def most_made(root: Node) -> Most:
+    """The most bytes that values of *root* can become."""
+    return _most(root)
+
+
+def _most(node: Node, *, as_json: bool = False) -> Most:
+    if node.kind == "union":
+        return _most_of_union(node, as_json or len(node.holds) > 1, as_json)
+    if node.kind == "record":
+        members = [(child, _most(child, as_json=as_json)) for _, child in node.fields]
+        more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
+        return _together(members, more)
+    if node.items is not None:
+        return _most_of_many(node, node.items, as_json)
+    if node.kind in ("string", "bytes") and (as_json or not node.logical):
+        each, per_byte = (_OBJECT, _ESCAPED) if as_json else (_OFFSET, 1)
+        return Most(each, per_byte, each + per_byte)
+    each = _leaf_bytes(node, as_json)
+    return Most(each, 0, each / max(1, least_bytes(node)))
+
+
+def _name_bytes(field: tuple[str, Node]) -> int:
+    return len(field[0]) + 5 + 16
+
+
+def _together(members: list[tuple[Node, Most]], more: float) -> Most:
+    """Values one after another, and *more* for all of them."""
+    each = more + sum(most.each for _, most in members)
+    unpaid = more + sum(most.each for child, most in members if not least_bytes(child))
+    paid = max((most.ratio for child, most in members if least_bytes(child)), default=0)
+    least = max(1, sum(least_bytes(child) for child, _ in members))
+    return Most(each, max((most.per_byte for _, most in members), default=0), paid + unpaid / least)
+
+
+def _most_of_union(node: Node, is_text: bool, as_json: bool) -> Most:
+    branches = []
+    for branch in node.branches:
+        most = _most(branch, as_json=is_text)
+        each, per_byte = most.each, most.per_byte
+        if branch.kind == "null":
+            each = _OBJECT if as_json else empty_bytes(arrow_type(node))
+        elif is_text:
+            each += _DICT + len(branch.name) + 6
+        if is_text and not as_json and branch.kind != "null":  # it is shaped as well, for its faults
+            shaped = _most(branch)
+            each, per_byte = each + shaped.each, per_byte + shaped.per_byte
+        ratio = max(per_byte + (each + 1) / (1 + least_bytes(branch)), per_byte)
+        branches.append(Most(each + 1, per_byte, ratio))
+    return Most(*map(max, zip(*branches, strict=True)))
+
+
+def _most_of_many(node: Node, item: Node, as_json: bool) -> Most:
+    members = [(item, _most(item, as_json=as_json))]
+    if node.kind == "map":
+        key = Node("string")
+        members.append((key, _most(key, as_json=as_json)))
+    inside = _together(members, _OBJECT if as_json else 0)
+    each = _DICT if as_json else _OFFSET
+    return Most(each, inside.ratio, each + inside.ratio)
+
+
+def _leaf_bytes(node: Node, as_json: bool) -> int:
+    if node.kind == "enum":
+        return max(map(len, node.symbols)) + (2 if as_json else 0) + _OFFSET
+    if as_json:
+        return _OBJECT + _ESCAPED * node.size
+    return _BYTES_OF_LOGICAL.get(node.logical, 0) or empty_bytes(arrow_type(node)) + node.size
+
+
+def made(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
+    """About the bytes that the native reader's *array* of *node* will become; never too few."""
+    if node.kind == "union":
+        return _made_of_union(array, node, as_json)
+    if node.kind == "record":
+        held = [child for _, child in node.fields if child.kind != "null"]
+        more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
+        inside = sum(made(array.field(i), child, as_json=as_json) for i, child in enumerate(held))
+        return more * len(array) + inside
+    if node.items is not None:
+        return _made_of_many(array, node, node.items, as_json)
+    if node.kind == "enum":
+        lengths = np.array([len(symbol) for symbol in node.symbols]) + (2 if as_json else 0) + _OFFSET
+        return int(lengths[np.clip(enum_numbers(array), 0, len(lengths) - 1)].sum())
+    most = _most(node, as_json=as_json)
+    texts = array.nbytes if most.per_byte else 0
+    return int(most.each * len(array) + most.per_byte * texts)
+
+
+def _made_of_union(array: pa.Array, node: Node, as_json: bool) -> int:
+    if pa.types.is_null(array.type):
+        return len(array)
+    is_text = as_json or len(node.holds) > 1
+    empty = _OBJECT if as_json else empty_bytes(arrow_type(node)) + 1
+    bytes_made = empty * len(array)
+    for i in node.holds:
+        child, branch = array.field(i), node.branches[i]
+        if is_text:
+            bytes_made += (_DICT + len(branch.name) + 6) * len(child)
+            bytes_made += made(child, branch, as_json=True)
+        if not as_json:
+            bytes_made += made(child, branch)
+    return bytes_made
+
+
+def _made_of_many(array: pa.Array, node: Node, item: Node, as_json: bool) -> int:
+    each = _DICT if as_json else _OFFSET
+    if node.kind == "array":
+        more = _OBJECT * len(array.values) if as_json else 0
+        return each * len(array) + more + made(array.values, item, as_json=as_json)
+    keys = made(array.keys, Node("string"), as_json=as_json)
+    return each * len(array) + keys + made(array.items, item, as_json=as_json)
+
+
+def enum_numbers(array: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of an enum's symbols; in a union the reader may have them in a record (`plain_item`)."""
+    plain = array.field(0) if pa.types.is_struct(array.type) else array
+    numbers: npt.NDArray[Any] = plain.to_numpy(zero_copy_only=True)
+    return numbers
+
 
 MAX_TEXT = 1 << 20
 """The longest schema text that is read, in characters: 1 MiB."""
@@ -37,7 +293,7 @@ MAX_NAME = 255
 """The longest name of a type, a field or a symbol."""
 
 MAX_AMPLIFICATION = 1024
-"""The most bytes that one byte of a datum may become inside an array or a map (`cdckit.parts.avro.size`)."""
+"""The most bytes that one byte of a datum may become inside an array or a map."""
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")

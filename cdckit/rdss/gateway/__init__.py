@@ -12,24 +12,26 @@ An application's part in the exchange of RDSS messages; import it yourself (extr
 It needs no Spark, and no module of it starts one.
 """
 
-from cdckit.parts.installed import require_package
+# ruff: noqa: E402 - what is not installed is said before it is needed
+from cdckit.parts.arguments import require_package
 
 require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
-from cdckit.rdss.fates import Fate, Status  # noqa: E402
-from cdckit.rdss.gateway.adaptor import ChannelAdaptor, Polled  # noqa: E402  what is missing is said first
-from cdckit.rdss.gateway.audit import Audited, AuditLog  # noqa: E402
-from cdckit.rdss.gateway.backoff import BACKOFF, Backoff  # noqa: E402
-from cdckit.rdss.gateway.channel import Channel, Delivery  # noqa: E402
-from cdckit.rdss.gateway.channels import Channels  # noqa: E402
-from cdckit.rdss.gateway.checksums import WrongChecksum  # noqa: E402
-from cdckit.rdss.gateway.downloads import (  # noqa: E402
+from cdckit.rdss.exchange_tables import Fate, Status
+from cdckit.rdss.gateway.adaptor import ChannelAdaptor, Found, HttpSource, Polled, Source
+from cdckit.rdss.gateway.audit import Audited, AuditLog, LogLines
+from cdckit.rdss.gateway.channel import Channel, Delivery, MemoryChannel
+from cdckit.rdss.gateway.channels import Channels, open_channels
+from cdckit.rdss.gateway.downloads import (
     Downloaded,
     DownloadFailed,
     RefusedFile,
+    WrongChecksum,
     download,
 )
-from cdckit.rdss.gateway.errors import (  # noqa: E402
+from cdckit.rdss.gateway.errors import (
+    BACKOFF,
+    Backoff,
     ChannelUnreachable,
     FailedStatement,
     KnownMessage,
@@ -42,17 +44,12 @@ from cdckit.rdss.gateway.errors import (  # noqa: E402
     SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.gateway import Gateway, Handler  # noqa: E402
-from cdckit.rdss.gateway.kinesis import KinesisChannel  # noqa: E402
-from cdckit.rdss.gateway.log_lines import LogLines  # noqa: E402
-from cdckit.rdss.gateway.memory import MemoryChannel  # noqa: E402
-from cdckit.rdss.gateway.messages import Machine, Message, Producer  # noqa: E402
-from cdckit.rdss.gateway.polling import Found, HttpSource, Source  # noqa: E402
-from cdckit.rdss.gateway.rabbitmq import RabbitChannel  # noqa: E402
-from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement  # noqa: E402
-from cdckit.rdss.gateway.settings import open_channels  # noqa: E402
-from cdckit.rdss.gateway.sqlite import SqliteRepository  # noqa: E402
-from cdckit.rdss.gateway.turns import Turn  # noqa: E402
+from cdckit.rdss.gateway.gateway import Gateway, Handler, Turn
+from cdckit.rdss.gateway.kinesis import KinesisChannel
+from cdckit.rdss.gateway.messages import Machine, Message, Producer
+from cdckit.rdss.gateway.rabbitmq import RabbitChannel
+from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement
+from cdckit.rdss.gateway.sqlite import SqliteRepository
 
 __all__ = [
     "BACKOFF",

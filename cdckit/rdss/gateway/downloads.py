@@ -2,21 +2,250 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
+import shutil
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpcore
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.rdss.gateway.addresses import Address, CheckedBackend, ForbiddenAddress, is_public, resolved
-from cdckit.rdss.gateway.backoff import BACKOFF, Backoff, retry_after
-from cdckit.rdss.gateway.checksums import needed_checksums
-from cdckit.rdss.gateway.partial_files import NoRoom, PartialFile
+from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.gateway.errors import BACKOFF, Backoff, Rejection, retry_after
+
+Address = IPv4Address | IPv6Address
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+class ForbiddenAddress(CdcError, ValueError):
+    """A name leads to an address that is not to be connected to."""
+
+    def __init__(self, host: str, address: str) -> None:
+        self.host, self.address = host, address
+        super().__init__(host, address)
+
+    def __str__(self) -> str:
+        return f"{self.host!r} leads to {self.address}, which is no public address."
+
+
+def is_public(address: Address) -> bool:
+    """
+    Whether an address is one of the Internet: not of this machine, a local network, or a group.
+
+    An IPv4 address that is written into one of IPv6 is looked at as what it is.
+
+    >>> [is_public(ip_address(text)) for text in ("93.184.216.34", "10.1.2.3", "169.254.169.254", "::1")]
+    [True, False, False, False]
+    >>> [is_public(ip_address(text)) for text in ("2606:2800:220:1::1", "::ffff:127.0.0.1", "64:ff9b::a00:1")]
+    [True, False, False]
+    """
+    if isinstance(address, IPv6Address):
+        inside = address.ipv4_mapped or address.sixtofour
+        if inside is None and address in _NAT64:
+            inside = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inside is not None:
+            return is_public(inside)
+        if address.teredo is not None:
+            return False
+    return address.is_global and not address.is_multicast
+
+
+def resolved(host: str, port: int) -> list[str]:
+    """The addresses that a name, or an address in whatever form, leads to."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class CheckedBackend(httpcore.NetworkBackend):
+    """
+    Connects for httpcore: resolves a name once, checks each address, and connects to one that was checked.
+
+    So a name that answers otherwise the second time changes nothing.  A name of which one address is
+    forbidden is refused whole.
+
+    >>> backend = CheckedBackend(allow=is_public, resolve=lambda host, port: ["10.0.0.1"])
+    >>> backend.connect_tcp("files.example", 443)
+    Traceback (most recent call last):
+    ...
+    cdckit.rdss.gateway.downloads.ForbiddenAddress: 'files.example' leads to 10.0.0.1, which is no public ...
+    """
+
+    def __init__(self, allow: Callable[[Address], bool], resolve: Callable[[str, int], list[str]]) -> None:
+        self._allow, self._resolve, self._inner = allow, resolve, httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            addresses = self._resolve(host, port)
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host} is not known: {error}") from error
+        for each in addresses:
+            if not self._allow(ip_address(each)):
+                raise ForbiddenAddress(host, each)
+        failed: Exception = httpcore.ConnectError(f"{host} has no address")
+        for each in addresses:
+            try:
+                return self._inner.connect_tcp(each, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed
+
+
+KINDS = ("md5", "sha256")
+"""The types of checksums that a file of a message may have."""
+
+
+class WrongChecksum(Rejection):
+    """A file is not the one that its message describes; a handler that lets it pass refuses the message."""
+
+    def __init__(self, kind: str, needed: str, found: str) -> None:
+        self.kind, self.needed, self.found = kind, needed, found
+        super().__init__(RdssFault.INVALID_CHECKSUM, f"The {kind} is {found}; the message says {needed}.")
+
+
+class Checksums:
+    """
+    The checksums of what was added so far.
+
+    >>> sums = Checksums()
+    >>> sums.add(b"a"), sums.add(b"bc")
+    (None, None)
+    >>> sums.values()["md5"]
+    '900150983cd24fb0d6963f7d28e17f72'
+    >>> sums.require({"sha256": "00"})
+    Traceback (most recent call last):
+    ...
+    cdckit.rdss.gateway.downloads.WrongChecksum: APPERRMET004: A checksum is not that of its file, ...
+    """
+
+    def __init__(self) -> None:
+        # What is found out is whether a file is damaged; nobody is kept from making another of the same md5.
+        self._sums = {kind: hashlib.new(kind, usedforsecurity=False) for kind in KINDS}
+
+    def add(self, content: bytes) -> None:
+        """Go on with the next bytes."""
+        for each in self._sums.values():
+            each.update(content)
+
+    def add_file(self, path: Path) -> None:
+        """Go on with all of a file."""
+        with path.open("rb") as file:
+            while content := file.read(1 << 20):
+                self.add(content)
+
+    def values(self) -> dict[str, str]:
+        """By kind, the hexadecimal digits."""
+        return {kind: each.hexdigest() for kind, each in self._sums.items()}
+
+    def require(self, needed: Mapping[str, str]) -> None:
+        """Raise `WrongChecksum` unless each is as needed; upper and lower case are the same."""
+        found = self.values()
+        for kind, value in needed.items():
+            if found[kind] != value.lower():
+                raise WrongChecksum(kind, value, found[kind])
+
+
+def needed_checksums(checksums: Mapping[str, str] | Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """
+    Checksums by kind, given so or as a `fileChecksum` of a message has them.
+
+    >>> needed_checksums([{"checksumUUID": "…", "checksumType": "md5", "checksumValue": "9001"}])
+    {'md5': '9001'}
+    """
+    if isinstance(checksums, Mapping):
+        needed = dict(checksums)
+    else:
+        needed = {each["checksumType"]: each["checksumValue"] for each in checksums}
+    if unknown := sorted(set(needed) - set(KINDS)):
+        raise InvalidArgument("download", "checksums", f"of {' or '.join(KINDS)}", unknown)
+    return needed
+
+
+class NoRoom(Exception):
+    """The file is larger than it may be, or than the disk has room for."""
+
+
+class PartialFile:
+    """
+    The part of a file that came so far, `<target>.part`, and beside it the version that it is of.
+
+    It is there after the process has ended, and is gone on with by the next one.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part = PartialFile(Path(folder, "file"), max_bytes=10)
+    ...     part.begin('"v1"'), part.add(b"half")
+    ...     again = PartialFile(Path(folder, "file"), max_bytes=10)
+    ...     again.size, again.version
+    (None, None)
+    (4, '"v1"')
+    """
+
+    def __init__(self, target: Path, max_bytes: int) -> None:
+        self.target, self.max_bytes = target, max_bytes
+        self._part, self._note = (target.with_name(target.name + end) for end in (".part", ".part.json"))
+        self.sums, self.size = Checksums(), 0
+        self.version: str | None = None
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            self.version = json.loads(self._note.read_text())["version"]
+        if self._part.exists():
+            self.size = self._part.stat().st_size
+            self.sums.add_file(self._part)
+
+    def begin(self, version: str | None) -> None:
+        """Begin anew, with the version that now comes: its ETag or the time of its last change."""
+        self.discard()
+        self.version = version
+        self._note.write_text(json.dumps({"version": version}))
+        self._part.touch()
+
+    def expect(self, more: int) -> None:
+        """Raise `NoRoom` unless so many bytes more are allowed, and there is room on the disk."""
+        if self.size + more > self.max_bytes:
+            raise NoRoom(f"it has {self.size + more} bytes or more, and {self.max_bytes} are allowed")
+        free = shutil.disk_usage(self._part.parent).free
+        if more > free:
+            raise NoRoom(f"it needs {more} bytes more, and the disk has {free}")
+
+    def add(self, content: bytes) -> None:
+        """Add bytes at the end; `NoRoom` if it grows too large by them."""
+        if self.size + len(content) > self.max_bytes:
+            raise NoRoom(f"it has more than the {self.max_bytes} bytes that are allowed")
+        with self._part.open("ab") as file:
+            file.write(content)
+        self.size += len(content)
+        self.sums.add(content)
+
+    def finish(self) -> None:
+        """Put it in its place, on the disk, at once."""
+        with self._part.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(self._part, self.target)
+        self._note.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Forget what came so far."""
+        self._part.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+        self.sums, self.version, self.size = Checksums(), None, 0
+
 
 _MOST_REDIRECTS = 5
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}

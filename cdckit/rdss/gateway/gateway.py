@@ -2,37 +2,229 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, TypeVar
 
-from cdckit.rdss.codes import RdssFault
-from cdckit.rdss.fates import Fate
+from cdckit.errors import InvalidArgument
+from cdckit.rdss.exchange_tables import Fate
+from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.audit import Audited
-from cdckit.rdss.gateway.backoff import BACKOFF, Backoff
-from cdckit.rdss.gateway.channel import Delivery
+from cdckit.rdss.gateway.channel import Channel, Delivery
 from cdckit.rdss.gateway.channels import Channels
 from cdckit.rdss.gateway.errors import (
+    BACKOFF,
+    Backoff,
     ChannelUnreachable,
     FailedStatement,
     KnownMessage,
     NoResponse,
     NotRefused,
     Rejection,
+    SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.judging import judged, refusal, whole
 from cdckit.rdss.gateway.messages import Machine, Message, Producer
-from cdckit.rdss.gateway.outbox import Outbox
-from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository
-from cdckit.rdss.gateway.turns import Turn
-from cdckit.rdss.rules import RULES, Rules
-from cdckit.rdss.splitting import split
+from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement
+from cdckit.rdss.queues import decorated_value
+from cdckit.rdss.reading import RULES, Rules, split, whole_header
+from cdckit.rdss.sequences import content_of, terms_of
+from cdckit.rdss.validation import Verdict, body_finding, validate
+from cdckit.rdss.validators import BODIES, expired
+
+
+class Turn:
+    """
+    One message in the hands of a handler.
+
+    What the handler sends and writes here takes effect in the same commit that notes the message as
+    processed: all of it once, or, if the handler fails or the process dies, nothing, and the handler is
+    called again.  What it does elsewhere may happen twice then: use the messageId to recognise that.
+
+    >>> read = {"messageId": "m1", "messageType": "MetadataRead", "messageClass": "Command"}
+    >>> turn = Turn(Message(read, {}), Producer("a", 1), None)
+    >>> turn.reply({"objectTitle": "Cheese"}).correlation_id
+    'm1'
+    >>> turn.write("INSERT INTO titles VALUES (?)", "Cheese")
+    >>> len(turn.replies), turn.statements[0].parameters
+    (1, ('Cheese',))
+    """
+
+    def __init__(self, message: Message, producer: Producer, now: Callable[[], datetime] | None) -> None:
+        self.message = message
+        self.replies: list[Message] = []
+        self.sends: list[Message] = []
+        self.statements: list[Statement] = []
+        self._producer, self._now = producer, now
+
+    def reply(self, body: Any) -> Message:
+        """
+        Respond: a Document of the same type with the correlationId, sent to the returnAddress if any.
+
+        Raises:
+            InvalidArgument: The message takes no response: only a request to read an object does.
+
+        Source:
+            RDSS, "Messages".
+        """
+        kind = (self.message.message_type, self.message.message_class)
+        if (self.message.message_type, "Document") not in BODIES or kind[1] != "Command":
+            needed = "a MetadataRead that is a Command, which alone has a response"
+            raise InvalidArgument("reply", "message", needed, " that is a ".join(kind))
+        now = None if self._now is None else self._now()
+        response = self._producer.message(self.message.message_type, body, answers=self.message, now=now)
+        self.replies.append(response)
+        return response
+
+    def send(self, message: Message) -> None:
+        """Send another message, which answers nothing."""
+        self.sends.append(message)
+
+    def write(self, sql: str, *parameters: object) -> None:
+        """Write a row to a table of the application's own in the repository's file."""
+        self.statements.append(Statement(sql, parameters))
+
 
 logger = logging.getLogger("cdckit.rdss.gateway")
+_AT_ONCE = 100
+"""How many messages are read of the repository at once."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """
+    What a gateway sends by: TO_SEND becomes SENT on acknowledgement, and on nothing else.
+
+    A message that was acknowledged just before a crash is sent again: its receivers know its messageId.
+    """
+
+    repository: Repository
+    channels: Channels
+    backoff: Backoff
+    sleep: Callable[[float], None]
+    clock: Callable[[], datetime]
+    audit: Callable[[Iterable[Audited]], None]
+
+    def send_all(self, destination: str) -> None:
+        """Send what is TO_SEND to one destination, the oldest first."""
+        channel = self.channels.destinations()[destination]
+        while waiting := self.repository.unsent(_AT_ONCE, destination):
+            for each in waiting:
+                self._send(channel, each.value, each.key, each.message_id)
+                self.audit([Audited(self.clock(), "sent", channel.name, each.value)])
+                self.repository.sent(each.message_id)
+
+    def route(self) -> None:
+        """Send what was refused, and is not yet acknowledged, to its queue."""
+        destinations = self.channels.destinations()
+        while waiting := self.repository.unrouted(_AT_ONCE):
+            for number, each in waiting:
+                channel = destinations[each.channel]
+                self._send(channel, each.decorated, each.message_id or each.error_code, each.message_id)
+                self.audit([Audited(self.clock(), "routed", channel.name, each.decorated, each.channel)])
+                self.repository.routed(number)
+
+    def retried(self, call: Callable[[], _Result]) -> _Result:
+        """What *call* returns, tried again while its channel is unreachable."""
+        return self.backoff.retry(call, on=ChannelUnreachable, sleep=self.sleep)
+
+    def _send(self, channel: Channel, value: bytes, key: str, message_id: str | None) -> None:
+        try:
+            self.retried(partial(channel.send, value, key=key))
+        except ChannelUnreachable as error:
+            failed = SendFailed(channel.name, message_id, self.backoff.retries)
+            logger.error("%s", failed)
+            raise failed from error
+
+
+def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refused:
+    """
+    A message as the repository takes it: to be processed, or refused with its code.
+
+    Bytes on which the validation itself fails are refused as GENERR009: one message must not stop a queue.
+
+    >>> from datetime import UTC
+    >>> judged(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
+    'GENERR007'
+    """
+    try:
+        verdict = validate(value, now=now, rules=rules)
+    except Exception as error:
+        found = RdssFault.UNEXPECTED.describe(f"The validation failed: {type(error).__name__}.")
+        return _refused(value, Verdict(RdssFault.UNEXPECTED, found, "$", None, None, None), rules)
+    if verdict.code is not None:
+        return _refused(value, verdict, rules)
+    header = verdict.header
+    assert header is not None  # a valid message has one
+    sequence = header["messageSequence"]
+    is_part = int(sequence["total"]) > 1
+    return Incoming(
+        header["messageId"],
+        header["messageClass"],
+        header["messageType"],
+        sequence["sequence"],
+        int(sequence["position"]),
+        int(sequence["total"]),
+        header.get("correlationId"),
+        value,
+        terms_of(header) if is_part else "",
+        content_of(verdict.body) if is_part else "",
+    )
+
+
+def refusal(value: bytes, code: RdssFault, finding: str, now: datetime, rules: Rules = RULES) -> Refused:
+    """A message that was valid when it came, as the queue of *code* takes it."""
+    verdict = validate(value, now=now, rules=rules)
+    return _refused(value, replace(verdict, code=code, description=code.describe(finding)), rules)
+
+
+def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Message | tuple[RdssFault, str]:
+    """
+    The message of all the parts of its sequence, by position; or what is wrong with its body.
+
+    The header is that of the first part, as the message has it alone.  The message may have expired since it
+    came.
+    """
+    verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
+    header, body = verdicts[0].header, verdicts[0].body
+    assert header is not None  # it was valid when it came
+    late = expired(header, now)
+    if late is not None:
+        return late.code, f"At {late.path}: {late.sentence}"
+    if len(parts) == 1:
+        return Message(header, body)
+    header = whole_header(header)
+    try:
+        body = json.loads("".join(each.body for each in verdicts))
+    except (ValueError, RecursionError) as error:
+        return RdssFault.MALFORMED, f"The {len(parts)} parts together: {str(error)[:200]}."
+    finding = body_finding(header, body, rules)
+    return (
+        Message(header, body) if finding is None else (finding.code, f"At {finding.path}: {finding.sentence}")
+    )
+
+
+def _refused(value: bytes, verdict: Verdict, rules: Rules) -> Refused:
+    code, description = verdict.code, verdict.description
+    assert code is not None  # it is refused
+    assert description is not None
+    named = (verdict.header or {}).get("messageId")
+    return Refused(
+        value,
+        decorated_value(value, verdict, rules),
+        code.queue.value,
+        code.value,
+        description,
+        named if isinstance(named, str) else None,
+    )
+
 
 Handler = Callable[[Turn], None]
 """What an application does with a message; it returns, or raises, `Rejection` for what has a code."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cdckit.parts.installed import require_package
+from cdckit.parts.arguments import require_package
 from cdckit.rdss.gateway.channel import Delivery
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
 

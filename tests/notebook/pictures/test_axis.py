@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cdckit.notebook.pictures.axis import ticks_between
+from cdckit.notebook.pictures.axes import ticks_between
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -11,10 +11,8 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import types as T
 
 from cdckit.notebook import pictures
-from cdckit.notebook.pictures.cells import Said, Writing
-from cdckit.notebook.pictures.labels import Labels
-from cdckit.notebook.pictures.look import new_figure
-from cdckit.notebook.pictures.words import entity_text
+from cdckit.notebook.pictures.labels import Labels, Said, Writing
+from cdckit.notebook.pictures.look import entity_text, new_figure
 
 NEW_YORK = ZoneInfo("America/New_York")
 

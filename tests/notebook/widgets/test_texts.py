@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.notebook.widgets.texts import on_the_clock_of
+from cdckit.notebook.widgets.panel import on_the_clock_of
 
 NEW_YORK = ZoneInfo("America/New_York")
 FIELDS = T.StructType().add("due", T.TimestampType()).add("name", T.StringType())

@@ -17,7 +17,7 @@ from file_server import FileServer, dripping, endless, status, whole
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway import Backoff, DownloadFailed, RefusedFile, WrongChecksum, download, downloads
-from cdckit.rdss.gateway.addresses import Address, is_public, resolved
+from cdckit.rdss.gateway.downloads import Address, is_public, resolved
 
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

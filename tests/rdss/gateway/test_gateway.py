@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.codes import RdssFault
+from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
     Delivery,
@@ -28,8 +28,8 @@ from cdckit.rdss.gateway import (
     Status,
     Turn,
     UnfitMessage,
-    judging,
 )
+from cdckit.rdss.gateway import gateway as gateway_module
 from support.rdss_exchange import (
     NOON,
     OBJECT,
@@ -571,7 +571,7 @@ def test_a_message_on_which_the_validation_itself_fails_stops_no_queue(
         raise MemoryError if value == b"large" else AssertionError
 
     channels = exchange()
-    monkeypatch.setattr(judging, "validate", fails)
+    monkeypatch.setattr(gateway_module, "validate", fails)
     with SqliteRepository(":memory:") as repository:
         put(channels, b"odd", b"large")
         assert gateway(repository, channels).receive() == [Fate.ERROR, Fate.ERROR]

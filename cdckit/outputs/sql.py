@@ -1,0 +1,197 @@
+"""A history in SQL, as a view with its questions as functions; and rows as a table of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from cdckit.errors import InvalidArgument
+from cdckit.history import DELETED, VALID_FROM, VALID_TO, open_end, require_history
+from cdckit.outputs.history_call import TooManyRows
+from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
+from cdckit.parts.arrow_types import arrow_schema
+
+
+def create_view(history: DataFrame, name: str) -> None:
+    """
+    Give a history a name in SQL, and with it the questions `as_of` and `between`.
+
+    In the session of *history*, until that ends, there are then
+
+    - the view `<name>`: the history as it is;
+    - the view `<name>_current`: what `current(history)` gives;
+    - the function `<name>_as_of(at [, deletes])`: what `as_of(history, at)` gives;
+    - the function `<name>_between(start, end [, deletes])`: what `between(history, start, end)` gives, in
+      which an *end* of NULL is an open one.
+
+    What had these names before is replaced.  `deletes` is false unless it is said.
+
+    Args:
+        history: One row per version.  It is computed anew by every query: for one that takes long to
+            make, create the view of a table that keeps it (a ledger has `create_view` of its own).
+        name: How the view is called.  Any text will do; in SQL one that is not plain stands in backticks.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in
+            another type.
+        InvalidArgument: *name* is no name, or *history* is bitemporal or a stream.
+        SparkRuntimeException: Of a query: *end* is not after *start*.
+
+    SQL cannot tell a naive timestamp from an instant: `TIMESTAMP '2024-01-01 10:00:00'` is read in the zone
+    of the session, so say the zone: `TIMESTAMP '2024-01-01 10:00:00Z'`.  An instant that is NULL finds no
+    rows.  The instants may be those of a table: `FROM orders, LATERAL <name>_as_of(orders.ordered_at)`, which
+    compares every order with every version; `as_of_join` does not.
+
+    Cost: nothing until it is asked; a question is one filter, which Spark pushes down to the files, and no
+    Python takes part.  Works through Spark Connect, whose views live in the session of the client.
+
+    Source:
+        Spark's `CREATE TEMPORARY FUNCTION … RETURNS TABLE`; SQL:2011's `FOR … AS OF`, which Spark has for the
+        versions of a table and not for its rows.
+
+    >>> create_view(history, "products")
+    >>> spark = history.sparkSession
+    >>> spark.sql("SELECT number, name FROM products_as_of(TIMESTAMP '2024-01-01 11:00:00Z')").show()
+    +------+------+
+    |number|  name|
+    +------+------+
+    |     1|teapot|
+    +------+------+
+    <BLANKLINE>
+    >>> spark.sql('''
+    ...     SELECT number, name, valid_from_timestamp FROM products_between(
+    ...         TIMESTAMP '2024-01-01 09:30:00Z', TIMESTAMP '2024-01-01 10:00:00Z'
+    ...     ) ORDER BY number
+    ... ''').show()
+    +------+------+--------------------+
+    |number|  name|valid_from_timestamp|
+    +------+------+--------------------+
+    |     1|kettle| 2024-01-01 09:30:00|
+    |     2|   mug| 2024-01-01 09:30:00|
+    +------+------+--------------------+
+    <BLANKLINE>
+    """
+    names = require_history(history, VALID_FROM, VALID_TO, DELETED, function="create_view").columns
+    require_name(name, "name", function="create_view")
+    require_batch(history, "history", "ask the table that keeps it", function="create_view")
+    history.createOrReplaceTempView(quoted(name))
+    for statement in _statements(names, name, open_end(history)):
+        history.sparkSession.sql(statement)
+
+
+def _statements(names: list[str], name: str, stands_for_open: int | None) -> list[str]:
+    """
+    What makes the view of now and the two functions.
+
+    A parameter is named with its function: alone it would be taken for a field of that name.
+    """
+    view, as_of, between = quoted(name), quoted(f"{name}_as_of"), quoted(f"{name}_between")
+    begins, ends = f"v.`{VALID_FROM}`", f"v.`{VALID_TO}`"
+    if stands_for_open is not None:
+        ends = f"nullif({ends}, timestamp_micros({stands_for_open}))"
+    every = ", ".join(f"{ends} AS `{each}`" if each == VALID_TO else f"v.{quoted(each)}" for each in names)
+    start, end = f"{between}.`start`", f"{between}.`end`"
+    cut = {VALID_FROM: f"greatest({begins}, {start})", VALID_TO: f"least({ends}, {end})"}
+    in_period = ", ".join(
+        f"{cut[each]} AS `{each}`" if each in cut else f"v.{quoted(each)}" for each in names
+    )
+    needed = f"{name}_between() needs end to be after start, or NULL"
+    message = needed.replace("\\", "\\\\").replace("'", "\\'")
+    return [
+        f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
+        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`",
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`at` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
+        f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
+        f"WHERE {begins} <= {as_of}.`at` AND ({ends} IS NULL OR {ends} > {as_of}.`at`) "
+        f"AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {between}"
+        "(`start` TIMESTAMP, `end` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
+        f"RETURNS TABLE RETURN SELECT {in_period} FROM {view} AS v "
+        f"WHERE CASE WHEN {end} <= {start} THEN raise_error('{message}') ELSE {start} IS NOT NULL END "
+        f"AND ({end} IS NULL OR {begins} < {end}) AND ({ends} IS NULL OR {ends} > {start}) "
+        f"AND ({ends} IS NULL OR {ends} > {begins}) AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
+    ]
+
+
+_WITH_NULLS: dict[pa.DataType, Callable[[], Any]] = {
+    pa.bool_(): pd.BooleanDtype,
+    pa.int8(): pd.Int8Dtype,
+    pa.int16(): pd.Int16Dtype,
+    pa.int32(): pd.Int32Dtype,
+    pa.int64(): pd.Int64Dtype,
+}
+"""Types of pandas that hold a null beside whole numbers and truths: without them 2^53 + 1 becomes 2^53."""
+
+
+def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
+    """
+    The rows of a DataFrame as a table of pandas, or an error if there are more than *limit*.
+
+    Args:
+        frame: Any DataFrame; its rows come in its order, if it has one.
+        limit: As many rows as may come.
+
+    Returns:
+        All rows.  A column's type follows from its type in Spark, never from its rows.  Instants are aware,
+        in UTC and to the microsecond (so that the year 9999 fits), whatever the session's zone is.  Whole
+        numbers and truths have pandas' own types that hold nulls.  Dates, decimals and binaries are
+        Python's; structs and maps are dictionaries.
+
+    Raises:
+        TooManyRows: There are more than *limit*; at most one more than that has come.
+        InvalidArgument: *frame* is no DataFrame or a stream, or *limit* is no whole number from 0 on.
+        NoSuchArrowType: A column is of a type that Arrow does not have.
+
+    Cost: computes the frame once, as far as it takes to know; of each partition, at most limit + 1 rows.
+
+    >>> to_pandas(history.orderBy("number", "valid_from_timestamp").select("number", "valid_to_timestamp"))
+       number        valid_to_timestamp
+    0       1 2024-01-01 10:00:00+00:00
+    1       1                       NaT
+    2       2 2024-01-01 11:00:00+00:00
+    3       2                       NaT
+    >>> try:
+    ...     to_pandas(history, limit=3)
+    ... except TooManyRows as error:
+    ...     print(str(error).split(",")[0])
+    to_pandas() needs at most 3 rows
+    """
+    require_columns(frame, [], function="to_pandas")
+    require_batch(frame, "frame", "ask the table that keeps it", function="to_pandas")
+    if require_int(limit, "limit", function="to_pandas") not in range(2**31 - 1):
+        raise InvalidArgument("to_pandas", "limit", "a whole number from 0 to 2147483646", limit)
+    arrow_schema(frame.schema)  # raises for a type that Arrow does not have
+    table = frame.limit(limit + 1).toArrow()
+    if table.num_rows > limit:
+        raise TooManyRows(limit, len(frame.columns))
+    # Spark names the zone of its session, which says nothing about the instants.
+    in_utc = pa.schema([field.with_type(_in_utc(field.type)) for field in table.schema])
+    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_type_of, maps_as_pydicts="strict")
+    return found
+
+
+def _type_of(arrow: pa.DataType) -> Any:
+    found = _WITH_NULLS.get(arrow)
+    return None if found is None else found()
+
+
+def _in_utc(arrow: pa.DataType) -> pa.DataType:
+    """The same type with every instant in it in UTC."""
+
+    def within(field: pa.Field) -> pa.Field:
+        # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
+        return field.with_type(_in_utc(field.type)).with_nullable(True)
+
+    if pa.types.is_struct(arrow):
+        return pa.struct([within(field) for field in arrow])
+    if pa.types.is_list(arrow):
+        return pa.list_(within(arrow.value_field))
+    if pa.types.is_map(arrow):
+        return pa.map_(within(arrow.key_field).with_nullable(False), within(arrow.item_field))
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None:
+        return pa.timestamp(arrow.unit, "UTC")
+    return arrow

@@ -1,0 +1,179 @@
+"""Which entity a key names: Python values compared with the columns of a frame, by the one equality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import reduce
+from numbers import Integral, Real
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import quoted, require_fields, require_instant
+from cdckit.parts.instants import EPOCH
+from cdckit.parts.values import comparable
+
+_DIGITS = 38
+_LONG = range(-(2**63), 2**63)
+
+
+def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
+    """
+    The condition that a row is of the entity with that key, null being a value like any other.
+
+    Args:
+        key: Value by field, of the field's type (see `literal`).  A part of the key speaks of every
+            entity that has these values.
+        known: The fields that a key may name, with their types.
+        within: The struct column that holds them; without it they are columns of the frame.
+        function: Who asks, for errors.
+    """
+    if not isinstance(key, Mapping):
+        raise InvalidArgument(function, "key", "a mapping of field to value", key)
+    require_fields(key, known.fieldNames(), "key", function=function)
+    conditions = []
+    for name, value in key.items():
+        kind = known[name].dataType
+        try:
+            asked = literal(value, kind)
+        except ValueError:
+            raise InvalidArgument(function, f"key[{name!r}]", _needed(kind), value) from None
+        inside = within and name != "guid"
+        column = F.col(within).getField(name) if inside else F.col(quoted(name))
+        conditions.append(comparable(column, kind).eqNullSafe(comparable(asked, kind)))
+    return reduce(Column.__and__, conditions)
+
+
+def _needed(kind: T.DataType) -> str:
+    if isinstance(kind, T.TimestampType):
+        return "an aware datetime (one with tzinfo)"
+    if isinstance(kind, T.TimestampNTZType):
+        return "a naive datetime (one without tzinfo)"
+    return f"a value of the type {kind.simpleString()}"
+
+
+def literal(value: Any, kind: T.DataType) -> Column:
+    """
+    The value as a column of the type *kind*; null for None.
+
+    Spark's own `lit` will not do: it takes the text "01" for the number 1, a Python float for a double
+    that no float equals, a wall clock for an instant in the zone of the session, and days before 1582
+    for those of another calendar.
+
+    Raises `ValueError` for what is not a value of that type: a number is one of every type of numbers
+    that can hold it (no float is a decimal), a naive datetime is a `timestamp_ntz` and an aware one a
+    `timestamp`, and no type takes a bool for a number or a datetime for a date.
+    """
+    if value is None:
+        return F.lit(None).cast(kind)
+    needed, made = next((how for kinds, how in _MADE.items() if isinstance(kind, kinds)), (object, _unknown))
+    # A bool is an int to Python, and a datetime a date.
+    if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) is not needed):
+        raise ValueError(value)
+    return made(value, kind)
+
+
+def _unknown(value: Any, kind: T.DataType) -> Column:
+    raise ValueError(value)
+
+
+def _text(value: Any, kind: T.DataType) -> Column:
+    return F.lit(str(value))
+
+
+def _boolean(value: Any, kind: T.DataType) -> Column:
+    return F.lit(bool(value))
+
+
+def _integral(value: Any, kind: T.DataType) -> Column:
+    # Not of the field's own type, which has fewer: a number beyond them is just one that it never has.
+    if int(value) not in _LONG:
+        raise ValueError(value)
+    return F.lit(int(value)).cast("bigint")
+
+
+def _decimal(value: Any, kind: T.DataType) -> Column:
+    exact = Decimal(int(value)) if isinstance(value, Integral) else value
+    if not exact.is_finite():
+        raise ValueError(value)
+    digits = format(exact, "f")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    if sum(map(str.isdigit, digits.lstrip("-0."))) > _DIGITS or exact.adjusted() < -_DIGITS:
+        raise ValueError(value)
+    return F.lit(Decimal(digits))
+
+
+def _fractional(value: Any, kind: T.DataType) -> Column:
+    try:
+        return F.lit(float(value)).cast(kind)
+    except OverflowError:
+        raise ValueError(value) from None
+
+
+def _date(value: Any, kind: T.DataType) -> Column:
+    return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
+
+
+def _instant(value: Any, kind: T.DataType) -> Column:
+    if value.utcoffset() is None:
+        raise ValueError(value)
+    return require_instant(value, "key", function="literal")
+
+
+def _wall_clock(value: Any, kind: T.DataType) -> Column:
+    if value.tzinfo is not None:
+        raise ValueError(value)
+    since_1970 = value - EPOCH.replace(tzinfo=None)
+    nothing, seconds = F.lit(0), Decimal(since_1970.seconds * 1_000_000 + since_1970.microseconds).scaleb(-6)
+    interval = F.make_dt_interval(
+        F.lit(since_1970.days), nothing, nothing, F.lit(seconds).cast("decimal(18,6)")
+    )
+    return F.expr("timestamp_ntz'1970-01-01 00:00:00'") + interval
+
+
+def _as_it_is(value: Any, kind: T.DataType) -> Column:
+    return F.lit(value)
+
+
+def _binary(value: Any, kind: T.DataType) -> Column:
+    return F.lit(bytes(value))
+
+
+def _array(value: Any, kind: Any) -> Column:
+    return F.array(*(literal(each, kind.elementType) for each in value)).cast(kind)
+
+
+def _map(value: Any, kind: Any) -> Column:
+    keys = F.array(*(literal(each, kind.keyType) for each in value)).cast(T.ArrayType(kind.keyType))
+    items = [literal(each, kind.valueType) for each in value.values()]
+    return F.map_from_arrays(keys, F.array(*items).cast(T.ArrayType(kind.valueType))).cast(kind)
+
+
+def _struct(value: Any, kind: Any) -> Column:
+    if set(value) != set(kind.fieldNames()):
+        raise ValueError(value)
+    return F.struct(*(literal(value[each.name], each.dataType).alias(each.name) for each in kind)).cast(kind)
+
+
+_MADE: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {
+    (T.StringType, T.VarcharType, T.CharType): (str, _text),
+    T.BooleanType: (bool, _boolean),
+    T.IntegralType: (Integral, _integral),
+    T.DecimalType: ((Decimal, Integral), _decimal),
+    T.FractionalType: (Real, _fractional),
+    T.DateType: (date, _date),
+    T.TimestampType: (datetime, _instant),
+    T.TimestampNTZType: (datetime, _wall_clock),
+    T.DayTimeIntervalType: (timedelta, _as_it_is),
+    T.TimeType: (time, _as_it_is),
+    T.BinaryType: ((bytes, bytearray), _binary),
+    T.ArrayType: ((list, tuple), _array),
+    T.MapType: (Mapping, _map),
+    T.StructType: (Mapping, _struct),
+}
+"""By type: the classes of its values in Python, and how a column is made of one."""

@@ -1,0 +1,414 @@
+"""Which version each fact gets, found by workers in sorted batches (NumPy): by one time, or by two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import types as T
+
+from cdckit.kernel.arrays import ROWS_AT_ONCE, bools, ints, numbered, positions, whole_entities
+from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
+from cdckit.query.lookups import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL, Lookup
+
+NEVER = np.iinfo(np.int64).max
+"""The end of what has none; an end that is told and is the last instant of all is taken for none."""
+
+
+class Versions(NamedTuple):
+    """Versions by number of their key and by their two intervals, closed at the start and open at the end."""
+
+    key: Ints
+    begins: Ints
+    ends: Ints
+    known: Ints
+    forgotten: Ints
+
+    def at(self, which: Ints | Bools) -> Versions:
+        """Some of them."""
+        return Versions(*(column[which] for column in self))
+
+
+class Points(NamedTuple):
+    """What is asked about: a key, an instant of the world, a moment of knowledge."""
+
+    key: Ints
+    at: Ints
+    known: Ints
+
+
+class Overlap(Exception):
+    """Two versions of one key are in force at once; *version* is the position of the later to begin."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        super().__init__(version)
+
+
+class _Level(NamedTuple):
+    """The lists of all nodes of one level, one behind the other; in each, versions by their begin."""
+
+    height: int
+    """How far it is above the leaves."""
+    place: Ints
+    """Of each entry: its node and the rank of its begin, as one number."""
+    version: Ints
+
+
+class VersionIndex:
+    """
+    Versions, so arranged that points find them.
+
+    Args:
+        versions: Each with a begin before its end, and known before it is forgotten.
+        may_overlap: Whether two of one key may be in force at once.  Without it `Overlap` is raised: here
+            for two in one list, and for two in different lists by the question of a point that meets both.
+    """
+
+    def __init__(self, versions: Versions, *, may_overlap: bool = False) -> None:
+        self._versions = versions
+        self._times = np.unique(np.concatenate([versions.begins, versions.ends]))
+        self._moments = np.unique(np.concatenate([versions.known, versions.forgotten]))
+        low, high = (self._moment(versions.key, each) for each in (versions.known, versions.forgotten))
+        self._leaves = np.unique(np.concatenate([low, high]))
+        low, high = (np.searchsorted(self._leaves, each) for each in (low, high))
+        begins = np.searchsorted(self._times, versions.begins)
+        self._levels: list[_Level] = []
+        for height, node, version in _nodes(low, high):
+            place = node * len(self._times) + begins[version]
+            order = np.argsort(place, kind="stable")
+            self._levels.append(_Level(height, place[order], version[order]))
+        if not may_overlap:
+            self._require_no_overlap()
+
+    def in_force(self, points: Points, *, just_before: bool = False) -> Ints:
+        """
+        For each point the version that is in force there, or `NOWHERE`; raises `Overlap` for two.
+
+        With *just_before* it is what ends at the point, or later, and began before it.
+        """
+        found = np.full(len(points.key), NOWHERE)
+        begins = self._versions.begins
+        last = self._last_begin(points, just_before)
+        for level, node in self._lists_of(points):
+            stands = np.searchsorted(level.place, node + last, side="right") - 1
+            version, here = self._standing(level, node, stands)
+            here &= _has_not_ended(self._versions.ends[version], points, just_before)
+            # Both are in force from the later beginning on: that is the instant to tell.
+            later = np.where(begins[found] > begins[version], found, version)
+            _require_one(here & (found != NOWHERE), later)
+            found[here] = version[here]
+        return found
+
+    def next_to_begin(self, points: Points, *, later: bool = False) -> Ints:
+        """
+        For each point the first version that begins there or later, or `NOWHERE`; raises `Overlap` for two.
+
+        With *later* one that begins just there does not count.
+        """
+        found = np.full(len(points.key), NOWHERE)
+        begins = np.full(len(points.key), NEVER)
+        first = np.searchsorted(self._times, points.at, side="right" if later else "left")
+        for level, node in self._lists_of(points):
+            stands = np.searchsorted(level.place, node + first)
+            version, here = self._standing(level, node, stands)
+            starts = self._versions.begins[version]
+            _require_one(here & (found != NOWHERE) & (starts == begins), version)
+            here &= starts < begins
+            found[here], begins[here] = version[here], starts[here]
+        return found
+
+    def any_in_force(self, points: Points, *, just_before: bool = False, or_later: bool = False) -> Bools:
+        """Whether any version is in force at each point, or just before it, or will be; they may overlap."""
+        found = np.zeros(len(points.key), dtype=bool)
+        many = len(self._times)
+        last = many - 1 if or_later else self._last_begin(points, just_before)
+        ends = np.searchsorted(self._times, self._versions.ends)
+        for level, node in self._lists_of(points):
+            # The greatest end so far in each list: nodes grow, so that none is carried to the next.
+            latest = np.maximum.accumulate(level.place // many * many + ends[level.version])
+            stands = np.searchsorted(level.place, node + last, side="right") - 1
+            _, here = self._standing(level, node, stands)
+            end = self._times[latest[np.maximum(stands, 0)] % many]
+            found |= here & _has_not_ended(end, points, just_before)
+        return found
+
+    def _last_begin(self, points: Points, just_before: bool) -> Ints:
+        """For each point the last of the times at which a version may have begun, if it is in force."""
+        return np.searchsorted(self._times, points.at, side="left" if just_before else "right") - 1
+
+    def _moment(self, key: Ints, moment: Ints) -> Ints:
+        """
+        A key and the last known moment that is not later than this, as one number.
+
+        Before the first there is none, and the number is that of the last moment of the key before.  Nothing
+        is believed then: every version is forgotten by the last moment of all.
+        """
+        return key * len(self._moments) + np.searchsorted(self._moments, moment, side="right") - 1
+
+    def _lists_of(self, points: Points) -> Iterator[tuple[_Level, Ints]]:
+        """Each level, and where the list of each point begins in it, as the places are numbered."""
+        leaf = np.searchsorted(self._leaves, self._moment(points.key, points.known), side="right") - 1
+        for level in self._levels:
+            yield level, (leaf >> level.height) * len(self._times)
+
+    def _standing(self, level: _Level, node: Ints, stands: Ints) -> tuple[Ints, Bools]:
+        """The versions at these places of a level, and whether they are in the list that was asked."""
+        inside = np.clip(stands, 0, len(level.place) - 1)
+        offset = level.place[inside] - node
+        return level.version[inside], (stands == inside) & (offset >= 0) & (offset < len(self._times))
+
+    def _require_no_overlap(self) -> None:
+        for level in self._levels:
+            node = level.place // len(self._times)
+            begins, ends = (each[level.version] for each in (self._versions.begins, self._versions.ends))
+            _require_one((node[1:] == node[:-1]) & (begins[1:] < ends[:-1]), level.version[1:])
+
+
+def _has_not_ended(ends: Ints, points: Points, just_before: bool) -> Bools:
+    # What has no end has not ended, not even at the last instant that there is.
+    return (ends >= points.at) if just_before else (ends > points.at) | (ends == NEVER)
+
+
+def _require_one(two: Bools, version: Ints) -> None:
+    if two.any():
+        raise Overlap(int(version[np.argmax(two)]))
+
+
+def _nodes(low: Ints, high: Ints) -> Iterator[tuple[int, Ints, Ints]]:
+    """
+    The nodes of a binary tree that make up spans of its leaves: level, node, and which span each is of.
+
+    From the leaves upwards: a span that begins at a right child, or ends behind a left one, takes that node;
+    what is left of it are whole parents.
+    """
+    which, level = np.arange(len(low)), 0
+    while len(which):
+        left, right = (low & 1).astype(bool), (high & 1).astype(bool)
+        if left.any() or right.any():
+            yield (
+                level,
+                np.concatenate([low[left], high[right] - 1]),
+                np.concatenate([which[left], which[right]]),
+            )
+        low, high = (low + 1) >> 1, high >> 1
+        some = low < high
+        low, high, which, level = low[some], high[some], which[some], level + 1
+
+
+REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
+NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))
+
+ANY = np.iinfo(np.uint64).max
+"""The tolerance that passes every distance: from Spark's least instant to its greatest it is as much."""
+
+Distances = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class How:
+    """
+    How a lookup is asked: what workers need of a `Lookup`.
+
+    *source* is the place of its versions among those of the lookups with the same key, *tolerance* is in
+    microseconds.
+    """
+
+    into: str
+    source: int
+    direction: str
+    strictly: bool
+    tolerance: int
+    reason: bool
+
+    @staticmethod
+    def of(lookup: Lookup, source: int) -> How:
+        """The same without its table."""
+        most = lookup.tolerance
+        tolerance = ANY if most is None else min(ANY, most // timedelta(microseconds=1))
+        gives_reason = lookup.reason is not None
+        return How(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
+
+
+class Answers(NamedTuple):
+    """For each point its version, by position, or `NOWHERE`; and if so why, by its place in `REASONS`."""
+
+    version: Ints
+    reason: Ints
+
+
+def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools, how: How) -> Answers:
+    """
+    What the points find; raises `Overlap` where that could be two versions.
+
+    Args:
+        versions: Those of all keys, deleted ones too if the reason is asked for.
+        deleted: Which of them are.
+        points: Of the facts; nothing is found where not *has_time*.
+        has_time: Whether a fact has the times at which it asks.
+        how: The options of the lookup.
+    """
+    alive = np.flatnonzero(~deleted)
+    # Points that look into the same lists come together: of a key with many beliefs, three times as fast.
+    order = np.lexsort((points.known, points.key))
+    points, has_time = Points(*(column[order] for column in points)), has_time[order]
+    try:
+        found, distance, ahead = _nearest(versions.at(alive), points, how)
+    except Overlap as overlap:
+        raise Overlap(int(alive[overlap.version])) from None
+    version = np.append(alive, NOWHERE)[found]
+    reason = np.full(len(version), NO_VERSION)
+    if how.reason:
+        reason = _reasons(versions, deleted, points, how)
+    far = (version != NOWHERE) & (distance > np.uint64(how.tolerance))
+    reason[far] = np.where(ahead[far], TOO_FAR, TOO_OLD)
+    reason[~has_time] = NO_TIME
+    version[far | ~has_time] = NOWHERE
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return Answers(version[back], reason[back])
+
+
+def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Distances, Bools]:
+    """For each point a version or `NOWHERE`, how far from the point it begins, and whether it is ahead."""
+    index = VersionIndex(alive)
+    # Where nothing is found, NOWHERE takes the last one of these.
+    begins = np.append(alive.begins, 0)
+    found = np.full(len(points.key), NOWHERE)
+    distance, ahead = np.zeros(len(found), dtype=np.uint64), np.zeros(len(found), dtype=bool)
+    if how.direction != "forward":
+        found = index.in_force(points, just_before=how.strictly)
+        distance = _time_between(begins[found], points.at)
+    if how.direction != "backward":
+        later = index.next_to_begin(points, later=how.strictly)
+        until = _time_between(points.at, begins[later])
+        ahead = (later != NOWHERE) & ((found == NOWHERE) | (until < distance))
+        found, distance = np.where(ahead, later, found), np.where(ahead, until, distance)
+    return found, distance, ahead
+
+
+def _time_between(first: Ints, second: Ints) -> Distances:
+    """How long it is from each to what is not before it: exact, where the difference of two longs is not."""
+    return second.view(np.uint64) - first.view(np.uint64)
+
+
+def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> Ints:
+    """Why there is nothing at each point, if there is nothing."""
+    first = np.full(1 + max(versions.key.max(initial=0), points.key.max(initial=0)), NEVER)
+    np.minimum.at(first, versions.key, versions.known)
+    first_known = first[points.key]
+    not_yet = (first_known != NEVER) & (first_known > points.known)
+    reason = np.where(not_yet, NOT_YET, NO_VERSION)
+    gone = VersionIndex(versions.at(deleted), may_overlap=True)
+    # Nearest looks both ways, and just before an instant something else may be in force than at it.
+    if how.direction != "forward":
+        reason[gone.any_in_force(points, just_before=how.strictly)] = DELETED
+    if how.direction != "backward":
+        reason[gone.any_in_force(points, or_later=True)] = DELETED
+    return reason
+
+
+_ALWAYS = np.iinfo(np.int64).min
+
+
+STAND, REASON = "stand", "reason"
+"""What is said of a row for each lookup: where the version stands that a fact gets, and why it gets none."""
+
+OVERLAP = "overlap"
+"""Into which lookup a version goes that overlaps with another one."""
+
+
+def said_columns(hows: Sequence[How]) -> T.StructType:
+    """What is said of each row."""
+    said = T.StructType().add(OVERLAP, T.StringType())
+    for index, how in enumerate(hows):
+        said = said.add(said_column(STAND, index), T.LongType())
+        if how.reason:
+            said = said.add(said_column(REASON, index), T.StringType())
+    return said
+
+
+def said_column(kind: str, index: int) -> str:
+    """The name of a column of one lookup."""
+    return f"{kind}_{index}"
+
+
+def told(
+    batches: Iterable[pa.RecordBatch], group: str, key: Sequence[str], hows: Sequence[How]
+) -> Iterator[pa.RecordBatch]:
+    """
+    For each row, of which those of a group lie together, where it stands, and which version each fact gets.
+
+    Of a version, its own place among all rows; of a fact, the place of the version that it gets, or null.
+    """
+    schema = arrow_schema(said_columns(hows))
+    begin = 0
+    for table in whole_entities(batches, [group]):
+        said = _said(table, begin, key, hows)
+        begin += table.num_rows
+        made = batch_of({name: said.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            yield made.slice(start, ROWS_AT_ONCE)
+
+
+def _said(table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[How]) -> dict[str, pa.Array]:
+    """What is said of the rows of whole groups, of which the first stands at *begin*; nothing where null."""
+    number = numbered(pa.StructArray.from_arrays([table.column(name) for name in key], list(key)))
+    source = ints(table.column(SOURCE).fill_null(NOWHERE))
+    facts = np.flatnonzero(source == NOWHERE)
+    place = np.arange(begin, begin + table.num_rows)
+    said: dict[str, pa.Array] = {}
+    for index, how in enumerate(hows):
+        rows = np.flatnonzero(source == how.source)
+        try:
+            answers = _answers(table, number, facts, rows, how)
+        except Overlap as overlap:
+            return {OVERLAP: _at(table.num_rows, rows[[overlap.version]], pa.array([how.into]))}
+        # Where nothing is found, NOWHERE takes the last one of these.
+        stands = place.copy()
+        stands[facts] = np.append(place[rows], NOWHERE)[answers.version]
+        said[said_column(STAND, index)] = positions(stands)
+        if how.reason:
+            lacks = answers.version == NOWHERE
+            why = pa.array(REASONS).take(pa.array(answers.reason[lacks]))
+            said[said_column(REASON, index)] = _at(table.num_rows, facts[lacks], why)
+    return said
+
+
+def _at(count: int, rows: Ints, values: pa.Array) -> pa.Array:
+    """So many values: these in some rows, null in all others."""
+    places = np.full(count, NOWHERE)
+    places[rows] = np.arange(len(rows))
+    return values.take(positions(places))
+
+
+def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: How) -> Answers:
+    """What the facts in some rows find among the versions in others; raises `Overlap` with one of those."""
+    points, has_time = _points(table, number, facts)
+    begins, known = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
+    ends, forgotten = (_micros(table, name, rows, NEVER) for name in (UNTIL, FORGOTTEN))
+    versions = Versions(number[rows], begins, ends, known, forgotten)
+    deleted = bools(table.column(IS_DELETED).take(pa.array(rows)))
+    return answered(versions, deleted, points, has_time, how)
+
+
+def _points(table: pa.RecordBatch, number: Ints, facts: Ints) -> tuple[Points, Bools]:
+    """The points at which facts ask, and which facts have the times to ask."""
+    at, known = (_micros(table, name, facts, _ALWAYS) for name in (AT, KNOWN))
+    has_time = np.ones(len(facts), dtype=bool)
+    for name in {AT, KNOWN} & set(table.schema.names):
+        has_time &= np.asarray(table.column(name).is_valid())[facts]
+    return Points(number[facts], np.where(has_time, at, 0), known), has_time
+
+
+def _micros(table: pa.RecordBatch, name: str, rows: Ints, instead: int) -> Ints:
+    """The instants in some rows; what is not there is *instead*."""
+    if name not in table.schema.names:
+        return np.full(len(rows), instead)
+    return ints(table.column(name).take(pa.array(rows)).cast(pa.int64()).fill_null(instead))

@@ -1,0 +1,317 @@
+"""Research objects: their kinds, which messages are about them, and the changes these say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any, Self
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_batch, require_types
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.workers import Made
+from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.records import ERROR_CODE
+
+KEY = "objectUUID"
+RESOURCE_TYPE = "objectResourceType"
+RELATED = "objectRelatedIdentifier"
+FILES = "objectFile"
+
+_TEXT = T.StringType()
+_TEXTS = T.ArrayType(T.StringType())
+
+NESTED = frozenset(
+    {
+        *("objectPersonRole", "objectOrganisationRole", "objectDescription", "objectRights", "objectDate"),
+        *("objectIdentifier", RELATED, FILES, "coverage", "freeToRead", "journal"),
+    }
+)
+"""The fields whose values are objects or lists of objects: their columns hold JSON text."""
+
+_LISTS = frozenset({"objectKeyword", "objectCategory", "language"})
+_COMMON = (
+    *(KEY, "objectTitle", RESOURCE_TYPE, "objectValue", "objectPersonRole", "objectOrganisationRole"),
+    *("objectDescription", "objectRights", "objectDate", "objectKeyword", "objectCategory"),
+    *("objectIdentifier", RELATED, FILES),
+)
+_DATASET = ("language", "coverage", "version")
+_ARTICLE = (
+    *("language", "coverage", "publicationVersion", "articleProcessingCharge", "freeToRead", "journal"),
+)
+_THESIS = ("language", "coverage", "qualificationLevel", "qualificationName")
+
+
+class ObjectType(StrEnum):
+    """
+    A kind of research object, under the name that its schema has.
+
+    `RESEARCH_OBJECT` is every object, whatever it is, with the fields of all kinds: one that a kind does not
+    have is null there.  The others are the objects of one `objectResourceType`, with their fields alone.
+
+    Args:
+        resource_type: The `objectResourceType` of its objects; None for any.
+        fields: Its fields, in order: texts, lists of texts, and JSON text for what is nested.
+
+    Source:
+        RDSS, "Message Body".
+
+    >>> ObjectType.THESIS == "ThesisDissertation", ObjectType.THESIS.resource_type
+    (True, 'thesisDissertation')
+    >>> ObjectType("Dataset").fields["language"].dataType.simpleString()
+    'array<string>'
+    """
+
+    resource_type: str | None
+    fields: T.StructType
+
+    def __new__(cls, name: str, resource_type: str | None, fields: Iterable[str]) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.resource_type = resource_type
+        kinds = ((field, _TEXTS if field in _LISTS else _TEXT) for field in dict.fromkeys(fields))
+        member.fields = T.StructType([T.StructField(field, kind) for field, kind in kinds])
+        return member
+
+    RESEARCH_OBJECT = "ResearchObject", None, (*_COMMON, *_DATASET, *_ARTICLE, *_THESIS)
+    DATASET = "Dataset", "dataset", (*_COMMON, *_DATASET)
+    ARTICLE = "Article", "article", (*_COMMON, *_ARTICLE)
+    THESIS = "ThesisDissertation", "thesisDissertation", (*_COMMON, *_THESIS)
+
+
+def require_object_type(given: str, *, function: str) -> ObjectType:
+    """The object type itself; raises `InvalidArgument` for a name that is none's."""
+    found = {str(each): each for each in ObjectType}.get(given)
+    if found is None:
+        raise InvalidArgument(function, "object_type", f"one of {', '.join(ObjectType)}", given)
+    return found
+
+
+def object_reader() -> Callable[[str], dict[str, Any]]:
+    """
+    What makes the values of an object's fields of the text of a body.
+
+    A nested value is JSON text in one form, whatever the message had: no space between its parts, names in
+    their order, no sign escaped that needs it not, and every number in the digits that were sent.  So an
+    object that is sent anew by another program has no other values.
+
+    >>> read = object_reader()
+    >>> read('{"objectTitle": "A", "coverage": { "b": 1.10, "a": [] } }')
+    {'objectTitle': 'A', 'coverage': '{"a":[],"b":1.10}'}
+    """
+    # Nobody can have put it into a text: it is drawn anew for each reader.
+    mark = f"number {uuid4()} "
+    decoder = json.JSONDecoder(parse_int=mark.__add__, parse_float=mark.__add__)
+    write = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+    marked = re.compile(f'"{mark}([^"]*)"')
+
+    def values(body: str) -> dict[str, Any]:
+        found: dict[str, Any] = decoder.decode(body)
+        for name in found.keys() & NESTED:
+            text = write(found[name])
+            found[name] = marked.sub(r"\1", text) if mark in text else text
+        return found
+
+    return values
+
+
+CREATE = "MetadataCreate"
+UPDATE = "MetadataUpdate"
+REMOVE = "MetadataDelete"
+READ = "MetadataRead"
+PRESERVATION = "PreservationEvent"
+
+_READ_COLUMNS = (
+    *("topic", "partition", "offset", "timestamp", "message_id", "correlation_id", "message_class"),
+    *("message_type", "return_address", "published_timestamp", "generator", "tenant_jisc_id"),
+    *("object_uuid", "body", ERROR_CODE),
+)
+
+STATEMENT_SCHEMA = T.StructType([DECODED_SCHEMA[name] for name in _READ_COLUMNS])
+"""What is read of `decode`'s rows for whatever is said of objects."""
+
+
+def is_statement(*types: str, document: bool = False) -> Column:
+    """
+    Whether a row is a valid and whole message of one of these types.
+
+    A part of a sequence holds a piece of a body, so it names no object.  *document* tells a response from
+    the request of the same type.
+    """
+    is_document = F.col("message_class") == "Document"
+    return (
+        F.col(ERROR_CODE).isNull()
+        & F.col("object_uuid").isNotNull()
+        & F.col("message_type").isin(*types)
+        & (is_document if document else ~is_document)
+    )
+
+
+_BESIDE = [T.StructField("return_address", T.StringType()), T.StructField("tenant_jisc_id", T.LongType())]
+
+# A body may have a megabyte, and a column of texts two gigabytes.
+_ROWS_AT_ONCE = 1000
+
+
+def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
+    """
+    What the messages about research objects say of those of one kind.
+
+    A create and an update carry the whole object: a field that the message does not have is null, and the
+    object has it no more.  A create of an object that is there already is an update: one that was
+    confidential and becomes public comes as a create.  An object without files, a "metadata only" record, is
+    an object like any other: its `objectFile` is null, or the list that was sent.
+
+    A delete says nothing of the kind, so it is a change in every kind: where the object never was, `merge`
+    makes nothing of it.  Likewise a create or update with which an object has become one of another kind
+    is a delete here.
+
+    Args:
+        decoded: What `decode` returned, its sequences assembled; rows in error, parts of sequences, reads,
+            responses and preservation events are passed over.
+        object_type: The kind: `ResearchObject` (all objects, with the fields of every kind), `Dataset`,
+            `Article` or `ThesisDissertation` (see `ObjectType`).
+
+    Returns:
+        One row per change (`cdckit.changes.CHANGE_SCHEMA`) of the key `objectUUID`.
+        `effective_timestamp` is the `publishedTimestamp`, the one instant that a message has;
+        `sequence` is empty, since producers do not count; `message_id` is the `messageId`, so that a
+        redelivered message is the same message; `source` is the `generator`.  In `data`, texts and lists of
+        texts are themselves; what is nested is JSON text in one form, with the digits that were sent.
+        Beside them stand `return_address` and `tenant_jisc_id`.
+
+    Raises:
+        InvalidArgument: There is no such *object_type*.
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: one pass of the bodies through Python, no shuffle; about 0.1 milliseconds for a message of 2 KB.
+
+    An update or a delete of an object that nobody created is no error here: see `with_unknown`.
+
+    Source:
+        RDSS, "Message Triggers", "Institutional Repositories", "Digital Objects".
+
+    >>> from cdckit import rdss
+    >>> told = rdss.changes(decoded, "Dataset").orderBy("effective_timestamp")
+    >>> told.select("effective_timestamp", "operation", "source", "data.objectTitle", "data.language").show()
+    +-------------------+---------+----------+------------+--------+
+    |effective_timestamp|operation|    source| objectTitle|language|
+    +-------------------+---------+----------+------------+--------+
+    |2024-03-01 12:00:00|   upsert|repository|       Tides|    [en]|
+    |2024-03-01 13:00:00|   upsert|repository|Tides, again|    NULL|
+    |2024-03-01 14:00:00|   delete|repository|        NULL|    NULL|
+    +-------------------+---------+----------+------------+--------+
+    <BLANKLINE>
+    """
+    kind = require_object_type(object_type, function="changes")
+    require_types(decoded, STATEMENT_SCHEMA, function="changes")
+    arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
+    said = decoded.where(is_statement(CREATE, UPDATE, REMOVE)).select(
+        F.col("published_timestamp").alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        arrival.alias("arrival"),
+        "message_id",
+        F.col("generator").alias("source"),
+        F.lit(0).alias("priority"),
+        *(field.name for field in _BESIDE),
+        "object_uuid",
+        # A delete says no more than which object it is.
+        F.when(F.col("message_type") != REMOVE, F.col("body")).alias("body"),
+    )
+    read = Made(said, partial(_read, kind=kind), _read_schema(kind)).rows()
+    beside = [field.name for field in _BESIDE]
+    return read.select(*CHANGE_SCHEMA.fieldNames(), "data", _carried(kind), *beside)
+
+
+def _carried(kind: ObjectType) -> Column:
+    """An upsert carries every field, a delete the key."""
+    whole = F.col("operation") == UPSERT
+    sent = (F.lit(True) if name == KEY else whole for name in kind.fields.fieldNames())
+    named = (column.alias(name) for column, name in zip(sent, kind.fields.fieldNames(), strict=True))
+    return F.struct(*named).alias("carried")
+
+
+def _read_schema(kind: ObjectType) -> T.StructType:
+    return T.StructType([*CHANGE_SCHEMA.fields, *_BESIDE, T.StructField("data", kind.fields)])
+
+
+def _read(batches: Iterable[pa.RecordBatch], *, kind: ObjectType) -> Iterator[pa.RecordBatch]:
+    names = _read_schema(kind).fieldNames()
+    values = object_reader()
+    for whole in batches:
+        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
+            batch = whole.slice(start, _ROWS_AT_ONCE)
+            bodies = batch.column("body").to_pylist()
+            objects = [None if body is None else _of_kind(values(body), kind) for body in bodies]
+            made = {
+                "operation": pa.array([DELETE if each is None else UPSERT for each in objects], pa.string()),
+                "data": _data(objects, batch.column("object_uuid").to_pylist(), kind),
+            }
+            columns = [made[name] if name in made else batch.column(name) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _of_kind(values: dict[str, Any], kind: ObjectType) -> dict[str, Any] | None:
+    return values if kind.resource_type in (None, values.get(RESOURCE_TYPE)) else None
+
+
+def _data(objects: Sequence[dict[str, Any] | None], keys: Sequence[str], kind: ObjectType) -> pa.StructArray:
+    """The column `data`: of what is deleted, the key alone."""
+    rows = [{KEY: key} if values is None else values for values, key in zip(objects, keys, strict=True)]
+    fields = list(arrow_type(kind.fields))
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
+    return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def reads(decoded: DataFrame) -> DataFrame:
+    """
+    The requests to read an object, each with its response.
+
+    Args:
+        decoded: What `decode` returned, its sequences assembled; all but valid reads is passed over.
+
+    Returns:
+        One row per request, and per response if there are several: `message_id`, `published_timestamp`,
+        `generator`, `return_address` (where the response is to be sent; null where the request does not say)
+        and `object_uuid` of the request; `response_message_id`, `response_timestamp`, `response_generator`
+        and `response_body` (JSON text as it came), all null where no response has come yet.  A response
+        is one whose `correlationId` is the request's `messageId`; redelivered messages count once.
+
+    Raises:
+        InvalidArgument: *decoded* is a stream.
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: the reads are shuffled by their message id, the responses by their correlation id.
+
+    Source:
+        RDSS, "Messages" (MetadataRead), "correlationId", "returnAddress".
+
+    >>> reads(decoded).count()
+    0
+    """
+    require_types(decoded, STATEMENT_SCHEMA, function="reads")
+    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="reads")
+    requests = decoded.where(is_statement(READ)).select(
+        "message_id", "published_timestamp", "generator", "return_address", "object_uuid"
+    )
+    responses = decoded.where(is_statement(READ, document=True)).select(
+        F.col("correlation_id").alias("of_request"),
+        F.col("message_id").alias("response_message_id"),
+        F.col("published_timestamp").alias("response_timestamp"),
+        F.col("generator").alias("response_generator"),
+        F.col("body").alias("response_body"),
+    )
+    # A messageId is unique system-wide, whoever sent it.
+    told = responses.dropDuplicates(["of_request", "response_message_id"])
+    answered = F.col("message_id") == F.col("of_request")
+    return requests.dropDuplicates(["message_id"]).join(told, answered, how="left").drop("of_request")

@@ -1,0 +1,457 @@
+"""Patches: paths and operations read from JSON, and one patch on one document, all of it or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from cdckit.streams.json_values import DEEPEST, NoSuchText, depth, depth_and_size, read, same, written
+
+Path = tuple[str, ...]
+
+_LONGEST_CACHED = 200
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+_WRONG_ESCAPE = re.compile(r"~(?![01])")
+
+APPEND = "-"
+"""The step that stands behind the last element of an array."""
+
+
+class BadPath(ValueError):
+    """A text is no path; the sentence says why."""
+
+
+def path_of(text: str) -> Path:
+    """
+    The steps of a path; none for the document itself.
+
+    A slash at the start and one at the end may be left out; `~1` is a slash within a step, `~0` a tilde.
+
+    Raises:
+        BadPath: A step is empty, a tilde stands alone, or there are more than 100 steps.
+
+    Source:
+        facts: paths of the prototype.
+
+    >>> path_of("/phone/home/"), path_of("phone/home"), path_of("/"), path_of("a~1b")
+    (('phone', 'home'), ('phone', 'home'), (), ('a/b',))
+    """
+    return _known(text) if len(text) <= _LONGEST_CACHED else _steps(text)
+
+
+def _steps(text: str) -> Path:
+    if text in ("", "/"):
+        return ()
+    inner = text[1:] if text.startswith("/") else text
+    inner = inner[:-1] if inner.endswith("/") else inner
+    many = inner.count("/") + 1
+    if many > DEEPEST:
+        raise BadPath(f"the path has {many:,} steps; the most are {DEEPEST}")
+    if "" in inner.split("/"):
+        raise BadPath(f"the path {shown(text)} has an empty step")
+    if _WRONG_ESCAPE.search(inner):
+        raise BadPath(f"the path {shown(text)} has a tilde that is not ~0 or ~1")
+    return steps_of(inner)
+
+
+_known = lru_cache(maxsize=4096)(_steps)
+
+
+def step_text(step: str) -> str:
+    """
+    A step as a path has it.
+
+    >>> step_text("a/b~")
+    'a~1b~0'
+    """
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def steps_of(name: str) -> Path:
+    """
+    The steps of a learned field's name, as `step_text` wrote them: an empty one is a name as any other.
+
+    >>> steps_of("phone/home"), steps_of("a~1b/")
+    (('phone', 'home'), ('a/b', ''))
+    """
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in name.split("/"))
+
+
+def index_of(step: str) -> int | None:
+    """The place in an array that a step names; None for one that is no number, `-` among them."""
+    return int(step) if _INDEX.fullmatch(step) else None
+
+
+def begins_array(step: str) -> bool:
+    """Whether a missing value that is asked for this step is to be an array."""
+    return step == APPEND or _INDEX.fullmatch(step) is not None
+
+
+def shown(value: object) -> str:
+    """
+    A JSON value within a sentence: cut where it is long, an object or array by that word alone.
+
+    >>> shown("a"), shown(None), shown({"a": 1})
+    ("'a'", 'null', 'an object')
+    """
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of many digits"
+    said = repr(value[:80]) if isinstance(value, str) else str(value)
+    return said if len(said) <= 80 else f"{said[:77]}..."
+
+
+ADD, REMOVE, REPLACE, MOVE, COPY = "add", "remove", "replace", "move", "copy"
+INCREMENT, REQUIRE = "inc", "test"
+
+NAMES: Mapping[str, str] = {
+    **{name: name for name in (ADD, REMOVE, REPLACE, MOVE, COPY, INCREMENT, REQUIRE)},
+    "increment": INCREMENT,
+    "require": REQUIRE,
+}
+"""What an operation may be called."""
+
+_MOST_REASONS = 10
+# As a tuple: to look into `dict | list` takes twice the time, and this is asked of each operation.
+_CONTAINERS = (dict, list)
+_NO_NUMBERS = (bool, str, dict, list, type(None))
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """
+    One operation of a patch.
+
+    `move` and `copy` read at *source* and write at *path*; the others have no *source*.
+    """
+
+    name: str
+    path: Path
+    value: Any = None
+    source: Path = ()
+
+
+class BadOperation(ValueError):
+    """An object is no operation; the sentence says why."""
+
+
+def operations(ops: Any) -> tuple[list[Operation], list[str]]:
+    """
+    The operations of a patch, and the reasons why some are none: at most ten, a sentence each.
+
+    Args:
+        ops: The value of `ops`; null is no operation, as an empty list is.
+
+    >>> operations([{"op": "add", "path": "a", "value": 1}, {"op": "twist"}])
+    ([Operation(name='add', path=('a',), value=1, source=())], ["operation 2: 'twist' is no operation"])
+    """
+    if ops is None:
+        return [], []
+    if not isinstance(ops, list):
+        return [], [f"ops are no list: {shown(ops)}"]
+    found: list[Operation] = []
+    reasons: list[str] = []
+    for place, each in enumerate(ops, 1):
+        try:
+            found.append(_operation(each))
+        except (BadOperation, BadPath) as error:
+            reasons.append(f"operation {place}: {error}")
+            if len(reasons) == _MOST_REASONS:
+                break
+    return found, reasons
+
+
+def _operation(each: Any) -> Operation:
+    if not isinstance(each, dict):
+        raise BadOperation(f"{shown(each)} is no object")
+    said = each.get("op")
+    name = NAMES.get(said) if isinstance(said, str) else None
+    if name is None:
+        raise BadOperation(f"{shown(said)} is no operation")
+    return _READ[name](name, each)
+
+
+def _path(each: dict[str, Any], member: str) -> Path:
+    text = each.get(member)
+    if not isinstance(text, str):
+        raise BadOperation(f"{each['op']} needs a {member}; it is {shown(text)}")
+    return path_of(text)
+
+
+def _with_value(name: str, each: dict[str, Any]) -> Operation:
+    text = each.get("path")
+    path = path_of(text) if type(text) is str else _path(each, "path")
+    if "value" not in each:
+        raise BadOperation(f"{each['op']} needs a value")
+    value = each["value"]
+    if isinstance(value, _CONTAINERS) and len(path) + depth(value) > DEEPEST:
+        raise BadOperation(f"the value would be nested deeper than {DEEPEST}")
+    return Operation(name, path, value)
+
+
+def _with_number(name: str, each: dict[str, Any]) -> Operation:
+    found = _with_value(name, each)
+    if isinstance(found.value, _NO_NUMBERS):
+        raise BadOperation(f"{each['op']} needs a number; it is {shown(found.value)}")
+    return found
+
+
+def _without_value(name: str, each: dict[str, Any]) -> Operation:
+    return Operation(name, _path(each, "path"))
+
+
+def _from_to(name: str, each: dict[str, Any]) -> Operation:
+    source, path = _path(each, "fromPath"), _path(each, "toPath")
+    return Operation(name, path, source=source)
+
+
+_READ: Mapping[str, Callable[[str, dict[str, Any]], Operation]] = {
+    ADD: _with_value,
+    REPLACE: _with_value,
+    REQUIRE: _with_value,
+    INCREMENT: _with_number,
+    REMOVE: _without_value,
+    MOVE: _from_to,
+    COPY: _from_to,
+}
+
+
+MISSING: Final = object()
+"""What stands where nothing stands: no entity, no field."""
+
+_LONGEST_NUMBER = 10_000  # bits: what Python writes without a limit of its own
+_MOST_LOOKED_AT = 5_000_000  # values, in one patch, to see how deep what it moves is: a second or two
+_NUMBERS = (int, Decimal)
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
+
+
+class Unfit(ValueError):
+    """A patch does not fit its document; the sentence says why."""
+
+
+def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[Any, int]:
+    """
+    The document after a patch, `MISSING` where it is gone, and by how many bytes copies and sums made it
+    larger.
+
+    Args:
+        document: The document before, a dictionary, or `MISSING`.  It is not changed: what an operation
+            touches is copied, once in a patch, and all else is shared between the two.
+        operations: What is done, in this order.
+        room: How many bytes copies and sums may add: a document that is copied into itself doubles each
+            time, and 1 and 1e900 are 901 digits.
+
+    Raises:
+        Unfit: An operation cannot be done.  Then none is.
+
+    >>> patched({"n": 1}, [Operation(INCREMENT, ("n",), 2), Operation(ADD, ("m", "k"), 1)], room=0)
+    ({'n': 3, 'm': {'k': 1}}, 0)
+    """
+    at_work = _Work(document, room)
+    for place, operation in enumerate(operations, 1):
+        try:
+            _DO[operation.name](at_work, operation)
+        except Unfit as error:
+            raise Unfit(f"operation {place}: {error}") from None
+    return at_work.document, room - at_work.room
+
+
+class _Work:
+    """A document that is worked on, and which parts of it are copies of our own."""
+
+    def __init__(self, document: Any, room: int) -> None:
+        self.document, self.room, self.looked_at = document, room, 0
+        # By identity; the values keep the copies alive, so that no other object gets their identity.
+        self.owned: dict[int, Any] = {}
+
+    def own(self, value: Any) -> Any:
+        if id(value) in self.owned:
+            return value
+        return self.kept(value.copy())
+
+    def kept(self, copy: Any) -> Any:
+        self.owned[id(copy)] = copy
+        return copy
+
+    def take_room(self, many: int, made: str) -> None:
+        """Note that so many bytes are added by what is made; raises `Unfit` where there is no room."""
+        self.room -= many
+        if self.room < 0:
+            raise Unfit(f"its {made} would make the document larger than it may be")
+
+    def put(self, path: Path, value: Any) -> None:
+        if not path:
+            if not isinstance(value, dict):
+                raise Unfit(f"an entity is a document, not {shown(value)}")
+            self.document = value
+            return
+        node = self.document = self.kept({}) if self.document is MISSING else self.own(self.document)
+        if len(path) > 1:
+            node = self.parent(node, path)
+        if isinstance(node, dict):
+            node[path[-1]] = value
+        else:
+            _set(node, path[-1], value, path)
+
+    def parent(self, node: Any, path: Path) -> Any:
+        """What holds the last step of the path; made where it is missing."""
+        for place, step in enumerate(path[:-1]):
+            child = _child(node, step)
+            if child is MISSING:
+                child = self.kept([] if begins_array(path[place + 1]) else {})
+            elif isinstance(child, _CONTAINERS):
+                child = self.own(child)
+            else:
+                raise Unfit(f"{_written(path[: place + 1])} is {shown(child)}, and has no parts")
+            _set(node, step, child, path[: place + 1])
+            # An element that was appended stands under no name: the next step goes into it itself.
+            node = child
+        return node
+
+    def find(self, path: Path) -> Any:
+        node = self.document
+        for step in path:
+            node = _child(node, step)
+            if node is MISSING:
+                break
+        return node
+
+    def remove(self, path: Path) -> None:
+        if not path:
+            self.document = MISSING
+        elif self.find(path) is not MISSING:
+            node = self.document = self.own(self.document)
+            for step in path[:-1]:
+                child = self.own(_child(node, step))
+                _set(node, step, child, path)
+                node = child
+            del node[path[-1] if isinstance(node, dict) else int(path[-1])]
+
+
+def _child(node: Any, step: str) -> Any:
+    if isinstance(node, dict):
+        return node.get(step, MISSING)
+    index = index_of(step) if isinstance(node, list) else None
+    return MISSING if index is None or index >= len(node) else node[index]
+
+
+def _set(node: Any, step: str, value: Any, path: Path) -> None:
+    if isinstance(node, dict):
+        node[step] = value
+        return
+    index = len(node) if step == APPEND else index_of(step)
+    if index is None:
+        raise Unfit(f"{_written(path)}: {shown(step)} is no place in an array")
+    if index > len(node):
+        raise Unfit(f"{_written(path)}: the array has {len(node)} elements")
+    if index == len(node):
+        node.append(value)
+    else:
+        node[index] = value
+
+
+def _written(path: Path) -> str:
+    return shown("/" + "/".join(map(step_text, path)))
+
+
+def _put(work: _Work, operation: Operation) -> None:
+    work.put(operation.path, operation.value)
+
+
+def _remove(work: _Work, operation: Operation) -> None:
+    work.remove(operation.path)
+
+
+def _move(work: _Work, operation: Operation) -> None:
+    source, path = operation.source, operation.path
+    if source == path:
+        return
+    if path[: len(source)] == source:
+        raise Unfit(f"{_written(source)} cannot be moved into itself")
+    value = work.find(source)
+    if value is not MISSING:
+        if len(path) > len(source):
+            _require_depth(work, path, value)
+        work.remove(source)
+        work.put(path, value)
+
+
+def _copy(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.source)
+    if value is MISSING or operation.source == operation.path:
+        return
+    text = _text(value)
+    work.take_room(len(text), "copies")
+    if isinstance(value, _CONTAINERS):
+        _require_depth(work, operation.path, value)
+        value = read(text)  # of its own: what is written into one is not written into the other
+    work.put(operation.path, value)
+
+
+def _increment(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.path)
+    if value is MISSING:
+        work.put(operation.path, operation.value)
+    elif type(value) not in _NUMBERS:
+        raise Unfit(f"{_written(operation.path)} is {shown(value)}, and no number")
+    else:
+        found = _sum(value, operation.value)
+        if isinstance(found, Decimal):
+            # A sum of whole numbers is as long as the longer of them; this one may have many zeros between.
+            grown = len(str(found)) - len(str(value)) - len(str(operation.value))
+            work.take_room(max(0, grown), "sums")
+        work.put(operation.path, found)
+
+
+def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
+    if isinstance(first, int) and isinstance(second, int):
+        whole = first + second
+        if whole.bit_length() > _LONGEST_NUMBER:
+            raise Unfit("the sum has too many digits")
+        return whole
+    try:
+        return _EXACT.add(Decimal(first), Decimal(second))
+    except DecimalException:
+        raise Unfit("the sum has too many digits") from None
+
+
+def _require(work: _Work, operation: Operation) -> None:
+    value = work.find(operation.path)
+    if value is MISSING:
+        raise Unfit(f"{_written(operation.path)} is not there, and should be {shown(operation.value)}")
+    if not same(value, operation.value):
+        raise Unfit(f"{_written(operation.path)} is {shown(value)}, not {shown(operation.value)}")
+
+
+def _require_depth(work: _Work, path: Path, value: Any) -> None:
+    deep, many = depth_and_size(value)
+    work.looked_at += many
+    if work.looked_at > _MOST_LOOKED_AT:
+        raise Unfit("the patch moves too much")
+    if len(path) + deep > DEEPEST:
+        raise Unfit(f"the document would be nested deeper than {DEEPEST}")
+
+
+def _text(value: Any) -> str:
+    try:
+        return written(value)
+    except NoSuchText as error:
+        raise Unfit(str(error)) from None
+
+
+_DO: Mapping[str, Callable[[_Work, Operation], None]] = {
+    ADD: _put,
+    REPLACE: _put,
+    REMOVE: _remove,
+    MOVE: _move,
+    COPY: _copy,
+    INCREMENT: _increment,
+    REQUIRE: _require,
+}
