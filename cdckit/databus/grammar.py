@@ -1,4 +1,23 @@
-"""The grammar of windows: events cut into windows, and a machine of three states that says what counts."""
+"""
+The grammar of windows: events cut into windows, and a machine of three states that says what counts.
+
+A *span* is what stands up to an end of a period, or up to a rollback, that included: a window, or what is
+left of one.  The rows of a stream come in pieces; what is known of the span that a piece leaves open is
+carried to the next one, in a few numbers.
+
+It takes the spans of one stream in their order, each as one word (`Word`): what ended it, whether something
+in it is wrong, and where it stands to what has passed and to what is missing.  `MOVES` is all of it: what
+becomes of such a span, what is wrong with its end, and in which state the stream is then.
+
+A window passes if nothing in it is wrong, nothing before it is missing, and it ends behind all that passed.
+What was rolled back or damaged is missing until a window starts where it did, or before.  What is sent again
+is passed over, up to the SCN that passed last.  The start of a window is no record: it begins with its first
+data event.  So a rollback may come at any time, and behind one any number of windows without events; neither
+is ever wrong.
+
+`Passing` moves over whole runs of equal words at once (NumPy).  A machine that takes one record after the
+other stands in the tests.
+"""
 
 from __future__ import annotations
 

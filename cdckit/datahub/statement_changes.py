@@ -1,4 +1,9 @@
-"""From the statements about all targets to the changes of each, wherever statements are kept."""
+"""
+From the statements about all targets to the changes of each, wherever statements are kept.
+
+Changes are what records say, and absences: what a complete list did not name, be it a refresh, a list of
+children, or the empty one that a deleted parent leaves.
+"""
 
 from __future__ import annotations
 

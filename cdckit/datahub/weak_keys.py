@@ -1,4 +1,33 @@
-"""Weak keys: which entity a record means, where any of several keys finds it."""
+"""
+Weak keys: which entity a record means, where any of several keys finds it.
+
+An entity *holds* a key at some time if its key fields have those values then, by the rules of the merge:
+what a record carries is taken by priorities, and a delete keeps key fields.  The records of a target are
+read in the merge's order, which is effective time, then arrival as the message carries it, then the number
+of the record.  A record means the entities that hold one of its keys at its place in that order:
+
+- none: an upsert begins a new entity, a delete means none;
+- one: that entity, and what the record says may change which keys it holds from there on;
+- several: the record is in error, KEY_AMBIGUOUS, and leaves no trace.
+
+So a key that was corrected finds its entity no more, and nothing depends on what was received first, or
+together: where a message arrives late, everything is as if it had arrived in time.
+
+The guid of a new entity is that of the record's first key.  If an earlier entity has it (it held that key
+once), the guid is made of the key, the message, and the record in it.
+
+A record in error only looks: a refresh has seen its entity.  A record that waits, or whose link is
+ambiguous, counts as if it were applied: which entity it means does not depend on where links lead.  A refresh
+deletes the entities that it does not name; with its priority, it decides whether later keys are taken.
+
+A link leads to the entity that holds its key at the end of the linking record's instant, as the history would
+show it.  If there is none, to the one that holds it at any time; if there are several, the link is ambiguous.
+
+Source:
+    Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
+    processing ("as if the records had been processed in sequence").  Decision: how keys and time go together
+    is not said there.
+"""
 
 from __future__ import annotations
 

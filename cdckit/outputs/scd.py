@@ -1,4 +1,9 @@
-"""Slowly changing dimensions: a history as a table of type 1, 2, 3, 4 or 6."""
+"""
+Slowly changing dimensions: a history as a table of type 1, 2, 3, 4 or 6.
+
+Neighbouring versions that are equal in every tracked field are one row, which begins with the first of them
+and shows, in all other fields, what the last of them says.
+"""
 
 from __future__ import annotations
 

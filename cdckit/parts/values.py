@@ -1,4 +1,17 @@
-"""Values of any type: when two are equal, their text, and the guid of an entity that is computed of them."""
+"""
+Values of any type: when two are equal, their text, and the guid of an entity that is computed of them.
+
+There is one equality, for `merge` and for every question, and also inside of arrays, maps and structs:
+
+- null equals null, NaN equals NaN, and 0.0 equals -0.0;
+- two maps are equal if their entries are, in whatever order they are written;
+- text is equal if its bytes are, whatever the collation of its column: a change of case is a change,
+  and a key in another case is another key;
+- variants are equal if their JSON is;
+- of everything else the type says what is equal.
+
+Here the rule is for Spark (`comparable`), in `cdckit.kernel.arrays` for the workers' Arrow (`same_values`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The type of a column about which two tables disagree: numbers stay numbers where that loses nothing."""
+"""
+The type of a column about which two tables disagree: numbers stay numbers where that loses nothing.
+
+This rule is used wherever two types of one column meet: two versions of a source's table, and two tables
+of changes.  Decision: no specification says what a consumer should do here.
+"""
 
 from __future__ import annotations
 

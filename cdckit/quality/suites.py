@@ -1,4 +1,21 @@
-"""Suites: what a table promises, one sentence each, and the SQL that finds the rows which break it."""
+"""
+Suites: what a table promises, one sentence each, and the SQL that finds the rows which break it.
+
+A file may be put into the folder `gx/expectations` of a project of Great Expectations, and runs there: it has
+the ids that are wanted of a suite that was saved, and each `description` is the sentence, which the pages
+show beside a failure.  An expectation whose `meta` names the `engine` Spark is a query in Spark's SQL; the
+tables beside the one that is checked are there views such as `cdckit_merged`.
+
+Great Expectations runs on Spark a job or two for each query of rows, each with its own sort of the table.
+Here a query is taken apart where it has the form that the suites of cdckit have, `SELECT * FROM … WHERE …`:
+conditions on the same rows are counted together.  What it means is what Great Expectations says it means;
+the tests run both on the same rows.
+
+A suite is written for tables of any fields, so it turns rows into arrays or JSON, and goes through these
+element by element.  Spark compiles what names columns; lambdas and JSON it interprets, at many times
+the cost.
+The texts that are replaced are those of the suites of cdckit, whole, so that nothing else is taken for them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Which version each fact gets, found by workers in sorted batches (NumPy): by one time, or by two."""
+"""
+Which version each fact gets, found by workers in sorted batches (NumPy): by one time, or by two.
+
+A version is a rectangle: it holds from `begins` until `ends` in the world, and is believed from `known` until
+`forgotten`.  The moments of knowledge of all keys are the leaves of a tree.  A version stands in the lists of
+the nodes that make up the time for which it is believed, at most two of each level; a point looks into one
+list of each level, by binary search.  So the work is that of sorting, times the levels that a key needs,
+however many versions it has.  (This is Bentley's segment tree of 1977, level by level.)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Messages that came as several: which parts are there, missing or contradicted, and the whole."""
+"""
+Messages that came as several: which parts are there, missing or contradicted, and the whole.
+
+An exchange reads it over a batch, a gateway over the parts that it has and the one that comes.  Both need the
+columns `sequence_id`, `sequence_position`, `terms` (`terms_of`), `content` (`content_of`) and `came`, which
+sorts the parts as they came.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The Replicate envelope: what a record's bytes hold, read a batch at a time, and its faults."""
+"""
+The Replicate envelope: what a record's bytes hold, read a batch at a time, and its faults.
+
+Nearly every message of a feed is a data message without application headers.  Up to the message its
+envelope is 44 bytes that differ in the schema id alone, then comes the message's length, then the
+message to the end of the value.  A value of exactly that shape needs no reader; every other is left
+to one, and so is everything that is wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Avro schemas from the wire, read with suspicion: their types, and what their values take in memory."""
+"""
+Avro schemas from the wire, read with suspicion: their types, and what their values take in memory.
+
+A byte of a datum can mean a symbol of 255 letters, or a row of nulls.  So the bytes of a datum do not
+bound what is made of it; its schema does (`most_made`), and closer than that what the native reader
+gives, in which a symbol is still a number (`made`).  Both count what the making takes besides, where
+that is Python's.
+
+A schema arrives inside a message, so it may be anything: a megabyte of brackets, a type that
+doubles at every level, a list whose items take no bytes and can therefore be claimed by the
+trillion.  What passes here is a finite tree of known size, and everything that decodes works on
+that tree: the text itself never reaches a library, and no name is ever looked up in a file or at
+an address.
+"""
 
 from __future__ import annotations
 
