@@ -58,7 +58,8 @@ def expectations(name: str = "") -> str:
 def _below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
     folder = next((each for each in folders if each.is_dir()), folders[0])
     # Python knows no names in braces, which Spark does.
-    if not glob(name.split("{")[0] + "*" * ("{" in name), root_dir=folder) and name:
+    outside = Path(name).is_absolute() or ".." in Path(name).parts
+    if name and (outside or not glob(name.split("{")[0] + "*" * ("{" in name), root_dir=folder)):
         known = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
         close = nearest(name, known)
         top = [path for path in known if "/" not in path]

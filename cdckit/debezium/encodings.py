@@ -208,10 +208,11 @@ def _significant(number: Column) -> Column:
 
 
 def _or_infinity(of: Encoding, later: _Test, earlier: _Test) -> Encoding:
-    """An encoding that reads PostgreSQL's infinities, too: as 9999-12-31 and 0001-01-01."""
+    """An encoding that reads PostgreSQL's infinities, too: as 9999-12-31 and 0001-01-02."""
 
     def read(text: Column) -> Column:
-        last, first = (F.lit(f"{day}T00:00:00Z").cast(of.type) for day in ("9999-12-31", "0001-01-01"))
+        # Not 0001-01-01: Python's datetime cannot be made of its first instant, so `collect` would fail.
+        last, first = (F.lit(f"{day}T00:00:00Z").cast(of.type) for day in ("9999-12-31", "0001-01-02"))
         # Not as branches of one case: Spark would move into it the question whether it is null, and work out
         # the value once more for the answer.
         return F.coalesce(F.when(later(text), last), F.when(earlier(text), first), of.read(text))

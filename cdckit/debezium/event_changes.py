@@ -86,7 +86,7 @@ def changes(
         Beside them stands `faults`: the values that could not be read and are null therefore, each behind the
         name of its column.
 
-        PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-01, of a timestamp midnight in UTC,
+        PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-02, of a timestamp midnight in UTC,
         however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
         are microseconds since midnight.
         A decimal that may have more than 38 digits, such as `DECIMAL(65,30)`, stays text as it was sent, in

@@ -51,3 +51,9 @@ def test_a_wheel_has_every_package_and_both_folders() -> None:
         Path(samples()),
         Path(expectations()),
     }
+
+
+@pytest.mark.parametrize("name", ["../../pyproject.toml", "replicate/../../..", "/etc/hosts"])
+def test_a_path_that_leads_out_of_the_samples_is_none_of_them(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="a file below samples"):
+        samples(name)
