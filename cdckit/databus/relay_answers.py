@@ -34,7 +34,7 @@ from cdckit.databus.window_rows import STREAM
 from cdckit.databus.window_tables import windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
-from cdckit.ledger.kinds import BUCKETS
+from cdckit.ledger.columns import BUCKETS
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, headers_from_workers

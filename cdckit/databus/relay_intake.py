@@ -47,7 +47,7 @@ from cdckit.databus.window_rows import (
     streams_of,
     with_columns,
 )
-from cdckit.ledger.shared_transaction import apply_within
+from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.parts.workers import Made, at_once
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers

@@ -21,7 +21,7 @@ from cdckit.databus.events import EVENT_FIELDS
 from cdckit.databus.grammar import Open, Standing
 from cdckit.databus.window_rows import COVERED, EVENT_WINDOW, IS_LATE, STREAM, Key, Mark
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.kinds import Kind
+from cdckit.ledger.columns import Kind
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
 from cdckit.store import DamagedTable, Snapshot, Store, Transaction

@@ -7,9 +7,8 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 
 from __future__ import annotations
 
-from cdckit.ledger.applying import Applied
 from cdckit.ledger.ledger import Ledger
-from cdckit.ledger.pending_batch import Pending
-from cdckit.ledger.views import View
+from cdckit.ledger.upkeep import Applied
+from cdckit.ledger.views import Pending, View
 
 __all__ = ["Applied", "Ledger", "Pending", "View"]

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdckit.changes import Priority, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.applying import Applied, bring_up, tables
-from cdckit.ledger.columns import log_columns, logged
-from cdckit.ledger.history_changes import history_changes
-from cdckit.ledger.kinds import BUCKETS, Kind
+from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, logged
 from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
-from cdckit.ledger.log_intake import Taken, digest, take
-from cdckit.ledger.pending_batch import Gate, asked, require_gate
-from cdckit.ledger.publication import Form, columns_of, form_number, put_all, put_changes, target_of
-from cdckit.ledger.views import Key, View
+from cdckit.ledger.publication import Form, history_changes, publish
+from cdckit.ledger.upkeep import Applied, Taken, Upkeep
+from cdckit.ledger.views import Gate, Key, View, asked, require_gate
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.documents import sink_of
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import doing
-from cdckit.store import Committed, Snapshot, Store, StoreIsBusy, Transaction
-from cdckit.store.log import waits
+from cdckit.store import Committed, Snapshot, Store, Transaction
+from cdckit.store.files import digest_of
 
 
 class Ledger:
@@ -117,7 +113,7 @@ class Ledger:
             OtherKind: The store is not this ledger's.
         """
         snapshot = self.store.snapshot(version, timestamp, function="at")
-        return View(snapshot, self._kind.noted(snapshot, self.location, self._buckets))
+        return View(snapshot, self._noted(snapshot))
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """`View.changes` of the newest commit."""
@@ -185,8 +181,10 @@ class Ledger:
         newest = now.version or 0
         if not isinstance(since, int) or isinstance(since, bool) or since > newest:
             raise InvalidArgument("history_changes", "since", f"a commit up to {newest}", since)
-        kind = self._kind.noted(now, self.location, self._buckets)
-        return history_changes(self._commit(since, "since"), now, kind)
+        return history_changes(self._commit(since, "since"), now, self._noted(now))
+
+    def _noted(self, snapshot: Snapshot) -> Kind:
+        return self._kind.noted(snapshot, self.location, self._buckets)
 
     def _commit(self, version: int | None, argument: str) -> Snapshot:
         try:
@@ -269,7 +267,6 @@ class Ledger:
         kind = self.at().kind.of_changes(by_guid)
         rows = logged(changes, kind)
         key = self._batch_id(batch)
-        log = log_columns(rows.schema)
         taken: tuple[object, Taken] | None = None
 
         def work(transaction: Transaction) -> Applied:
@@ -277,16 +274,15 @@ class Ledger:
             # Another writer may have been the first.
             known = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
-                content = digest(rows) if taken is None else taken[1].digest
+                content = digest_of(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return Applied(done.version, 0, repeated=True)
-            found = tables(transaction, known, log)
-            if taken is None or taken[0] != (known, found.book.log):
-                taken = (known, found.book.log), take(rows, known, found.book.log)
+            upkeep = Upkeep(transaction, known, rows.schema)
+            if taken is None or taken[0] != (known, upkeep.book.log):
+                taken = (known, upkeep.book.log), upkeep.take(rows)
             fresh, content, listed = taken[1]
-            known.note(transaction)
             with_lists = lists_in_changes(transaction, known, changes, listed)
-            news, buckets = bring_up(transaction, known, found.book, fresh, anew=found.anew)
+            news, buckets = upkeep.run(fresh)
             looked_at = [*asked(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
             done = transaction.commit(batch=key, digest=content, reads=looked_at)
             return Applied(done.version, 0 if done.repeated else news, done.repeated)
@@ -385,7 +381,7 @@ class Ledger:
         given = given_lists(self._spark, rows, self.at().kind, taken, source, priority)
 
         def work(transaction: Transaction) -> Applied:
-            kind = self._kind.noted(transaction.base, self.location, self._buckets).of_changes(False)
+            kind = self._noted(transaction.base).of_changes(False)
             return apply_lists(transaction, kind, given, max_deleted, gate)
 
         return self.store.atomically(work)
@@ -444,7 +440,7 @@ class Ledger:
         at = microseconds(taken, "taken", function="revoke_list")
 
         def work(transaction: Transaction) -> Applied:
-            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            kind = self._noted(transaction.base)
             return revoke_list(transaction, kind, source, at, gate)
 
         return self.store.atomically(work)
@@ -487,15 +483,14 @@ class Ledger:
 
     def _made_anew(self, *, adopt: bool) -> int:
         with self.store.begin() as transaction:
-            kind = self._kind.noted(transaction.base, self.location, self._buckets)
+            kind = self._noted(transaction.base)
             if adopt:
                 transaction.accept(kind.changes)
             elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
                 raise foreign.of(kind.changes)
             for name in (kind.history, kind.unborn, kind.words):
                 transaction.renew(name)
-            found = tables(transaction, kind, transaction.schema(kind.changes), anew=True)
-            bring_up(transaction, kind, found.book, [], anew=True)
+            Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
 
     @doing("ledger: publish the history")
@@ -553,29 +548,7 @@ class Ledger:
         >>> table[["number", "name", "is_current"]].values.tolist()
         [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
         """
-        number = form_number(form)
-        for wait in waits():
-            now = self.store.snapshot()
-            kind = self._kind.noted(now, self.location, self._buckets)
-            columns = columns_of(now, kind, form)
-            table = target_of(self._spark, target, f"{now.store}/{kind.name}", storage_options)
-            if not anew:
-                table.require_untouched()
-            assert now.version is not None
-            as_before = not anew and table.form == number and table.has_columns(columns)
-            if as_before and table.commit is not None and table.commit >= now.version:
-                return table.commit
-            then = self._published(table.commit) if as_before else None
-            if put_all(table, now, kind, form) if then is None else put_changes(table, then, now, kind, form):
-                return now.version
-            time.sleep(wait)
-        raise StoreIsBusy(str(target), len(waits()))
-
-    def _published(self, version: int | None) -> Snapshot | None:
-        try:
-            return self.store.snapshot(version)
-        except InvalidArgument:
-            return None  # `vacuum` has deleted its files.
+        return publish(self.store, self._noted, target, form, anew=anew, options=storage_options)
 
     @doing("ledger: write small files together")
     def compact(self) -> Committed:
@@ -590,12 +563,12 @@ class Ledger:
             ConflictingCommit, StoreIsBusy: Other writers were faster.
         """
         with self.store.begin() as transaction:
-            kind = self._kind.noted(transaction.base, self.location, self._buckets)
-            found = tables(transaction, kind, transaction.schema(kind.changes))
+            kind = self._noted(transaction.base)
+            upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
             for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words)):
                 transaction.compact(name)
             # Its files stay cut by ranges of guids, which the store knows nothing of.
-            bring_up(transaction, kind, found.book, [], anew=found.anew, fold=2)
+            upkeep.run(fold=2)
             return transaction.commit(reads=())
 
     def check(self, *, deep: bool = False) -> None:

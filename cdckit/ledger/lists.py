@@ -24,19 +24,9 @@ from pyspark.sql import types as T
 from cdckit.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.applying import Applied, bring_up, tables
-from cdckit.ledger.columns import (
-    BUCKET,
-    fields_of,
-    log_columns,
-    logged,
-    require_keys_keep_their_texts,
-    shown_changes,
-)
-from cdckit.ledger.kinds import Kind
-from cdckit.ledger.log_intake import take
-from cdckit.ledger.pending_batch import Gate, asked
-from cdckit.ledger.shared_transaction import remove_changes
+from cdckit.ledger.columns import Kind, fields_of, logged, require_keys_keep_their_texts, shown_changes
+from cdckit.ledger.upkeep import Applied, Upkeep, remove_changes
+from cdckit.ledger.views import Gate, asked
 from cdckit.lists import (
     NAMED_LISTS,
     arrival_of_list,
@@ -333,15 +323,12 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
 
 def _state(transaction: Transaction, kind: Kind, found: Restated, known: Known, gate: Gate | None) -> Applied:
     """Let the log say what is restated, and the history follow."""
-    buckets = set(remove_changes(transaction, kind, found.stale) if found.stale is not None else [])
+    again = [] if found.stale is None else remove_changes(transaction, kind, found.stale)
     rows = logged(found.changes, kind)
-    there = tables(transaction, kind, log_columns(rows.schema))
-    fresh = take(rows, kind, there.book.log).files
-    kind.note(transaction)
+    upkeep = Upkeep(transaction, kind, rows.schema)
+    fresh = upkeep.take(rows).files
     note_lists(transaction, kind, known)
-    anew = there.anew or bool(buckets)
-    only = None if there.anew or not buckets else buckets | {int(one.partition[BUCKET]) for one in fresh}
-    news, touched = bring_up(transaction, kind, there.book, fresh, anew=anew, only=only)
+    news, touched = upkeep.run(fresh, again=again)
     done = transaction.commit(reads=[kind.lists, *asked(gate, transaction, kind, touched)])
     return Applied(done.version, news)
 

@@ -1,33 +1,41 @@
-"""A history published: a table of its own for others, in a form that they know, which follows the ledger."""
+"""A history for others: what changed in it, and a table of its own that follows it, in a known form."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import and_
 from pathlib import Path
 from types import FunctionType
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.columns import shown_history
-from cdckit.ledger.history_changes import history_changes
-from cdckit.ledger.kinds import Kind
+from cdckit.ledger.columns import Kind, shown_history
 from cdckit.parts.arguments import quoted
+from cdckit.parts.values import comparable
 from cdckit.parts.workers import Made
-from cdckit.store import File, Snapshot
+from cdckit.store import File, Snapshot, Store, StoreIsBusy
+from cdckit.store.columns import as_columns
 from cdckit.store.files import signed
+from cdckit.store.log import waits
 from cdckit.store.published import InCatalogue, Published
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""
+
+CHANGE = "change"
 
 _FILE = 64 << 20
 """About how many bytes a file of a published table gets."""
@@ -36,7 +44,93 @@ _FEW = 16
 """With how many small files on they are written together with what is new."""
 
 
-def form_number(form: Form) -> int:
+def publish(
+    store: Store,
+    kind_of: Callable[[Snapshot], Kind],
+    target: str | Path,
+    form: Form,
+    *,
+    anew: bool,
+    options: dict[str, str] | None,
+) -> int:
+    """What `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
+    number = _form_number(form)
+    for wait in waits():
+        now = store.snapshot()
+        history = _History(now, kind_of(now), form)
+        columns = history.formed(now.read(history.kind.history, files=[])).schema
+        source = f"{now.store}/{history.kind.name}"
+        # The table of a catalogue is a text in which nothing is a path's.
+        table: Published | InCatalogue
+        if isinstance(target, str) and not re.search(r"[/\\:]", target):
+            table = InCatalogue(now.spark, target, source)
+        else:
+            table = Published(now.spark, target, source, options)
+        if not anew:
+            table.require_untouched()
+        assert now.version is not None
+        as_before = not anew and table.form == number and table.has_columns(columns)
+        if as_before and table.commit is not None and table.commit >= now.version:
+            return table.commit
+        try:
+            then = store.snapshot(table.commit) if as_before else None
+        except InvalidArgument:
+            then = None  # `vacuum` has deleted its files.
+        put = history.put_all if then is None else partial(history.put_changes, then)
+        if put(table, now.version, number):
+            return now.version
+        time.sleep(wait)
+    raise StoreIsBusy(str(target), len(waits()))
+
+
+@dataclass(frozen=True)
+class _History:
+    """The history of a ledger at a commit, and the form in which it is shown."""
+
+    now: Snapshot
+    kind: Kind
+    form: Form
+
+    def formed(self, versions: DataFrame) -> DataFrame:
+        """Versions in that form."""
+        found = self.form(shown_history(versions, self.now.schema(self.kind.changes)))
+        if not isinstance(found, DataFrame) or GUID not in found.columns:
+            needed = f"a function that makes a table with the column {GUID} of a history"
+            raise InvalidArgument("publish", "form", needed, self.form)
+        return found
+
+    def put_all(self, table: Published | InCatalogue, commit: int, number: int) -> bool:
+        """Write the whole table; False if another writer was faster."""
+        rows = self.formed(self.now.read(self.kind.history))
+        if isinstance(table, InCatalogue):
+            return table.replace(rows, commit, number)
+        size = sum(one.size for one in self.now.files(self.kind.history))
+        return table.put(_in_files(rows, size), None, commit, number)
+
+    def put_changes(self, then: Snapshot, table: Published | InCatalogue, commit: int, number: int) -> bool:
+        """Write the rows of entities whose versions have changed; False if another writer was faster."""
+        name = self.kind.history
+        touched = history_changes(then, self.now, self.kind).select(GUID).distinct().persist()
+        try:
+            versions = self.now.read(name, files=_files_of(touched, self.now.files(name)))
+            some = versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns))
+            rows = self.formed(some)
+            if isinstance(table, InCatalogue):
+                return table.merge(rows, touched, commit, number)
+            small = [one for one in table.files() if one.size < _FILE // 4]
+            gone = {one.path: one for one in _files_of(touched, table.files())}
+            if len(small) >= _FEW:
+                gone |= {one.path: one for one in small}
+            if gone:
+                rest = table.read(list(gone.values())).join(touched, GUID, "left_anti")
+                rows = rest.select(*map(quoted, rows.columns)).union(rows)
+            size = sum(one.size for one in gone.values())
+            return table.put(_in_files(rows, size), gone.values(), commit, number)
+        finally:
+            touched.unpersist()
+
+
+def _form_number(form: Form) -> int:
     """64 bits that tell a form from another one: by the function's name, its defaults and what is told it."""
     function, args, told = form, (), {}
     if isinstance(form, partial):
@@ -51,67 +145,6 @@ def form_number(form: Form) -> int:
     by_default = function.__defaults__, sorted((function.__kwdefaults__ or {}).items())
     text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(told.items()))}"
     return signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
-
-
-def target_of(
-    spark: SparkSession, target: str | Path, source: str, options: dict[str, str] | None
-) -> Published | InCatalogue:
-    """What lies at a location, or the table of a catalogue: a text in which nothing is a path's."""
-    if isinstance(target, str) and not re.search(r"[/\\:]", target):
-        return InCatalogue(spark, target, source)
-    return Published(spark, target, source, options)
-
-
-def put_all(target: Published | InCatalogue, now: Snapshot, kind: Kind, form: Form) -> bool:
-    """Write the whole table; False if another writer was faster."""
-    rows = _formed(now.read(kind.history), now, kind, form)
-    if isinstance(target, InCatalogue):
-        return target.replace(rows, _version(now), form_number(form))
-    size = sum(one.size for one in now.files(kind.history))
-    return target.put(_in_files(rows, size), None, _version(now), form_number(form))
-
-
-def put_changes(
-    target: Published | InCatalogue, then: Snapshot, now: Snapshot, kind: Kind, form: Form
-) -> bool:
-    """Write the rows of the entities of which versions have changed; False if another writer was faster."""
-    touched = history_changes(then, now, kind).select(GUID).distinct().persist()
-    try:
-        versions = now.read(kind.history, files=_files_of(touched, now.files(kind.history)))
-        rows = _formed(
-            versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns)), now, kind, form
-        )
-        if isinstance(target, InCatalogue):
-            return target.merge(rows, touched, _version(now), form_number(form))
-        small = [one for one in target.files() if one.size < _FILE // 4]
-        gone = {one.path: one for one in _files_of(touched, target.files())}
-        if len(small) >= _FEW:
-            gone |= {one.path: one for one in small}
-        if gone:
-            rest = target.read(list(gone.values())).join(touched, GUID, "left_anti")
-            rows = rest.select(*map(quoted, rows.columns)).union(rows)
-        size = sum(one.size for one in gone.values())
-        return target.put(_in_files(rows, size), gone.values(), _version(now), form_number(form))
-    finally:
-        touched.unpersist()
-
-
-def columns_of(now: Snapshot, kind: Kind, form: Form) -> T.StructType:
-    """The columns of the table."""
-    return _formed(now.read(kind.history, files=[]), now, kind, form).schema
-
-
-def _formed(versions: DataFrame, now: Snapshot, kind: Kind, form: Form) -> DataFrame:
-    found = form(shown_history(versions, now.schema(kind.changes)))
-    if not isinstance(found, DataFrame) or GUID not in found.columns:
-        needed = f"a function that makes a table with the column {GUID} of a history"
-        raise InvalidArgument("publish", "form", needed, form)
-    return found
-
-
-def _version(now: Snapshot) -> int:
-    assert now.version is not None
-    return now.version
 
 
 def _in_files(rows: DataFrame, size: int) -> DataFrame:
@@ -144,3 +177,56 @@ def _numbers(
             if first < len(sought) and (high is None or sought[first] <= high):
                 found.append(number)
         yield pa.record_batch({"number": pa.array(found, pa.int32())})
+
+
+# What changed ---------------------------------------------------------------------------------------------
+
+
+def history_changes(then: Snapshot, now: Snapshot, kind: Kind) -> DataFrame:
+    """The versions that are not the same at two commits, as `Ledger.history_changes` returns them."""
+    files = {one.path: one for one in then.files(kind.history)} if then.has(kind.history) else {}
+    later = {one.path: one for one in now.files(kind.history)}
+    come = [one for path, one in later.items() if path not in files]
+    gone = [one for path, one in files.items() if path not in later]
+    after = shown_history(now.read(kind.history, files=come), now.schema(kind.changes))
+    if not gone:
+        return after.select(F.lit("appeared").alias(CHANGE), "*")
+    rows = then.read(kind.history, files=gone)
+    before = _in_columns(shown_history(rows, then.schema(kind.changes)), after.schema)
+    return _differing(before, after)
+
+
+def _in_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
+    """Rows of an earlier commit in the columns of a later one: fields may have come, or be of wider types."""
+    lacking = {one.name: F.lit(None).cast(one.dataType) for one in columns if one.name not in rows.columns}
+    found = as_columns(rows, columns).withColumns(lacking)
+    return found.select(*map(quoted, columns.fieldNames()))
+
+
+def _differing(before: DataFrame, after: DataFrame) -> DataFrame:
+    was, is_ = (F.struct(*map(quoted, rows.columns)) for rows in (before, after))
+    joined = before.select(GUID, VALID_FROM, was.alias("was")).join(
+        after.select(GUID, VALID_FROM, is_.alias("is")), [GUID, VALID_FROM], "full_outer"
+    )
+    same = {
+        field.name: comparable(F.col("was").getField(field.name), field.dataType).eqNullSafe(
+            comparable(F.col("is").getField(field.name), field.dataType)
+        )
+        for field in after.schema
+    }
+    same_end = same.pop(VALID_TO)
+    same_rest = reduce(and_, same.values())
+    was_open = F.col("was").getField(VALID_TO).isNull()
+    change = (
+        F.when(F.col("was").isNull(), "appeared")
+        .when(F.col("is").isNull(), "went")
+        .when(same_rest & same_end, None)
+        .when(same_rest & was_open, "ended")
+        .otherwise("changed")
+    )
+    version = F.coalesce("is", "was").alias("version")
+    return (
+        joined.select(change.alias(CHANGE), version)
+        .where(F.col(CHANGE).isNotNull())
+        .select(CHANGE, "version.*")
+    )

@@ -1,18 +1,34 @@
-"""What a worker is told to keep up: one bucket with its files, and what all buckets have in common."""
+"""What a worker is told to keep up: a bucket with its files; and their rows, as the kernel reads changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdckit.kernel.changes import Layout
+from cdckit.changes import TRUNCATE
+from cdckit.kernel.arrays import bools, ints, ranked
+from cdckit.kernel.changes import (
+    GUID,
+    OPERATIONS,
+    SNAPSHOT,
+    Layout,
+    carried_column,
+    carried_words,
+    priority_column,
+    value_column,
+)
+from cdckit.kernel.places import PLACES, places
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.store.columns import true_names
-from cdckit.store.files import Target
+from cdckit.store.files import Target, batches_of
 
 
 class Held(NamedTuple):
@@ -96,3 +112,126 @@ class Task:
     words_before: Paths | None = None
     anew: bool = False
     fold: int = FOLD
+
+
+# Rows -----------------------------------------------------------------------------------------------------
+
+
+def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:
+    """All rows of some files of a table."""
+    return joined((batch for one in paths for batch in batches_of(target, one.path)), target.shape.schema)
+
+
+def joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of batches of one schema, in one; copied only if several have some."""
+    some = [batch for batch in batches if batch.num_rows]
+    return some[0] if len(some) == 1 else _one_batch(pa.Table.from_batches(some, schema=schema))
+
+
+def like(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in the columns of *schema*; those that they lack are null."""
+    there = set(rows.schema.names)
+    columns = {
+        each.name: rows.column(each.name) if each.name in there else pa.nulls(rows.num_rows, each.type)
+        for each in schema
+    }
+    return batch_of(columns, schema)
+
+
+def picked(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
+    """Some of the rows; copied only if they are not all."""
+    return rows if which.all() else rows.filter(pa.array(which))
+
+
+def joined_flat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of batches in one, in the columns of the first."""
+    first, *more = batches
+    return joined([first, *(batch.select(first.schema.names) for batch in more)], first.schema)
+
+
+def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Changes, those of an entity together and in their order."""
+    return rows.take(pa.array(in_order(rows)))
+
+
+def distinct(rows: pa.RecordBatch) -> pa.Array:
+    """The entities that rows are about."""
+    return rows.column(GUID).unique()
+
+
+def others(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
+    """The rows of all other entities."""
+    return picked(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
+
+
+def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """The rows with other values in some columns."""
+    found = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return batch_of({**found, **columns}, rows.schema)
+
+
+def _one_batch(rows: pa.Table) -> pa.RecordBatch:
+    """All rows of a table in one batch."""
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """The changes in the columns of `cdckit.kernel.layout`; of every field there is a priority, or a null."""
+    columns = {
+        name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
+    }
+    if SNAPSHOT in rows.schema.names:
+        columns |= {name: rows.column(name) for name in PLACES}
+    known = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]
+    operation = pc.index_in(
+        rows.column("operation"), value_set=pa.array(known, rows.column("operation").type)
+    )
+    columns["operation"] = operation.cast(pa.int8())
+    columns["record_number"] = rows.column("arrival").field("record_number")
+    data, carried = rows.column("data"), rows.column("carried")
+    nothing = pa.nulls(rows.num_rows, pa.int32())
+    stated = rows.column("field_priorities") if "field_priorities" in rows.schema.names else None
+    named = set() if stated is None else {field.name for field in stated.type}
+    for index, name in enumerate(layout.fields):
+        columns[value_column(index)] = data.field(name)
+        columns[priority_column(index)] = _within(stated, name) if name in named else nothing
+    lacking = np.asarray(pc.or_(data.is_null(), carried.is_null()))
+    for word, names in enumerate(carried_words(layout.fields)):
+        bits = np.zeros(rows.num_rows, np.int64)
+        for bit, name in enumerate(names):
+            bits |= bools(carried.field(name)).astype(np.int64) << bit
+        columns[carried_column(word)] = pa.array(bits, mask=lacking)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _within(values: pa.StructArray, name: str) -> pa.Array:
+    """A part of a struct; null where the struct is."""
+    part = values.field(name)
+    return pc.if_else(values.is_valid(), part, pa.scalar(None, part.type)) if values.null_count else part
+
+
+def numbered_texts(texts: pa.Array) -> Ints:
+    """Equal texts as equal numbers; null is one."""
+    return ints(texts.dictionary_encode("encode").indices)
+
+
+def in_order(rows: pa.RecordBatch) -> Ints:
+    """
+    The positions of changes so that those of an entity stand together, in the order of changes.
+
+    The entities are in the order of their guids, so that their versions need not be sorted to be written.
+    Sorted as numbers; only what is left open, changes of one entity and one instant, by all of the order.
+    """
+    entity = ranked(rows.column(GUID))
+    instant = ints(rows.column("effective_timestamp"))
+    order = np.lexsort((instant, entity))
+    tied = np.zeros(len(order), dtype=bool)
+    same = (entity[order[1:]] == entity[order[:-1]]) & (instant[order[1:]] == instant[order[:-1]])
+    tied[1:] |= same
+    tied[:-1] |= same
+    if not tied.any():
+        return order
+    at = order[tied]
+    order[tied] = at[places(rows.take(pa.array(at)), entity[at], instant[at])]
+    return order

@@ -20,7 +20,7 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.ledger import View
-from cdckit.ledger.kinds import BUCKETS
+from cdckit.ledger.columns import BUCKETS
 from cdckit.parts.arguments import quoted, require_columns, require_flag, require_types
 from cdckit.rdss.exchange_tables import (
     GIVEN_UP,

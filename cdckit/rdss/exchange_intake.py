@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger.shared_transaction import apply_within, withdraw_within
+from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.parts.workers import at_once
 from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_beside
 from cdckit.rdss.exchange_tables import (

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.kinds import Kind
+from cdckit.ledger.columns import Kind
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.existence import NAMING_SCHEMA
 from cdckit.rdss.objects import KEY, ObjectType

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.kinds import BUCKETS, Kind
-from cdckit.ledger.shared_transaction import apply_within
+from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.arguments import require_types
 from cdckit.records import (
     ERROR_CODE,

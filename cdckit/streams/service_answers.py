@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger import View
-from cdckit.ledger.kinds import BUCKETS
+from cdckit.ledger.columns import BUCKETS
 from cdckit.merging import merge
 from cdckit.parts.arguments import require_int
 from cdckit.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, REJECT_SCHEMA

@@ -12,11 +12,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.ledger.bucket_upkeep
-import cdckit.ledger.ranges
+import cdckit.ledger.bucket
 from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.shared_transaction import withdraw_within
+from cdckit.ledger.upkeep import withdraw_within
 from support.histories import Row, by_guid, plain, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds
@@ -54,11 +53,8 @@ def test_it_is_the_difference_of_the_two_histories(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Batches in order and late, withdrawn messages, upkeep of ours and of others between any two commits."""
-    for module, name in (
-        (cdckit.ledger.ranges, "OPEN_ROWS"), (cdckit.ledger.ranges, "CLOSED_ROWS"),
-        (cdckit.ledger.bucket_upkeep, "OPEN_ROWS"), (cdckit.ledger.bucket_upkeep, "CLOSED_ROWS"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, 4)
+    for name in ("OPEN_ROWS", "CLOSED_ROWS"):
+        monkeypatch.setattr(cdckit.ledger.bucket, name, 4)
     chance = random.Random(seed)
     ledger, commits = opened(spark, tmp_path), [0]
     for batch in batches(seed, 12):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,9 +16,9 @@ import pytest
 from pyspark.sql import types as T
 
 from cdckit.kernel.changes import GUID, InvalidChanges, Layout
-from cdckit.ledger import bucket_merge, ranges
-from cdckit.ledger import bucket_upkeep as under_test
-from cdckit.ledger.bucket_upkeep import upkeep
+from cdckit.ledger import bucket as under_test
+from cdckit.ledger import bucket_merge
+from cdckit.ledger.bucket import upkeep
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
 from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
 from cdckit.parts.arrow_types import arrow_schema
@@ -94,7 +93,7 @@ class Bucket:
         added = kept.added["history"]
         versions = {
             name: [one for one in before if one.path not in kept.removed["history"]]
-            + held(one for one in added if f'"{OPEN}": {str(is_open).lower()}' in one["partition"])
+            + held(one for one in added if one["partition"][OPEN] == is_open)
             for name, before, is_open in (("open", task.open, True), ("closed", task.closed, False))
         }
         unborn = [one for one in task.unborn if one.path not in kept.removed["unborn"]]
@@ -124,16 +123,15 @@ class Bucket:
 
 def held(reports: Iterable[dict[str, Any]]) -> Paths:
     """What was written, as tasks are told of it."""
-    bounds = [(one, json.loads(one["stats"])) for one in reports]
     return [
         Held(
             one["path"],
             one["size"],
-            one["rows"],
-            stats["minValues"].get(GUID, "").encode(),
-            stats["maxValues"][GUID].encode() if GUID in stats["maxValues"] else None,
+            one["numRecords"],
+            one["minValues"].get(GUID, "").encode(),
+            one["maxValues"][GUID].encode() if GUID in one["maxValues"] else None,
         )
-        for one, stats in bounds
+        for one in reports
     ]
 
 
@@ -188,7 +186,6 @@ def test_files_of_few_versions_give_the_rows_of_one_merge(
     """The versions of one bucket lie in many files, as those of a large ledger do."""
     for name, rows in (("OPEN_ROWS", 1), ("CLOSED_ROWS", 2)):
         monkeypatch.setattr(under_test, name, rows)
-        monkeypatch.setattr(ranges, name, rows)
     bucket = Bucket(tmp_path)
     so_far: list[Row] = []
     most = 0
@@ -220,7 +217,6 @@ def test_a_batch_about_few_entities_touches_few_files(
 ) -> None:
     monkeypatch.setattr(under_test, "OPEN_ROWS", 8)
     monkeypatch.setattr(under_test, "CLOSED_ROWS", 8)
-    monkeypatch.setattr(ranges, "CLOSED_ROWS", 8)
     bucket = Bucket(tmp_path)
     template = next(each for each in all_of(batches(0, 5)) if each["operation"] == "upsert")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +13,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools, numbered
+from cdckit.kernel.arrays import bools, numbered, ranked
 from cdckit.kernel.changes import GUID, require_whole
 from cdckit.ledger.bucket_merge import Merged, merged_changes
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
-from cdckit.ledger.kernel_rows import flat
-from cdckit.ledger.ranges import CLOSED_ROWS, OPEN_ROWS, about, is_small, parts
-from cdckit.ledger.rows import distinct, joined, others, picked, rows_of, with_columns
-from cdckit.ledger.tasks import FOLD, Book, Paths, Task
+from cdckit.ledger.tasks import (
+    FOLD,
+    Book,
+    Paths,
+    Task,
+    distinct,
+    flat,
+    joined,
+    others,
+    picked,
+    rows_of,
+    with_columns,
+)
 from cdckit.parts.arrow_types import batch_of
 from cdckit.store.files import Target, batches_of
 from cdckit.store.writing import OpenFiles
+
+OPEN_ROWS = 1024
+"""How many open versions a file has at least, where a bucket has so many: each batch writes some again."""
+
+CLOSED_ROWS = 16384
+"""The same of closed versions: only late changes write those again."""
+
+_FILES = 16
+"""Into about how many files the versions of a large bucket are cut."""
 
 SMALL = 4 << 20
 """Bytes: a file of fewer is a small one."""
@@ -152,7 +172,7 @@ def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
     for rows in (merged.versions, merged.gone_on):
         closed = picked(rows, bools(rows.column(VALID_TO).is_valid()))
         found.append(_kept(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False))
-    small = [one for one in task.closed if is_small(one, SMALL)]
+    small = [one for one in task.closed if one.rows < CLOSED_ROWS and one.size < SMALL]
     gone = task.closed if task.anew else small if len(small) >= task.fold else []
     files.remove("history", gone)
     if not task.anew:
@@ -202,3 +222,56 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
         files.write("unborn", kept)
         files.write("unborn", batch_of(columns, unborn.schema))
         files.remove("unborn", task.unborn)
+
+
+# Ranges of guids ------------------------------------------------------------------------------------------
+#
+# So a batch about few entities touches few of the files.  Which file a version is in says nothing about it.
+
+
+def about(files: Paths, guids: pa.Array) -> Paths:
+    """The files that can hold rows of these entities, and those between which a new one's would be."""
+    sought = sorted(set(guids.drop_null().cast(pa.large_binary()).to_pylist()))
+    ordered = sorted(files, key=lambda one: one.low)
+    ends = [one.low for one in ordered[1:]]
+    found = []
+    for number, one in enumerate(ordered):
+        first = bisect_left(sought, one.low) if number else 0
+        if first < len(sought) and (
+            one.high is None
+            or sought[first] <= one.high
+            or number == len(ends)
+            or sought[first] < ends[number]
+        ):
+            found.append(one)
+    return found
+
+
+def parts(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[pa.RecordBatch]:
+    """
+    The rows in the order of their guids, in parts of which each is for one file.
+
+    Args:
+        rows: Versions of a bucket.
+        among: The files that the table has of the bucket: no part goes on where one of them begins.
+        at_least: How many rows a part should have.
+    """
+    if not rows.num_rows:
+        return
+    order = ranked(rows.column(GUID))
+    if (np.diff(order) < 0).any():
+        rows = rows.take(pa.array(np.argsort(order, kind="stable")))
+    many = max(at_least, max(rows.num_rows, sum(one.rows for one in among)) // _FILES)
+    guids = rows.column(GUID).cast(pa.large_binary())
+    lows = sorted(one.low for one in among)[1:]
+    starts = [bisect_left(range(len(guids)), low, key=lambda at: _of(guids, at)) for low in lows]
+    bounds = sorted({0, *starts, rows.num_rows})
+    for begin, end in pairwise(bounds):
+        pieces = (end - begin) // many if end - begin > 2 * many else 1
+        cuts = np.linspace(begin, end, pieces + 1).astype(int)
+        for start, stop in pairwise(cuts):
+            yield rows.slice(start, stop - start)
+
+
+def _of(guids: pa.Array, at: int) -> bytes:
+    return guids[at].as_py() or b""

@@ -1,0 +1,417 @@
+"""
+The way of changes through a ledger's tables, within a transaction of its store.
+
+`Upkeep` makes the tables fit for changes of their columns; `take` writes the changes into files of the log,
+which no commit names yet; `run` lets a worker for each bucket merge what these files touch, and gives the
+tables what the workers wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import MOVED, TRUNCATE
+from cdckit.kernel.arrays import bools, ints
+from cdckit.kernel.changes import GUID, SNAPSHOT, Layout
+from cdckit.ledger.bucket import Kept, upkeep
+from cdckit.ledger.columns import (
+    BUCKET,
+    CONTENT,
+    EVERY,
+    LISTED,
+    OPEN,
+    UNBORN_SCHEMA,
+    Kind,
+    fields_of,
+    kept_history,
+    log_columns,
+    logged,
+    require_keys_keep_their_texts,
+    with_all_priorities,
+    words_columns,
+    words_of,
+)
+from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task, picked, with_columns
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.values import guid
+from cdckit.parts.workers import Made
+from cdckit.store import File, Transaction
+from cdckit.store.columns import as_columns, keeps_types, true_names
+from cdckit.store.files import Target, signed
+from cdckit.store.transaction import Scope
+from cdckit.store.writing import OpenFiles, reported
+
+_REPORT = T.StructType().add("report", T.StringType())
+_BYTES_PER_TASK = 8 << 20
+"""How much a task should have to read and write, so that it is worth starting."""
+
+_FEW = 8
+"""Fewer tasks than these are not worth counting: as many then as the session has cores."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """
+    What `Ledger.apply` did.
+
+    Args:
+        version: The commit by which it is seen.
+        news: How many of the changes the log did not have.
+        repeated: Whether nothing was done, because the batch had been applied before.
+
+    >>> said = Applied(version=7, news=0)
+    >>> "repeated" if said.repeated else f"{said.news} changes were news, seen from commit {said.version} on"
+    '0 changes were news, seen from commit 7 on'
+    """
+
+    version: int
+    news: int
+    repeated: bool = False
+
+
+class Taken(NamedTuple):
+    """
+    Changes that were written into the log.
+
+    Args:
+        files: Each holds changes of one bucket.
+        digest: Of the batch: the sum over its rows, whatever their order.
+        lists: Of which lists there are changes: the instants of each source's.
+    """
+
+    files: list[File]
+    digest: int
+    lists: dict[str | None, set[int]]
+
+
+class Upkeep:
+    """
+    The tables of a ledger within a transaction, made fit for changes of the columns *log*.
+
+    With *anew* the history, and what else derives from the log, is empty beside it.
+
+    Attributes:
+        anew: Whether every version is merged again: so it is where a field has got another type, too.
+        book: The tables, as workers know them.
+
+    Raises:
+        WrongColumnType: A key field is of another type than before, and not a wider number.
+        NotStorable: A field is of a type that no table has.
+    """
+
+    def __init__(
+        self, transaction: Transaction, kind: Kind, log: T.StructType, *, anew: bool = False
+    ) -> None:
+        self._tables, self._kind, log = transaction, kind, log_columns(log)
+        before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
+        if before is not None:
+            require_keys_keep_their_texts(fields_of(before), fields_of(log), kind)
+        to_log = transaction.target(kind.changes, log, [BUCKET])
+        has_moves = MOVED in true_names(to_log.stored).fieldNames()
+        if has_moves:
+            more = with_all_priorities(true_names(to_log.stored))
+            to_log = transaction.target(kind.changes, more, [BUCKET])
+        columns = true_names(to_log.stored)
+        self.anew = anew or (before is not None and not keeps_types(before, columns))
+        history = kept_history(fields_of(columns))
+        if self.anew:
+            for name, of, by in (
+                (kind.history, history, [BUCKET, OPEN]),
+                (kind.unborn, UNBORN_SCHEMA, [BUCKET]),
+            ):
+                empty = pa.Table.from_batches([], arrow_schema(of, large=True))
+                transaction.replace(name, empty, partition_by=by)
+            if transaction.has(kind.words):
+                transaction.drop(kind.words)
+        self.book = Book(
+            log=to_log,
+            history=transaction.target(kind.history, history, [BUCKET, OPEN]),
+            unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
+            layout=_layout(kind, columns),
+            words=transaction.target(kind.words, words_columns(columns), [BUCKET]) if has_moves else None,
+        )
+        kind.note(transaction)
+
+    def take(self, rows: DataFrame) -> Taken:
+        """Let workers write rows of `columns.logged`, a file for each bucket; one job, with a shuffle."""
+        columns = true_names(self.book.log.stored)
+        wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
+        if not _has_types(rows.schema, wanted):
+            rows = as_columns(rows, wanted)
+        # However many partitions they come in: a file for each of those and bucket would be thousands.
+        write = partial(_write, buckets=self._kind.buckets, target=self.book.log)
+        found = _reports(Made(rows.repartition(BUCKET), write, _REPORT, large=True))
+        files = reported((each for one in found for each in one["files"]), self.book.log)
+        lists: dict[str | None, set[int]] = {}
+        for source, at in (each for one in found for each in one["lists"]):
+            lists.setdefault(source, set()).add(at)
+        return Taken(files, signed(sum(one["content"] for one in found)), lists)
+
+    def run(
+        self, fresh: Collection[File] = (), *, again: Collection[int] = (), fold: int = FOLD
+    ) -> tuple[int, list[int]]:
+        """
+        Bring the tables to where they are with the changes in *fresh* files of the log: one job.
+
+        Args:
+            fresh: What `take` wrote.
+            again: Buckets of which all entities are merged again.
+            fold: From how many small files on those of a bucket are written as one; of all buckets, if it
+                is fewer than `FOLD`.
+
+        Returns:
+            How many of the changes were news, and the buckets that were touched.
+        """
+        tasks = self._tasks(fresh, again, fold)
+        kept = self._let_do(tasks, fresh)
+        news = sum(one.taken for one in kept)
+        if not any(one.moved for one in kept):
+            return news, [task.bucket for task in tasks]
+        self._take_along()
+        # What a row takes along any bucket may have said.
+        return news, list(range(self._kind.buckets))
+
+    def _take_along(self) -> None:
+        """Let rows take along to their new keys what the log says by now."""
+        tables, kind = self._tables, self._kind
+        before = tables.files(kind.words)
+        tables.swap(kind.words, before, words_of(tables.read(kind.changes), kind).repartition(BUCKET))
+        was, now, files = _by_bucket(before), _by_bucket(tables.files(kind.words)), self._files()
+        buckets = sorted({*was, *now})
+        self._let_do([replace(_task(files, each), words_before=was.get(each, [])) for each in buckets], [])
+
+    def _files(self) -> dict[int, Task]:
+        """The buckets, with the files that there are of each."""
+        kind, versions = self._kind, self._tables.files(self._kind.history)
+        words = self._tables.files(kind.words) if self._tables.has(kind.words) else []
+        parts = {
+            "log": self._tables.files(kind.changes),
+            "open": [one for one in versions if one.partition[OPEN]],
+            "closed": [one for one in versions if not one.partition[OPEN]],
+            "unborn": self._tables.files(kind.unborn),
+            "words": words,
+        }
+        found: dict[int, Task] = {}
+        for part, files in parts.items():
+            for bucket, paths in _by_bucket(files).items():
+                more: dict[str, Any] = {part: paths}
+                found[bucket] = replace(_task(found, bucket), **more)
+        return found
+
+    def _tasks(self, fresh: Iterable[File], again: Collection[int], fold: int) -> list[Task]:
+        files, news = self._files(), _by_bucket(fresh)
+        buckets = {*news, *again}
+        if self.anew:
+            buckets |= files.keys()
+        elif fold < FOLD:
+            buckets |= {bucket for bucket, task in files.items() if task.closed}
+        return [
+            replace(
+                _task(files, each),
+                fresh=news.get(each, []),
+                anew=self.anew or each in again,
+                fold=fold,
+            )
+            for each in sorted(buckets)
+        ]
+
+    def _let_do(self, tasks: list[Task], fresh: Collection[File]) -> list[Kept]:
+        """Let the workers do it, and the tables have what they wrote."""
+        kept, kind, book = _done(self._tables.spark, tasks, self.book), self._kind, self.book
+        by_path = {one.path: one for one in fresh}
+        for part, name, target in (
+            ("log", kind.changes, book.log),
+            ("history", kind.history, book.history),
+            ("unborn", kind.unborn, book.unborn),
+        ):
+            added = reported((each for one in kept for each in one.added[part]), target)
+            removed = [path for one in kept for path in one.removed[part]]
+            same_rows: list[str] = []
+            if part == "log":
+                added += [by_path[path] for one in kept for path in one.keep]
+                # Of the log only files go whose rows are in another one then.
+                same_rows = [*removed, *(path for one in kept for path in one.folded)]
+            if added or removed:
+                self._tables.adopt(name, added, removed, same_rows)
+        return kept
+
+
+def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
+    """What an upkeep of these buckets must find as it was."""
+    return [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
+
+
+def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
+    """
+    What `Ledger.apply` does, without a commit, for the shells of doors; what the commit must find as it was.
+
+    Args:
+        transaction: Of the store that holds the ledger.
+        kind: What the ledger is about; by other buckets it is gone on with those that it has.
+        changes: As for `Ledger.apply`.
+
+    Raises:
+        As `Ledger.apply`.
+    """
+    kind = kind.within(transaction)
+    rows = logged(changes, kind)
+    work = Upkeep(transaction, kind, rows.schema)
+    _, buckets = work.run(work.take(rows).files)
+    return reads(kind, buckets)
+
+
+def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:
+    """
+    Take changes out of a ledger, as if they never had been applied; returns what `apply_within` returns.
+
+    Args:
+        transaction: Of the store that holds the ledger.
+        kind: What the ledger is about, by key fields.
+        messages: One row per change: the key fields of its entity, and `message_id`.  What the ledger does
+            not have is passed over.
+
+    Cost: the buckets of these entities are written anew, log and history; the other ones are not read.
+    """
+    kind = kind.within(transaction)
+    if not transaction.has(kind.changes):
+        return []
+    key = {name: F.col(name) for name in kind.keys}
+    gone = messages.select(guid(kind.entity, key).alias(GUID), "message_id")
+    buckets = remove_changes(transaction, kind, gone)
+    Upkeep(transaction, kind, transaction.schema(kind.changes)).run(again=buckets)
+    return reads(kind, buckets)
+
+
+def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[int]:
+    """
+    Take changes out of the log alone; returns the buckets that are to be made anew.
+
+    *messages* has a row for each: the `guid` of its entity, and `message_id`.
+    """
+    gone = messages.distinct()
+    buckets = [row[0] for row in gone.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
+    if buckets:
+        where = {BUCKET: buckets}
+        log = transaction.read(kind.changes, where)
+        left = log.join(gone, [GUID, "message_id"], "left_anti").select(*log.columns)
+        transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
+    return buckets
+
+
+def _layout(kind: Kind, log: T.StructType) -> Layout:
+    names, stated = fields_of(log).fieldNames(), []
+    if "field_priorities" in log.fieldNames():
+        priorities = log["field_priorities"].dataType
+        assert isinstance(priorities, T.StructType)
+        stated = priorities.fieldNames()
+    return Layout(
+        fields=tuple(names),
+        keys=tuple(names.index(key) for key in kind.keys),
+        field_priorities=frozenset(names.index(name) for name in stated),
+        by_guid=bool(kind.by_guid),
+        entity=None,
+        has_guid=True,
+    )
+
+
+def _task(files: Mapping[int, Task], bucket: int) -> Task:
+    return files.get(bucket) or Task(bucket)
+
+
+def _by_bucket(files: Iterable[File]) -> dict[int, Paths]:
+    found: dict[int, Paths] = {}
+    for one in files:
+        low, high = one.low.get(GUID), one.high.get(GUID)
+        held = Held(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
+        found.setdefault(int(one.partition[BUCKET]), []).append(held)
+    return found
+
+
+def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
+    """Whether the rows need no cast; fields that they lack, they lack."""
+    if isinstance(rows, T.StructType) and isinstance(columns, T.StructType):
+        wanted = {one.name: one.dataType for one in columns}
+        return all(one.name in wanted and _has_types(one.dataType, wanted[one.name]) for one in rows)
+    one, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (rows, columns))
+    return bool(one == other)
+
+
+# In the workers --------------------------------------------------------------------------------------------
+
+
+def _reports(made: Made) -> list[dict[str, Any]]:
+    return [json.loads(row["report"]) for row in made.rows().collect()]
+
+
+def _report(told: dict[str, Any]) -> pa.RecordBatch:
+    return pa.record_batch({"report": pa.array([json.dumps(told)])})
+
+
+def _done(spark: SparkSession, tasks: list[Task], book: Book) -> list[Kept]:
+    """Let the workers do it, each some of the buckets."""
+    if not tasks:
+        return []
+    parts = sum(_bytes(task) for task in tasks) // _BYTES_PER_TASK
+    many = len(tasks)
+    spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
+    found = _reports(Made(spread, partial(_upkeep, tasks=tasks, book=book), _REPORT))
+    return [Kept(**each) for each in found]
+
+
+def _bytes(task: Task) -> int:
+    """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
+    parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
+    return sum(one.size for part in parts for one in part)
+
+
+def _upkeep(batches: Iterable[pa.RecordBatch], tasks: list[Task], book: Book) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield _report(upkeep(tasks[number], book)._asdict())
+
+
+def _write(batches: Iterable[pa.RecordBatch], buckets: int, target: Target) -> Iterator[pa.RecordBatch]:
+    content, lists = 0, set[tuple[str | None, int]]()
+    with OpenFiles(target) as files:
+        for batch in batches:
+            content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
+            lists |= _lists(batch)
+            for rows in _everywhere(batch, buckets):
+                files.take(rows)
+        found = files.close()
+    yield _report({"files": found, "content": content, "lists": list(lists)})
+
+
+def _everywhere(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:
+    """The changes, of each truncate a copy for every bucket."""
+    is_truncate = bools(pc.equal(changes.column("operation"), TRUNCATE))
+    if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
+        yield changes
+        return
+    yield picked(changes, ~is_truncate)
+    some = picked(changes, is_truncate)
+    every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
+    for bucket in range(buckets):
+        own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
+        yield with_columns(some, {GUID: every, BUCKET: own})
+
+
+def _lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
+    """The source and the instant of each list of which there are changes."""
+    at = batch.column(LISTED)
+    if at.null_count == len(at):
+        return set()
+    some = pa.table({"source": batch.column("source"), "at": at}).filter(at.is_valid())
+    rows = some.group_by(["source", "at"]).aggregate([]).to_pylist()
+    return {(each["source"], each["at"]) for each in rows}
