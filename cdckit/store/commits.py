@@ -48,6 +48,7 @@ from cdckit.store.files import (
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
     APPLICATION,
+    CHECK,
     NO_HOOK,
     STREAM,
     STREAM_DIGEST,
@@ -58,6 +59,7 @@ from cdckit.store.log import (
     actions_of,
     carry_out,
     change_of,
+    check_of,
     create,
     damaged_log,
     foreign_change,
@@ -72,7 +74,7 @@ from cdckit.store.log import (
     upkeep_of_others,
 )
 
-FORMAT = 2
+FORMAT = 3
 _FOLD = 16
 
 COMMITS_SCHEMA = (
@@ -211,15 +213,26 @@ class Commits:
 
         Raises:
             BatchIdReused: A later batch of its stream was committed: of older ones nothing is known.
+            DamagedTable: The log does not say the same of it twice.
         """
+        known = self._table.transaction_version
+        last: str | int | None
         if isinstance(batch, StreamBatch):
-            last = self._table.transaction_version(f"{STREAM}:{batch.stream}")
-            if last is None or last < batch.number:
-                return None
+            name = f"{STREAM}:{batch.stream}"
+            last, digest = known(name), known(f"{STREAM_DIGEST}:{batch.stream}")
+        else:
+            name = f"{APPLICATION}:{batch}"
+            digest = known(name)
+            last = None if digest is None else batch
+        check = None if last is None or digest is None else check_of(last, digest)
+        if known(f"{CHECK}:{name}") != check:
+            error = ValueError(f"it says two things about the batch {batch!r}")
+            raise damaged_log(COMMITS, COMMITS, self.at, error)
+        if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:
             if last > batch.number:
                 raise BatchIdReused(batch, 0, 0, last)
-            return self._table.transaction_version(f"{STREAM_DIGEST}:{batch.stream}")
-        return self._table.transaction_version(f"{APPLICATION}:{batch}")
+            return None
+        return digest
 
     @property
     def id(self) -> str:

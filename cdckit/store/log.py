@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
@@ -18,7 +19,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
-from cdckit.store.files import File, Table, files_of
+from cdckit.store.files import File, Table, files_of, signed
 from cdckit.store.locations import Location
 
 APPLICATION = "cdckit"
@@ -30,6 +31,9 @@ of two commits that begin from one version, where it would otherwise put two app
 
 STREAM, STREAM_DIGEST = f"{APPLICATION}.stream", f"{APPLICATION}.digest"
 """Before the name of a stream: the number of its last batch, and the digest of that."""
+
+CHECK = f"{APPLICATION}.check"
+"""Before what names a batch, or the last one of a stream: a digest of both, by which damage is told."""
 
 COLUMNS = f"{APPLICATION}.columns"
 """What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
@@ -536,15 +540,23 @@ def properties(
     made, and add its own files and columns to it as version 1.
     """
     told = {application: mark}
-    if batch is not None and isinstance(batch[0], StreamBatch):
-        told |= {
-            f"{STREAM}:{batch[0].stream}": batch[0].number,
-            f"{STREAM_DIGEST}:{batch[0].stream}": batch[1],
-        }
-    elif batch is not None:
-        told[f"{APPLICATION}:{batch[0]}"] = batch[1]
+    if batch is not None:
+        id_, digest = batch
+        if isinstance(id_, StreamBatch):
+            name, last = f"{STREAM}:{id_.stream}", id_.number
+            told |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
+            told[f"{CHECK}:{name}"] = check_of(last, digest)
+        else:
+            name = f"{APPLICATION}:{id_}"
+            told |= {name: digest, f"{CHECK}:{name}": check_of(id_, digest)}
     transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in told.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
+
+
+def check_of(id_: str | int, digest: int) -> int:
+    """A digest of the id of a batch, or of its number in a stream, and of that of its content."""
+    text = f"{id_} {digest}".encode("utf-8", "surrogatepass")
+    return signed(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()))
 
 
 def waits() -> list[float]:

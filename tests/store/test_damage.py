@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from cdckit.parts.arguments import StreamBatch
 from cdckit.store import DamagedTable, Store
 from cdckit.store.locations import Location
-from support.store_numbers import add, held, listing
+from support.store_numbers import add, held, listing, numbers
 
 
 def data_file(place: Path) -> Path:
@@ -92,7 +93,7 @@ def cut_the_log_of_commits(place: Path) -> None:
 
 def be_of_the_future(place: Path) -> None:
     path = place / "commits" / "_delta_log" / f"{0:020}.json"
-    path.write_text(path.read_text().replace(json.dumps('{"format": 2}'), json.dumps('{"format": 3}')))
+    path.write_text(path.read_text().replace(json.dumps('{"format": 3}'), json.dumps('{"format": 4}')))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def be_of_the_future(place: Path) -> None:
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
         (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),
         (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
-        (be_of_the_future, "commits", "commits/_delta_log", "its format is 3"),
+        (be_of_the_future, "commits", "commits/_delta_log", "its format is 4"),
     ],
 )
 def test_damage_is_an_error(
@@ -137,6 +138,25 @@ def test_check_looks_at_every_file(
     damage(place)
     with pytest.raises(DamagedTable, match=found):
         store.check()
+
+
+@pytest.mark.parametrize("batch", ["monday", StreamBatch("orders", 7)])
+def test_a_batch_id_that_is_damaged_is_not_taken_for_a_new_one(store: Store, place: Path, batch: str) -> None:
+    with store.begin() as transaction:
+        transaction.append("log", numbers(1))
+        transaction.commit(batch=batch, digest=5)
+    path = place / "commits" / "_delta_log" / f"{1:020}.json"
+    content = path.read_text()
+    id_ = "orders" if isinstance(batch, StreamBatch) else batch
+    for number in range(content.count(f":{id_}")):
+        parts = content.split(f":{id_}")
+        path.write_text(
+            f":{id_}".join(parts[: number + 1]) + f":x{id_[1:]}" + f":{id_}".join(parts[number + 1 :])
+        )
+        with pytest.raises(DamagedTable, match="two things about the batch"):
+            Store(None, place).batch(batch)
+    path.write_text(content)
+    assert Store(None, place).batch(batch) == 5
 
 
 def test_spark_is_not_given_a_file_that_is_gone(spark: SparkSession, store: Store, place: Path) -> None:
