@@ -19,16 +19,16 @@ from cdckit.ledger.bucket_merge import Merged, merged_changes
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.tasks import (
     FOLD,
-    Book,
     Paths,
+    Targets,
     Task,
-    distinct,
+    entities_of,
     flat,
     joined,
-    others,
-    picked,
     rows_of,
+    selected,
     with_columns,
+    without,
 )
 from cdckit.parts.arrow_types import batch_of
 from cdckit.store.files import Target, batches_of
@@ -47,10 +47,10 @@ SMALL = 4 << 20
 """Bytes: a file of fewer is a small one."""
 
 
-class Kept(NamedTuple):
+class Outcome(NamedTuple):
     """What became of a bucket: by table the files that came, as reports, and the paths of those that went."""
 
-    taken: int
+    news: int
     """How many changes were news."""
     keep: list[str]
     """Which of the fresh files are files of the log as they are."""
@@ -62,18 +62,18 @@ class Kept(NamedTuple):
     """Whether rows may take other words along than they did: an entity with moves was merged again."""
 
 
-def upkeep(task: Task, book: Book) -> Kept:
+def upkeep(task: Task, targets: Targets) -> Outcome:
     """Do the upkeep of one bucket: read, merge, write."""
-    new = rows_of(book.log, task.fresh)
-    require_whole(flat(new, book.layout))
+    new = rows_of(targets.log, task.fresh)
+    require_whole(flat(new, targets.layout))
     if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
         # A truncate is news to every entity.
         task = replace(task, anew=True)
-    others_ = _with_other_words(task, book)
-    near = [] if task.anew else about(task.open, pa.concat_arrays([distinct(new), others_]))
-    opened, unborn = rows_of(book.history, near), rows_of(book.unborn, task.unborn)
-    merged = merged_changes(task, book, new, opened, unborn, others_)
-    files = _Files(book)
+    rewritten = _with_other_words(task, targets)
+    near = [] if task.anew else files_about(task.open, pa.concat_arrays([entities_of(new), rewritten]))
+    opened, unborn = rows_of(targets.history, near), rows_of(targets.unborn, task.unborn)
+    merged = merged_changes(task, targets, new, opened, unborn, rewritten)
+    files = _Files(targets)
     try:
         keep = _write_log(files, task, new, merged)
         if len(merged.guids) or task.anew or task.fold < FOLD:
@@ -86,15 +86,15 @@ def upkeep(task: Task, book: Book) -> Kept:
         raise
     # Of a truncate every bucket has a copy.
     copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
-    return Kept(merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved)
+    return Outcome(merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved)
 
 
-def _with_other_words(task: Task, book: Book) -> pa.Array:
+def _with_other_words(task: Task, targets: Targets) -> pa.Array:
     """The entities to which rows took along other words than before."""
-    if book.words is None or task.words_before is None or task.anew:
-        return pa.array([], book.log.shape.schema.field(GUID).type)
-    now, before = (rows_of(book.words, paths) for paths in (task.words, task.words_before))
-    both = joined([now, before], book.words.shape.schema)
+    if targets.words is None or task.words_before is None or task.anew:
+        return pa.array([], targets.log.shape.schema.field(GUID).type)
+    now, before = (rows_of(targets.words, paths) for paths in (task.words, task.words_before))
+    both = joined([now, before], targets.words.shape.schema)
     rows = pa.StructArray.from_arrays(both.columns, names=both.schema.names)
     known = numbered(rows)
     alone = ~np.where(
@@ -108,9 +108,9 @@ def _with_other_words(task: Task, book: Book) -> pa.Array:
 class _Files:
     """What a task writes, and takes away."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
-        self._open = {name: OpenFiles(getattr(book, name)) for name in ("log", "history", "unborn")}
+    def __init__(self, targets: Targets) -> None:
+        self.targets = targets
+        self._open = {name: OpenFiles(getattr(targets, name)) for name in ("log", "history", "unborn")}
         self.removed: dict[str, list[str]] = {name: [] for name in self._open}
         self.folded: list[str] = []
 
@@ -146,7 +146,7 @@ def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -
         return [one.path for one in task.fresh]
     files.write("log", merged.news)
     if merged.news.num_rows and len(small) + 1 >= FOLD:
-        rows = (each for one in small for each in batches_of(files.book.log, one.path))
+        rows = (each for one in small for each in batches_of(files.targets.log, one.path))
         files.folded += files.write_apart("log", rows)
         files.remove("log", small)
     return []
@@ -154,35 +154,35 @@ def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -
 
 def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, merged: Merged) -> None:
     """The open versions: those in the files that may hold what is touched are written again."""
-    parts_of = [others(opened, merged.guids)]
-    for rows in (merged.versions, merged.gone_on):
-        found = picked(rows, bools(rows.column(VALID_TO).is_null()))
+    parts_of = [without(opened, merged.guids)]
+    for rows in (merged.versions, merged.continued):
+        found = selected(rows, bools(rows.column(VALID_TO).is_null()))
         at = pc.index_in(found.column(GUID), value_set=merged.guids)
         parts_of.append(_kept(found, task, merged, at, is_open=True))
     files.remove("history", task.open if task.anew else near)
     among = [] if task.anew else task.open
-    for part in parts(joined(parts_of, files.book.kept), among, OPEN_ROWS):
+    for part in cut_by_guid(joined(parts_of, files.targets.kept), among, OPEN_ROWS):
         files.write_apart("history", [part])
 
 
 def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
     """The closed versions: of those there are, what late changes have touched; many small files as one."""
-    history = files.book.history
+    history = files.targets.history
     found = []
-    for rows in (merged.versions, merged.gone_on):
-        closed = picked(rows, bools(rows.column(VALID_TO).is_valid()))
+    for rows in (merged.versions, merged.continued):
+        closed = selected(rows, bools(rows.column(VALID_TO).is_valid()))
         found.append(_kept(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False))
     small = [one for one in task.closed if one.rows < CLOSED_ROWS and one.size < SMALL]
     gone = task.closed if task.anew else small if len(small) >= task.fold else []
     files.remove("history", gone)
     if not task.anew:
-        found.append(others(rows_of(history, gone), merged.late))
-    for part in parts(joined(found, files.book.kept), [], CLOSED_ROWS):
+        found.append(without(rows_of(history, gone), merged.late))
+    for part in cut_by_guid(joined(found, files.targets.kept), [], CLOSED_ROWS):
         files.write_apart("history", [part])
-    for one in [] if task.anew else about(task.closed, merged.late):
+    for one in [] if task.anew else files_about(task.closed, merged.late):
         if one not in gone and _holds(history, one.path, merged.late):
             before = batches_of(history, one.path)
-            files.write_apart("history", (others(rows, merged.late) for rows in before))
+            files.write_apart("history", (without(rows, merged.late) for rows in before))
             files.remove("history", [one])
 
 
@@ -209,10 +209,10 @@ def _holds(target: Target, path: str, guids: pa.Array) -> bool:
 
 def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Merged) -> None:
     """The entities that have no version: some may have one now, and others have come."""
-    born = pa.concat_arrays([rows.column(GUID) for rows in (merged.versions, merged.gone_on)])
+    born = pa.concat_arrays([rows.column(GUID) for rows in (merged.versions, merged.continued)])
     lacking = pc.invert(pc.is_in(merged.guids, value_set=born))
     guids = merged.guids.filter(lacking)
-    kept = others(unborn, merged.guids)
+    kept = without(unborn, merged.guids)
     if task.anew:
         kept = kept.slice(0, 0)
     if len(guids) or kept.num_rows < unborn.num_rows:
@@ -229,7 +229,7 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
 # So a batch about few entities touches few of the files.  Which file a version is in says nothing about it.
 
 
-def about(files: Paths, guids: pa.Array) -> Paths:
+def files_about(files: Paths, guids: pa.Array) -> Paths:
     """The files that can hold rows of these entities, and those between which a new one's would be."""
     sought = sorted(set(guids.drop_null().cast(pa.large_binary()).to_pylist()))
     ordered = sorted(files, key=lambda one: one.low)
@@ -247,7 +247,7 @@ def about(files: Paths, guids: pa.Array) -> Paths:
     return found
 
 
-def parts(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[pa.RecordBatch]:
+def cut_by_guid(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[pa.RecordBatch]:
     """
     The rows in the order of their guids, in parts of which each is for one file.
 

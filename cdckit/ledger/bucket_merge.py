@@ -23,9 +23,9 @@ from cdckit.kernel.states import versions
 from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
 from cdckit.ledger.open_versions import resumed
 from cdckit.ledger.tasks import (
-    Book,
+    Targets,
     Task,
-    distinct,
+    entities_of,
     flat,
     in_order,
     joined,
@@ -33,8 +33,8 @@ from cdckit.ledger.tasks import (
     like,
     numbered_texts,
     ordered,
-    picked,
     rows_of,
+    selected,
     with_columns,
 )
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, greatest_before, segments
@@ -52,7 +52,7 @@ class Merged(NamedTuple):
     """The last place of each in the log of a source; null where none says one."""
     versions: pa.RecordBatch
     """Those that are new, of which one may be like one that was there."""
-    gone_on: pa.RecordBatch
+    continued: pa.RecordBatch
     """Versions that were open and have an end now, or have not."""
     late: pa.Array
     """The guids of which all versions that are there go."""
@@ -65,42 +65,44 @@ class Merged(NamedTuple):
 
 def merged_changes(
     task: Task,
-    book: Book,
+    targets: Targets,
     new: pa.RecordBatch,
     opened: pa.RecordBatch,
     unborn: pa.RecordBatch,
-    others: pa.Array,
+    rewritten: pa.Array,
 ) -> Merged:
-    """What comes of *new* changes, and of *others*, the guids of entities that other words were taken to."""
-    late = _late(task, book, new, opened, unborn)
-    again = _merged_again(task, book, picked(new, late), others)
-    later = picked(new, ~late)
+    """What comes of *new* changes, and of *rewritten*, the entities to which other words were taken."""
+    late = _late(task, targets, new, opened, unborn)
+    again = _merged_again(task, targets, selected(new, late), rewritten)
+    later = selected(new, ~late)
     on = ordered(later)
-    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=distinct(on)))
-    begun, gone_on = _gone_on(book, stored, on)
+    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=entities_of(on)))
+    begun, continued = _continue(targets, stored, on)
     guids, latest, place = _latest([again.rows, on])
     return Merged(
         guids,
         latest,
         place,
-        joined([_with_hidden(again.versions, book), _with_hidden(begun, book)], book.kept),
-        gone_on,
-        distinct(again.rows),
+        joined([_with_hidden(again.versions, targets), _with_hidden(begun, targets)], targets.kept),
+        continued,
+        entities_of(again.rows),
         joined([again.news, later], new.schema),
         MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows,
     )
 
 
 def _late(
-    task: Task, book: Book, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
+    task: Task, targets: Targets, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
 ) -> Bools:
     """The changes of entities for which their place in the log matters, or that may be in it already."""
     if task.anew:
         return np.ones(new.num_rows, dtype=bool)
     known = [
-        batch.column(0) for one in task.log for batch in batches_of(book.log, one.path, [IDENTITY], 1 << 20)
+        batch.column(0)
+        for one in task.log
+        for batch in batches_of(targets.log, one.path, [IDENTITY], 1 << 20)
     ]
-    late = said_before(new.column(IDENTITY), known)
+    late = may_be_repeated(new.column(IDENTITY), known)
     encoded = new.column(GUID).dictionary_encode()
     entity, instant = ints(encoded.indices), new.column("effective_timestamp")
     is_every = pc.equal(unborn.column(GUID), EVERY)
@@ -131,8 +133,8 @@ class _Again(NamedTuple):
     versions: pa.RecordBatch
 
 
-def _merged_again(task: Task, book: Book, new: pa.RecordBatch, others: pa.Array) -> _Again:
-    guids = pa.concat_arrays([distinct(new), others])
+def _merged_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: pa.Array) -> _Again:
+    guids = pa.concat_arrays([entities_of(new), rewritten])
     known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
     old = (
         []
@@ -140,35 +142,37 @@ def _merged_again(task: Task, book: Book, new: pa.RecordBatch, others: pa.Array)
         else [
             batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=known))
             for one in task.log
-            for batch in batches_of(book.log, one.path)
+            for batch in batches_of(targets.log, one.path)
         ]
     )
-    if book.words is not None and (task.anew or len(guids)):
-        words = like(rows_of(book.words, task.words), new.schema)
+    if targets.words is not None and (task.anew or len(guids)):
+        words = like(rows_of(targets.words, task.words), new.schema)
         old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=known)))
     before = sum(batch.num_rows for batch in old)
     rows = joined([*old, new], new.schema)
     order = in_order(rows)
     rows, is_new = rows.take(pa.array(order)), order >= before
-    drop = no_news(rows, is_new)
-    news = picked(rows, is_new & ~drop)
-    rows = picked(rows, ~drop)
+    drop = is_repeated(rows, is_new)
+    news = selected(rows, is_new & ~drop)
+    rows = selected(rows, ~drop)
     if not task.anew:
-        touched = pa.concat_arrays([distinct(news), others, pa.array([EVERY], guids.type)])
+        touched = pa.concat_arrays([entities_of(news), rewritten, pa.array([EVERY], guids.type)])
         rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
-    found = versions([flat(rows, book.layout)] if rows.num_rows else [], book.layout, book.merged)
-    return _Again(rows, news, joined(found, book.merged))
+    found = versions([flat(rows, targets.layout)] if rows.num_rows else [], targets.layout, targets.merged)
+    return _Again(rows, news, joined(found, targets.merged))
 
 
-def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def _continue(
+    targets: Targets, stored: pa.RecordBatch, on: pa.RecordBatch
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The versions that begin with later changes, and the open ones that they follow, with their ends."""
     if not stored.num_rows:
-        found = versions([flat(on, book.layout)] if on.num_rows else [], book.layout, book.merged)
-        return joined(found, book.merged), stored
-    placed = placed_entities([flat(on, book.resuming)], book.resuming)
-    changes = joined_flat([resumed(stored, book.resuming), *placed])
+        found = versions([flat(on, targets.layout)] if on.num_rows else [], targets.layout, targets.merged)
+        return joined(found, targets.merged), stored
+    placed = placed_entities([flat(on, targets.resuming)], targets.resuming)
+    changes = joined_flat([resumed(stored, targets.resuming), *placed])
     changes = changes.take(pa.array(np.argsort(ranked(changes.column(GUID)), kind="stable")))
-    found = joined(versions([changes], book.resuming, book.merged), book.merged)
+    found = joined(versions([changes], targets.resuming, targets.merged), targets.merged)
     entity = numbered_texts(found.column(GUID))
     first = np.ones(len(entity), dtype=bool)
     first[1:] = entity[1:] != entity[:-1]
@@ -178,12 +182,12 @@ def _gone_on(book: Book, stored: pa.RecordBatch, on: pa.RecordBatch) -> tuple[pa
     assert as_stored.num_rows == stored.num_rows
     assert not at.null_count
     ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
-    return picked(found, ~first), ended
+    return selected(found, ~first), ended
 
 
-def _with_hidden(found: pa.RecordBatch, book: Book) -> pa.RecordBatch:
+def _with_hidden(found: pa.RecordBatch, targets: Targets) -> pa.RecordBatch:
     """Versions with room for the columns that users do not see."""
-    return like(found, book.kept)
+    return like(found, targets.kept)
 
 
 def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -213,7 +217,7 @@ def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
 # Repeats --------------------------------------------------------------------------------------------------
 
 
-def said_before(identities: pa.Array, known: list[pa.Array]) -> Bools:
+def may_be_repeated(identities: pa.Array, known: list[pa.Array]) -> Bools:
     """Which of the new changes share the hash of their identity with a known one, or with each other."""
     new = ints(identities)
     hits = [ints(some.filter(pc.is_in(some, value_set=identities))) for some in known]
@@ -222,7 +226,7 @@ def said_before(identities: pa.Array, known: list[pa.Array]) -> Bools:
     return np.isin(new, again)
 
 
-def no_news(rows: pa.RecordBatch, is_new: Bools) -> Bools:
+def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     """
     Which of the new changes say nothing that the log has not.
 

@@ -278,8 +278,8 @@ class Ledger:
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return Applied(done.version, 0, repeated=True)
             upkeep = Upkeep(transaction, known, rows.schema)
-            if taken is None or taken[0] != (known, upkeep.book.log):
-                taken = (known, upkeep.book.log), upkeep.take(rows)
+            if taken is None or taken[0] != (known, upkeep.targets.log):
+                taken = (known, upkeep.targets.log), upkeep.take(rows)
             fresh, content, listed = taken[1]
             with_lists = lists_in_changes(transaction, known, changes, listed)
             news, buckets = upkeep.run(fresh)

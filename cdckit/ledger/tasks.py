@@ -31,7 +31,7 @@ from cdckit.store.columns import true_names
 from cdckit.store.files import Target, batches_of
 
 
-class Held(NamedTuple):
+class FileRange(NamedTuple):
     """
     A file of a table, as a task is told of it.
 
@@ -50,7 +50,7 @@ class Held(NamedTuple):
     high: bytes | None = None
 
 
-Paths = list[Held]
+Paths = list[FileRange]
 
 
 FOLD = 16
@@ -58,7 +58,7 @@ FOLD = 16
 
 
 @dataclass(frozen=True)
-class Book:
+class Targets:
     """What all tasks of one upkeep have in common: where the tables are, and how the kernel reads changes."""
 
     log: Target
@@ -138,7 +138,7 @@ def like(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch_of(columns, schema)
 
 
-def picked(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
+def selected(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
     """Some of the rows; copied only if they are not all."""
     return rows if which.all() else rows.filter(pa.array(which))
 
@@ -154,14 +154,14 @@ def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.take(pa.array(in_order(rows)))
 
 
-def distinct(rows: pa.RecordBatch) -> pa.Array:
+def entities_of(rows: pa.RecordBatch) -> pa.Array:
     """The entities that rows are about."""
     return rows.column(GUID).unique()
 
 
-def others(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
+def without(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
     """The rows of all other entities."""
-    return picked(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
+    return selected(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
 
 
 def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:

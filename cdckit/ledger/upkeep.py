@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 from cdckit.changes import MOVED, TRUNCATE
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.changes import GUID, SNAPSHOT, Layout
-from cdckit.ledger.bucket import Kept, upkeep
+from cdckit.ledger.bucket import Outcome, upkeep
 from cdckit.ledger.columns import (
     BUCKET,
     CONTENT,
@@ -42,7 +42,7 @@ from cdckit.ledger.columns import (
     words_columns,
     words_of,
 )
-from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task, picked, with_columns
+from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, selected, with_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import guid
 from cdckit.parts.workers import Made
@@ -103,7 +103,7 @@ class Upkeep:
 
     Attributes:
         anew: Whether every version is merged again: so it is where a field has got another type, too.
-        book: The tables, as workers know them.
+        targets: The tables, as workers know them.
 
     Raises:
         WrongColumnType: A key field is of another type than before, and not a wider number.
@@ -134,7 +134,7 @@ class Upkeep:
                 transaction.replace(name, empty, partition_by=by)
             if transaction.has(kind.words):
                 transaction.drop(kind.words)
-        self.book = Book(
+        self.targets = Targets(
             log=to_log,
             history=transaction.target(kind.history, history, [BUCKET, OPEN]),
             unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
@@ -145,14 +145,14 @@ class Upkeep:
 
     def take(self, rows: DataFrame) -> Taken:
         """Let workers write rows of `columns.logged`, a file for each bucket; one job, with a shuffle."""
-        columns = true_names(self.book.log.stored)
+        columns = true_names(self.targets.log.stored)
         wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
         if not _has_types(rows.schema, wanted):
             rows = as_columns(rows, wanted)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
-        write = partial(_write, buckets=self._kind.buckets, target=self.book.log)
+        write = partial(_write, buckets=self._kind.buckets, target=self.targets.log)
         found = _reports(Made(rows.repartition(BUCKET), write, _REPORT, large=True))
-        files = reported((each for one in found for each in one["files"]), self.book.log)
+        files = reported((each for one in found for each in one["files"]), self.targets.log)
         lists: dict[str | None, set[int]] = {}
         for source, at in (each for one in found for each in one["lists"]):
             lists.setdefault(source, set()).add(at)
@@ -174,9 +174,9 @@ class Upkeep:
             How many of the changes were news, and the buckets that were touched.
         """
         tasks = self._tasks(fresh, again, fold)
-        kept = self._let_do(tasks, fresh)
-        news = sum(one.taken for one in kept)
-        if not any(one.moved for one in kept):
+        outcomes = self._let_do(tasks, fresh)
+        news = sum(one.news for one in outcomes)
+        if not any(one.moved for one in outcomes):
             return news, [task.bucket for task in tasks]
         self._take_along()
         # What a row takes along any bucket may have said.
@@ -226,25 +226,25 @@ class Upkeep:
             for each in sorted(buckets)
         ]
 
-    def _let_do(self, tasks: list[Task], fresh: Collection[File]) -> list[Kept]:
+    def _let_do(self, tasks: list[Task], fresh: Collection[File]) -> list[Outcome]:
         """Let the workers do it, and the tables have what they wrote."""
-        kept, kind, book = _done(self._tables.spark, tasks, self.book), self._kind, self.book
+        outcomes, kind, targets = _done(self._tables.spark, tasks, self.targets), self._kind, self.targets
         by_path = {one.path: one for one in fresh}
         for part, name, target in (
-            ("log", kind.changes, book.log),
-            ("history", kind.history, book.history),
-            ("unborn", kind.unborn, book.unborn),
+            ("log", kind.changes, targets.log),
+            ("history", kind.history, targets.history),
+            ("unborn", kind.unborn, targets.unborn),
         ):
-            added = reported((each for one in kept for each in one.added[part]), target)
-            removed = [path for one in kept for path in one.removed[part]]
+            added = reported((each for one in outcomes for each in one.added[part]), target)
+            removed = [path for one in outcomes for path in one.removed[part]]
             same_rows: list[str] = []
             if part == "log":
-                added += [by_path[path] for one in kept for path in one.keep]
+                added += [by_path[path] for one in outcomes for path in one.keep]
                 # Of the log only files go whose rows are in another one then.
-                same_rows = [*removed, *(path for one in kept for path in one.folded)]
+                same_rows = [*removed, *(path for one in outcomes for path in one.folded)]
             if added or removed:
                 self._tables.adopt(name, added, removed, same_rows)
-        return kept
+        return outcomes
 
 
 def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
@@ -333,7 +333,7 @@ def _by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
-        held = Held(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
+        held = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
         found.setdefault(int(one.partition[BUCKET]), []).append(held)
     return found
 
@@ -358,15 +358,15 @@ def _report(told: dict[str, Any]) -> pa.RecordBatch:
     return pa.record_batch({"report": pa.array([json.dumps(told)])})
 
 
-def _done(spark: SparkSession, tasks: list[Task], book: Book) -> list[Kept]:
+def _done(spark: SparkSession, tasks: list[Task], targets: Targets) -> list[Outcome]:
     """Let the workers do it, each some of the buckets."""
     if not tasks:
         return []
     parts = sum(_bytes(task) for task in tasks) // _BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
-    found = _reports(Made(spread, partial(_upkeep, tasks=tasks, book=book), _REPORT))
-    return [Kept(**each) for each in found]
+    found = _reports(Made(spread, partial(_upkeep, tasks=tasks, targets=targets), _REPORT))
+    return [Outcome(**each) for each in found]
 
 
 def _bytes(task: Task) -> int:
@@ -375,10 +375,12 @@ def _bytes(task: Task) -> int:
     return sum(one.size for part in parts for one in part)
 
 
-def _upkeep(batches: Iterable[pa.RecordBatch], tasks: list[Task], book: Book) -> Iterator[pa.RecordBatch]:
+def _upkeep(
+    batches: Iterable[pa.RecordBatch], tasks: list[Task], targets: Targets
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield _report(upkeep(tasks[number], book)._asdict())
+            yield _report(upkeep(tasks[number], targets)._asdict())
 
 
 def _write(batches: Iterable[pa.RecordBatch], buckets: int, target: Target) -> Iterator[pa.RecordBatch]:
@@ -399,8 +401,8 @@ def _everywhere(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatc
     if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
         yield changes
         return
-    yield picked(changes, ~is_truncate)
-    some = picked(changes, is_truncate)
+    yield selected(changes, ~is_truncate)
+    some = selected(changes, is_truncate)
     every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
     for bucket in range(buckets):
         own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)

@@ -202,26 +202,18 @@ def stored_names(columns: T.StructType, known: T.StructType | None = None) -> T.
 
 def true_names(stored: T.StructType) -> T.StructType:
     """The columns under their true names."""
-    return T.StructType(
-        [
-            T.StructField(
-                true_name(one), _within(one.dataType, None, lambda kind, _: true_names(kind)), one.nullable
-            )
-            for one in stored
-        ]
-    )
+    return _renamed(stored, true_name)
 
 
 def plain_names(stored: T.StructType) -> T.StructType:
     """The columns under their stored names, without their true ones."""
-    return T.StructType(
-        [
-            T.StructField(
-                one.name, _within(one.dataType, None, lambda kind, _: plain_names(kind)), one.nullable
-            )
-            for one in stored
-        ]
-    )
+    return _renamed(stored, lambda one: one.name)
+
+
+def _renamed(stored: T.StructType, name: Callable[[T.StructField], str]) -> T.StructType:
+    inner = lambda kind, _: _renamed(kind, name)  # noqa: E731
+    fields = ((name(one), _within(one.dataType, None, inner), one.nullable) for one in stored)
+    return T.StructType([T.StructField(*each) for each in fields])
 
 
 def true_name(stored: T.StructField) -> str:

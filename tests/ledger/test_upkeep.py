@@ -20,7 +20,7 @@ from cdckit.ledger import bucket as under_test
 from cdckit.ledger import bucket_merge
 from cdckit.ledger.bucket import upkeep
 from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
-from cdckit.ledger.tasks import FOLD, Book, Held, Paths, Task
+from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.files import Target, batches_of
 from cdckit.store.locations import locate
@@ -48,7 +48,7 @@ class Bucket:
         assert isinstance(data, T.StructType)
         names = list(FIELDS)
         place = locate(folder, None, None)
-        self.book = Book(
+        self.targets = Targets(
             log=Target(place, "log", log, (BUCKET,)),
             history=Target(place, "history", kept_history(data), (BUCKET, OPEN)),
             unborn=Target(place, "unborn", UNBORN_SCHEMA, (BUCKET,)),
@@ -67,7 +67,7 @@ class Bucket:
 
     def apply(self, changes: Sequence[Row]) -> int:
         """How many of the changes were news."""
-        target = self.book.log
+        target = self.targets.log
         rows = [
             {**change, GUID: identity(change, "e", KEYS), IDENTITY: hashed(change), BUCKET: 0}
             for change in changes
@@ -86,7 +86,7 @@ class Bucket:
         self._done(replace(self.task, fold=2))
 
     def _done(self, task: Task) -> int:
-        kept = upkeep(task, self.book)
+        kept = upkeep(task, self.targets)
         log = [one for one in task.log if one.path not in kept.removed["log"]]
         log += [one for one in task.fresh if one.path in kept.keep]
         log += held(kept.added["log"])
@@ -99,7 +99,7 @@ class Bucket:
         unborn = [one for one in task.unborn if one.path not in kept.removed["unborn"]]
         unborn += held(kept.added["unborn"])
         self.task = Task(0, [], log, versions["open"], versions["closed"], unborn)
-        return kept.taken
+        return kept.news
 
     def history(self) -> list[Row]:
         """The versions, in the order in which the fold has them."""
@@ -110,11 +110,11 @@ class Bucket:
 
     def versions(self) -> list[Row]:
         """The versions as they are kept."""
-        return self._rows(self.book.history, [*self.task.open, *self.task.closed])
+        return self._rows(self.targets.history, [*self.task.open, *self.task.closed])
 
     def log(self) -> list[Row]:
         """The changes as they are kept."""
-        return self._rows(self.book.log, self.task.log)
+        return self._rows(self.targets.log, self.task.log)
 
     @staticmethod
     def _rows(target: Target, files: Paths) -> list[Row]:
@@ -124,7 +124,7 @@ class Bucket:
 def held(reports: Iterable[dict[str, Any]]) -> Paths:
     """What was written, as tasks are told of it."""
     return [
-        Held(
+        FileRange(
             one["path"],
             one["size"],
             one["numRecords"],
@@ -148,7 +148,7 @@ def hashed(change: Row) -> int:
 
 def assert_is_one_merge(bucket: Bucket, changes: list[Row]) -> None:
     expected = fold(changes, entity="e", keys=KEYS, fields=list(FIELDS))
-    if not bucket.book.layout.by_guid:
+    if not bucket.targets.layout.by_guid:
         # Every version shows its key, carried or not.
         shown = {identity(each, "e", KEYS): {key: each["data"][key] for key in KEYS} for each in changes}
         expected = [{**row, **shown[row["guid"]]} for row in expected]
@@ -349,9 +349,9 @@ def test_a_change_that_lacks_what_it_needs_is_refused(tmp_path: Path, column: st
     bucket = Bucket(tmp_path)
     change = all_of(batches(0, 1))[0]
     guid = identity(change, "e", KEYS)
-    files = OpenFiles(bucket.book.log)
+    files = OpenFiles(bucket.targets.log)
     row = {**change, column: None, GUID: guid, IDENTITY: 1, BUCKET: 0}
-    files.take(pa.RecordBatch.from_pylist([row], schema=arrow_schema(bucket.book.log.stored, large=True)))
+    files.take(pa.RecordBatch.from_pylist([row], schema=arrow_schema(bucket.targets.log.stored, large=True)))
     fresh = held(files.close())
     with pytest.raises(InvalidChanges):
-        upkeep(Task(0, fresh), bucket.book)
+        upkeep(Task(0, fresh), bucket.targets)
