@@ -313,7 +313,7 @@ class Answers:
 
     def _ledgers(self, snapshot: Snapshot) -> dict[str, View]:
         told = self._settings
-        kinds = {name: told.kind(name).noted(snapshot, self.location, None) for name in told.keys}
+        kinds = {name: told.kind(name).noted(snapshot) for name in told.keys}
         return {name: View(snapshot, kind) for name, kind in kinds.items()}
 
     def table(self, source: str, *, version: int | None = None, timestamp: datetime | None = None) -> View:

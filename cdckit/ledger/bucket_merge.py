@@ -236,10 +236,7 @@ def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     changes that come as they arrived is one, wherever batches are cut.  One that stands later and arrived
     sooner is news: it counted until the other one came.
 
-    Args:
-        rows: Changes of some entities as the log has them, in their order (`in_order`), those of the
-            log before new ones where they tie.
-        is_new: Which of them are new.
+    *rows* are in their order (`in_order`), those of the log before new ones where they tie.
     """
     identity = (
         ints(rows.column("arrival").field("record_number")),

@@ -95,15 +95,13 @@ class Kind:
         text = transaction.note_of(self._key)
         return self if text is None else replace(self, buckets=json.loads(text)["buckets"])
 
-    def noted(self, snapshot: Snapshot, location: str, buckets: int | None) -> Kind:
+    def noted(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
         The same as the store knows it; raises `OtherKind` if that is about something else.
 
-        Args:
-            snapshot: The store.
-            location: Where it is, for the error.
-            buckets: How many were asked for; None takes those that it has.
+        *buckets* is how many were asked for; None takes those that it has.
         """
+        location = snapshot.location.root
         text = snapshot.notes.get(self._key)
         if text is None:
             own = {self.changes, self.history, self.unborn, self.lists, self.words} & set(snapshot.names())

@@ -184,7 +184,7 @@ class Ledger:
         return history_changes(self._commit(since, "since"), now, self._noted(now))
 
     def _noted(self, snapshot: Snapshot) -> Kind:
-        return self._kind.noted(snapshot, self.location, self._buckets)
+        return self._kind.noted(snapshot, self._buckets)
 
     def _commit(self, version: int | None, argument: str) -> Snapshot:
         try:
@@ -272,7 +272,7 @@ class Ledger:
         def work(transaction: Transaction) -> Applied:
             nonlocal taken
             # Another writer may have been the first.
-            known = kind.noted(transaction.base, self.location, self._buckets).of_changes(by_guid)
+            known = kind.noted(transaction.base, self._buckets).of_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
                 content = digest_of(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())

@@ -208,13 +208,8 @@ def restated(
     """
     Compare each list that comes with the one before it, and each that follows one that comes or goes.
 
-    Args:
-        transaction: Of the ledger; *changes* are put down in it.
-        kind: What the ledger is about.
-        source: Whose lists.
-        known: Those that the ledger has.
-        given: Those that come; some of them may be known, and are passed over.
-        gone: Known ones that go.
+    *known* are the lists of the source that the ledger has, *given* those that come, of which some may be
+    known, and *gone* known ones that go.
 
     Cost: one scan of the log, an aggregation of what the source's lists said, one shuffle of that and of
         what is given by key.

@@ -256,13 +256,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     What `Ledger.apply` does, without a commit, for the shells of doors; what the commit must find as it was.
 
-    Args:
-        transaction: Of the store that holds the ledger.
-        kind: What the ledger is about; by other buckets it is gone on with those that it has.
-        changes: As for `Ledger.apply`.
-
-    Raises:
-        As `Ledger.apply`.
+    A ledger that is there keeps its number of buckets.  Raises as `Ledger.apply`.
     """
     kind = kind.within(transaction)
     rows = logged(changes, kind)
@@ -275,11 +269,8 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
     """
     Take changes out of a ledger, as if they never had been applied; returns what `apply_within` returns.
 
-    Args:
-        transaction: Of the store that holds the ledger.
-        kind: What the ledger is about, by key fields.
-        messages: One row per change: the key fields of its entity, and `message_id`.  What the ledger does
-            not have is passed over.
+    *messages* has a row for each: the key fields of its entity, and `message_id`; what the ledger does not
+    have is passed over.
 
     Cost: the buckets of these entities are written anew, log and history; the other ones are not read.
     """

@@ -305,7 +305,7 @@ class Answers:
         """
         kind = self._settings.kind(self._type(object_type, "objects"))
         snapshot = self.store.snapshot(version, timestamp, function="objects")
-        return View(snapshot, kind.noted(snapshot, self.location, None))
+        return View(snapshot, kind.noted(snapshot))
 
     def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
         """

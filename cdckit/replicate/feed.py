@@ -196,7 +196,7 @@ class Feed:
         if not found.keys:
             needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
             raise InvalidArgument("table", "table", needed, str(found))
-        return View(snapshot, found.kind(self._buckets).noted(snapshot, self.location, None))
+        return View(snapshot, found.kind(self._buckets).noted(snapshot))
 
     def contracts(self) -> dict[str, object]:
         """
@@ -206,9 +206,7 @@ class Feed:
         """
         snapshot = self._snapshot()
         kinds = {str(each): each.kind(self._buckets) for each in self._known(snapshot).values() if each.keys}
-        ledgers = {
-            name: View(snapshot, kind.noted(snapshot, self.location, None)) for name, kind in kinds.items()
-        }
+        ledgers = {name: View(snapshot, kind.noted(snapshot)) for name, kind in kinds.items()}
         return {
             "records": (rows_of(snapshot, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS), "records"),
             "schema_zone": (rows_of(snapshot, ZONE, ZONE_SCHEMA), "schema_zone"),

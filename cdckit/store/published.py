@@ -53,15 +53,11 @@ class Published:
     Each of our commits to it carries the number of the commit that it shows, which store that is of, and
     which form it has: so nothing is written twice, and nothing over what others have changed.
 
-    Args:
-        spark: The session that reads, and whose workers write.
-        target: A local folder or a URI.
-        source: What tells the store from all others.
-        options: What deltalake calls storage options.
+    Raises `InvalidArgument` for something else, and for a place within a store, whose `vacuum` would take the
+    files for its own.
 
-    Raises:
-        InvalidArgument: There is something else, or it is a place within a store, whose `vacuum` would take
-            the files for its own.
+    Args:
+        source: What tells the store from all others.
 
     Attributes:
         commit: The number of the commit that it shows; None if there is no table yet.
@@ -144,16 +140,8 @@ class InCatalogue:
     """
     The table as it stands when this is made; see `Published`.
 
-    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.
-
-    Args:
-        spark: The session, which has the Delta connector.
-        name: Of the table, as SQL has it: of a schema of a catalogue, or of the session's own.
-        source: What tells the store from all others.
-
-    Raises:
-        InvalidArgument: The session has no Delta connector, or is one of Spark Connect; or there is something
-            else.
+    What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.  Raises `InvalidArgument`
+    for a session without Delta connector, or of Spark Connect, and for something else of that name.
     """
 
     def __init__(self, spark: SparkSession, name: str, source: str) -> None:

@@ -98,7 +98,7 @@ def subscriptions(tables: Snapshot) -> DataFrame:
     """The history of subscriptions, of which there may be none."""
     kind = subscriptions_kind()
     if tables.has(kind.history):
-        return View(tables, kind.noted(tables, tables.location.root, None)).history()
+        return View(tables, kind.noted(tables)).history()
     nothing = subscription_changes(zone_changes(entity_answers(tables).where(F.lit(False))))
     return merge(nothing, entity=kind.entity, keys=list(kind.keys))
 
