@@ -133,8 +133,9 @@ class Change:
             return self.after
         if self.rewritten:
             return replace(self.after, version=now.version)
-        files = {path: one for path, one in now.files.items() if path not in self.gone}
-        added = {path: one for path, one in self.after.files.items() if path not in self.known}
+        gone, known = self.gone, self.known
+        files = {path: one for path, one in now.files.items() if path not in gone}
+        added = {path: one for path, one in self.after.files.items() if path not in known}
         return replace(self.after, version=now.version, files={**files, **added})
 
     def plan(self, now: Table | None) -> Plan | None:
