@@ -4,7 +4,7 @@ Datums to Arrow, whatever the datums are.
 One wrong datum keeps the native reader from reading any of its batch.  This finds it without
 looking at each: every step of the schema is taken by all datums together, each at its own place.
 What ends at its last byte is very likely right, what does not is surely wrong; the exact verdict
-is `cdckit.parts.avro.strict.find_fault`'s.
+is `find_fault`'s.
 
 This is what says *which* datum of a batch is wrong, and why.  `find_fault` walks over the bytes in
 plain Python, slow and exact: it accepts what the native reader accepts.  Nothing is built from the
