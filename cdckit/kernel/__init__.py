@@ -2,8 +2,7 @@
 
 No change is applied one by one: what stands in a field after a change is the *position* of the change
 that put it there, and each such position is a running maximum.  Only positions travel, so a field may
-have any type.  `layout` names the columns that go in, `entities` cuts the rows into whole entities,
-`changes` reads what each change says, `states` finds what stands, `history_rows` makes rows of it; on
-them stand `versions` (the merge), `beliefs` (the merge at every moment of knowledge) and `verdicts` (what
-became of each change).
+have any type.  `arrays` cuts the rows into whole entities, `changes` names the columns and reads what each
+change says, `states` finds what stands and makes rows of it (the merge); on them stand `beliefs` (the merge
+at every moment of knowledge) and `verdicts` (what became of each change).
 """
