@@ -76,15 +76,8 @@ notebooks: $(READY) ## Execute every notebook and write its outputs back, and th
 docs: $(DOCS) ## Build the site, its links checked, to be opened from build/docs/html/index.html
 	$(BIN)/python -m tools.site
 
-samples: $(READY) ## Make data/samples anew
-	$(BIN)/python -m tools.samples --from 2013-02-07 --to 2013-02-09 --out data/samples/replicate
-	$(BIN)/python -m tools.hub_samples --out data/samples/datahub
-	$(BIN)/python -m tools.table_samples --out data/samples/tables
-	$(BIN)/python -m tools.brokerage_samples --out data/samples/brokerage
-	$(BIN)/python -m tools.rdss_samples --out data/samples/rdss
-	$(BIN)/python -m tools.databus_samples --out data/samples/databus
-	$(BIN)/python -m tools.stream_samples --out data/samples/debezium_streams
-	$(BIN)/python -m tools.feed_samples --out data/samples/five_feeds
+samples: $(READY) ## Make data/samples anew from what says what happens in them
+	$(BIN)/python -m tools.samples
 
 pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -110,7 +110,7 @@ def _year(work: Path) -> Path:
     year = work / "year"
     if not (year / "manifest.json").exists():
         print("  making the year's stream ...", flush=True)
-        subprocess.run([sys.executable, "-m", "tools.samples", "--year", "--out", str(year)], check=True)
+        subprocess.run([sys.executable, "-m", "tools.samples", "--year", str(year)], check=True)
     return year
 
 

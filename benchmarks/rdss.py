@@ -18,7 +18,7 @@ from cdckit import rdss
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.records import RECORD_SCHEMA
 from tools.rdss_lives import START, Exchange
-from tools.rdss_samples import as_bytes
+from tools.samples.rdss import as_bytes
 
 MESSAGES = 100_000
 SEQUENCES = 10_000

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import Ledger, complete_moves, debezium, merge, samples
-from tools import debezium_samples
+from tools.samples import debezium as debezium_samples
 from tools.tiers import seeds
 
 SAMPLE = Path(samples("debezium"))

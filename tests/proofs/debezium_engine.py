@@ -21,7 +21,7 @@ import pytest
 from kafka import free_port
 
 from tests.proofs.jars import jars
-from tools.debezium_samples import NoServer, Sql, server
+from tools.samples.debezium import NoServer, Sql, server
 
 VERSION = "2.7.4.Final"
 RECORDS = pa.schema(

@@ -7,7 +7,7 @@ from typing import Any
 from tools.hub_samples.bookings import Booking, bookings_of
 from tools.hub_samples.flights import REGISTERED, Flight, estimates, gate_of, told_after
 from tools.hub_samples.sending import Record, Sent, message, plain
-from tools.samples.tables import HOUR, MINUTE
+from tools.samples.replicate.tables import HOUR, MINUTE
 
 TOPIC = "hub.airline"
 

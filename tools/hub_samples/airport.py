@@ -5,7 +5,7 @@ from typing import Any
 
 from tools.hub_samples.flights import Flight, told_after
 from tools.hub_samples.sending import Record, Sent, message, new_york
-from tools.samples.tables import MINUTE
+from tools.samples.replicate.tables import MINUTE
 
 TOPIC = "hub.airport"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tools.hub_samples.flights import Flight, draw
-from tools.samples.tables import MINUTE
+from tools.samples.replicate.tables import MINUTE
 
 # Carriers of a few flights each, so that all bookings of one flight can be looked at.
 WITH_BOOKINGS = ("AS", "F9", "HA", "VX", "YV")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tools.hub_samples.sending import Sent, message, new_york, utc
-from tools.samples.tables import MINUTE, micros
+from tools.samples.replicate.tables import MINUTE, micros
 
 BEGIN = micros(datetime(2013, 2, 8, 15, 2, 30, tzinfo=UTC))
 

@@ -11,11 +11,11 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from tools.samples.changes import NEVER, load_instant
-from tools.samples.flights import CARIBBEAN, Flights, planes, real_flights
-from tools.samples.plans import Plans, plan
-from tools.samples.seeds import between, text_seed, uniform
-from tools.samples.tables import HOUR, MINUTE, SECOND
+from tools.samples.replicate.changes import NEVER, load_instant
+from tools.samples.replicate.flights import CARIBBEAN, Flights, planes, real_flights
+from tools.samples.replicate.plans import Plans, plan
+from tools.samples.replicate.seeds import between, text_seed, uniform
+from tools.samples.replicate.tables import HOUR, MINUTE, SECOND
 
 FIRST, LAST, TOMORROW = date(2013, 2, 7), date(2013, 2, 9), date(2013, 2, 10)
 DAY = timedelta(days=1)

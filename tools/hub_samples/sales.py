@@ -6,8 +6,8 @@ from typing import Any
 from tools.hub_samples.bookings import Booking, bookings_of, travellers
 from tools.hub_samples.flights import FIRST, Flight
 from tools.hub_samples.sending import Record, Sent, message, new_york, plain
-from tools.samples.changes import load_instant
-from tools.samples.tables import HOUR, MINUTE
+from tools.samples.replicate.changes import load_instant
+from tools.samples.replicate.tables import HOUR, MINUTE
 
 TOPIC = "hub.sales"
 # The agencies know their customers before the airlines know their members.

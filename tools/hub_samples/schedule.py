@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 from tools.hub_samples.flights import DAY, FIRST, TOMORROW, Flight
 from tools.hub_samples.sending import Record, Sent, message, utc
-from tools.samples.changes import load_instant
-from tools.samples.tables import SECOND
+from tools.samples.replicate.changes import load_instant
+from tools.samples.replicate.tables import SECOND
 
 TOPIC = "hub.schedule"
 DAYS = tuple(FIRST + timedelta(days=i) for i in range((TOMORROW - FIRST).days + 1))

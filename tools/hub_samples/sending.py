@@ -8,9 +8,9 @@ from datetime import timedelta
 from io import StringIO
 from typing import Any
 
-from tools.samples.disorder import Message, partition_of
-from tools.samples.seeds import text_seed
-from tools.samples.tables import EPOCH, HOUR
+from tools.samples.replicate.disorder import Message, partition_of
+from tools.samples.replicate.seeds import text_seed
+from tools.samples.replicate.tables import EPOCH, HOUR
 
 Record = dict[str, Any]
 

@@ -28,8 +28,8 @@ from tools.hub_samples.schemas import DOCUMENTS
 from tools.hub_samples.sending import Sent, on_its_way, utc
 from tools.hub_samples.truth import true_flight
 from tools.hub_samples.weather import weather_messages
-from tools.samples.disorder import LATE, Arrival, arrival, deliver
-from tools.samples.store import INSTANT, LOG_APPEND_TIME, RECORDS
+from tools.samples.replicate.disorder import LATE, Arrival, arrival, deliver
+from tools.samples.replicate.store import INSTANT, LOG_APPEND_TIME, RECORDS
 
 MESSAGES, TRUTH_FILE, MANIFEST = "messages.parquet", "truth.parquet", "manifest.json"
 

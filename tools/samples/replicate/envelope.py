@@ -6,9 +6,9 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
 
-from tools.samples.changes import Row
-from tools.samples.journal import Committed, instant_text
-from tools.samples.tables import Version
+from tools.samples.replicate.changes import Row
+from tools.samples.replicate.journal import Committed, instant_text
+from tools.samples.replicate.tables import Version
 
 MAGIC = b"atMSG"
 

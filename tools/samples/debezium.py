@@ -1,7 +1,7 @@
 """
 A real database's change stream: PostgreSQL with wal2json, worked on by several sessions at a time.
 
-    python -m tools.debezium_samples --out data/samples/debezium
+    python -m tools.samples.debezium --out data/samples/debezium
 
 It starts a server of its own in a temporary folder, reached by a socket in that folder alone, loads flights
 of 8 February 2013 (`data/samples/replicate/truth.parquet`), and has four sessions work on them side by side:
@@ -31,7 +31,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-TRUTH = Path(__file__).parents[1] / "data" / "samples" / "replicate" / "truth.parquet"
+from tools.samples.records import SAMPLES
+
+TRUTH = SAMPLES / "replicate" / "truth.parquet"
 DAY = date(2013, 2, 8)
 FLIGHTS, SESSIONS, ROUNDS, STEPS = 80, 4, 5, 25
 TABLES = {"flights": ("flight_date", "carrier", "flight", "origin"), "remarks": ("id",)}
@@ -70,7 +72,7 @@ class NoServer(Exception):
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.debezium_samples", description=__doc__.split("\n")[1]
+        prog="python -m tools.samples.debezium", description=__doc__.split("\n")[1]
     )
     parser.add_argument("--out", type=Path, required=True)
     folder = parser.parse_args().out

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from tools.samples.changes import NEVER, Change, load_instant
-from tools.samples.corrupt import damaged_messages
-from tools.samples.disorder import LATE, Arrival, Message, arrival, deliver, partition_of
-from tools.samples.envelope import data_message, metadata_message
-from tools.samples.flights import real_flights
-from tools.samples.journal import Committed, Journal
-from tools.samples.lives import changes_of_day
-from tools.samples.tables import (
+from tools.samples.replicate.changes import NEVER, Change, load_instant
+from tools.samples.replicate.corrupt import damaged_messages
+from tools.samples.replicate.disorder import LATE, Arrival, Message, arrival, deliver, partition_of
+from tools.samples.replicate.envelope import data_message, metadata_message
+from tools.samples.replicate.flights import real_flights
+from tools.samples.replicate.journal import Committed, Journal
+from tools.samples.replicate.lives import changes_of_day
+from tools.samples.replicate.tables import (
     EPOCH,
     METADATA_TOPIC,
     MINUTE,
@@ -23,7 +23,7 @@ from tools.samples.tables import (
     TABLES,
     Version,
 )
-from tools.samples.truth import TrueFlight, true_flights
+from tools.samples.replicate.truth import TrueFlight, true_flights
 
 
 class Record(NamedTuple):

@@ -1,8 +1,6 @@
 """
 A week of messages between the repositories of four invented universities, as the RDSS exchange carries them.
 
-    python -m tools.rdss_samples --out data/samples/rdss
-
 Objects are deposited, altered, published in new versions, preserved, read and deleted (`tools.rdss_lives`);
 some messages come twice, late or in parts, and each kind of fault comes twice.  Nothing in it is real.
 `records.parquet` has the columns of Spark's Kafka source; `truth.parquet` says of each record what it is, and
@@ -11,7 +9,6 @@ which code it deserves by itself; `manifest.json` counts them.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -187,14 +184,3 @@ def write(folder: Path) -> None:
         "what": dict(sorted(counts[1].items())),
     }
     (folder / "manifest.json").write_text(json.dumps(told, indent=2) + "\n")
-
-
-def main() -> None:
-    """Run the program."""
-    parser = argparse.ArgumentParser(prog="python -m tools.rdss_samples", description=__doc__.split("\n")[1])
-    parser.add_argument("--out", type=Path, required=True)
-    write(parser.parse_args().out)
-
-
-if __name__ == "__main__":
-    main()

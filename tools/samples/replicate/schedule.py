@@ -5,11 +5,11 @@ from datetime import date
 
 import numpy as np
 
-from tools.samples.changes import NEVER, Change, Row, as_rows, flight_keys, load_instant, whole
-from tools.samples.flights import Flights, Micros
-from tools.samples.plans import Plans
-from tools.samples.seeds import between, text_seeds
-from tools.samples.tables import MINUTE, SCHEDULE_FLIGHTS, SECOND
+from tools.samples.replicate.changes import NEVER, Change, Row, as_rows, flight_keys, load_instant, whole
+from tools.samples.replicate.flights import Flights, Micros
+from tools.samples.replicate.plans import Plans
+from tools.samples.replicate.seeds import between, text_seeds
+from tools.samples.replicate.tables import MINUTE, SCHEDULE_FLIGHTS, SECOND
 
 
 def schedule_changes(day: date, flights: Flights, plans: Plans) -> Iterator[Change]:

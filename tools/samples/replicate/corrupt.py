@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from fastavro import schemaless_reader
 
-from tools.samples.changes import load_instant
-from tools.samples.disorder import Message
-from tools.samples.envelope import (
+from tools.samples.replicate.changes import load_instant
+from tools.samples.replicate.disorder import Message
+from tools.samples.replicate.envelope import (
     ENVELOPE,
     METADATA_SCHEMA,
     envelope,
@@ -23,8 +23,8 @@ from tools.samples.envelope import (
     metadata_bytes,
     metadata_datum,
 )
-from tools.samples.seeds import text_seed, text_seeds, uniform
-from tools.samples.tables import (
+from tools.samples.replicate.seeds import text_seed, text_seeds, uniform
+from tools.samples.replicate.tables import (
     AIRLINES,
     AIRLINES_JSON,
     HOUR,

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.samples.changes import Change, Row, as_rows, flight_keys, load_instant, whole
-from tools.samples.flights import Flights, Micros, weather_at_departure
-from tools.samples.plans import Bools, Plans
-from tools.samples.seeds import between
-from tools.samples.tables import HOUR, MINUTE, OPERATIONS_FLIGHTS, SECOND
+from tools.samples.replicate.changes import Change, Row, as_rows, flight_keys, load_instant, whole
+from tools.samples.replicate.flights import Flights, Micros, weather_at_departure
+from tools.samples.replicate.plans import Bools, Plans
+from tools.samples.replicate.seeds import between
+from tools.samples.replicate.tables import HOUR, MINUTE, OPERATIONS_FLIGHTS, SECOND
 
 INSERTED, DEPARTED, ARRIVED, CANCELLED, PURGED = 0, 6, 7, 8, 9
 

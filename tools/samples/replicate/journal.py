@@ -5,8 +5,8 @@ from datetime import timedelta
 from itertools import groupby
 from typing import NamedTuple
 
-from tools.samples.changes import Change
-from tools.samples.tables import EPOCH
+from tools.samples.replicate.changes import Change
+from tools.samples.replicate.tables import EPOCH
 
 
 class Committed(NamedTuple):

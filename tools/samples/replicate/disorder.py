@@ -6,8 +6,8 @@ from zlib import crc32
 
 import numpy as np
 
-from tools.samples.seeds import Seeds, between, mix, uniform
-from tools.samples.tables import HOUR, MINUTE, SECOND, Version
+from tools.samples.replicate.seeds import Seeds, between, mix, uniform
+from tools.samples.replicate.tables import HOUR, MINUTE, SECOND, Version
 
 LATE = MINUTE
 

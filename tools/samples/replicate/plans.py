@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tools.samples.changes import NEVER, load_instant, whole
-from tools.samples.flights import Flights, Micros
-from tools.samples.seeds import between, text_seeds, uniform
-from tools.samples.tables import MINUTE
+from tools.samples.replicate.changes import NEVER, load_instant, whole
+from tools.samples.replicate.flights import Flights, Micros
+from tools.samples.replicate.seeds import between, text_seeds, uniform
+from tools.samples.replicate.tables import MINUTE
 
 Bools = npt.NDArray[np.bool_]
 

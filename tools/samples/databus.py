@@ -1,8 +1,6 @@
 """
 A day of New York flights as a Databus relay would have sent it: three sources in one commit order.
 
-    python -m tools.databus_samples --out data/samples/databus
-
 The changes are those of 8 February 2013 in the schedule of `tools.samples`, so each flight has the same life.
 Commits are numbered by SCN; what was committed within half a minute is one window.  Some windows are rolled
 back at any place and come again, from the same SCN or an earlier one; some come twice without a rollback; and
@@ -11,7 +9,6 @@ one event is of a source that nobody knows, until its window is sent again.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 from collections import Counter
@@ -28,14 +25,14 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.samples.changes import Change
-from tools.samples.envelope import avro_bytes
-from tools.samples.feed import key_text
-from tools.samples.flights import real_flights
-from tools.samples.journal import Journal
-from tools.samples.lives import changes_of_day
-from tools.samples.store import LOG_APPEND_TIME, RECORDS
-from tools.samples.tables import AIRLINES, PLANES, SCHEDULE_FLIGHTS, SECOND, Table
+from tools.samples.replicate.changes import Change
+from tools.samples.replicate.envelope import avro_bytes
+from tools.samples.replicate.feed import key_text
+from tools.samples.replicate.flights import real_flights
+from tools.samples.replicate.journal import Journal
+from tools.samples.replicate.lives import changes_of_day
+from tools.samples.replicate.store import LOG_APPEND_TIME, RECORDS
+from tools.samples.replicate.tables import AIRLINES, PLANES, SCHEDULE_FLIGHTS, SECOND, Table
 
 DAY = date(2013, 2, 8)
 TOPIC = "databus.schedule"
@@ -186,14 +183,3 @@ def write(out: Path) -> None:
         "last_scn": once[-1].end_scn,
     }
     (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-
-
-def main() -> None:
-    """Run the program."""
-    parser = argparse.ArgumentParser(prog="python -m tools.databus_samples", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="directory to write to")
-    write(parser.parse_args().out)
-
-
-if __name__ == "__main__":
-    main()

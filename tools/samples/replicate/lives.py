@@ -8,12 +8,12 @@ sample lists every one.
 
 from datetime import date
 
-from tools.samples.changes import Change
-from tools.samples.fleet import load_of_fleet, refits, renames
-from tools.samples.flights import Flights
-from tools.samples.operations import operations_changes
-from tools.samples.plans import plan
-from tools.samples.schedule import schedule_changes
+from tools.samples.replicate.changes import Change
+from tools.samples.replicate.fleet import load_of_fleet, refits, renames
+from tools.samples.replicate.flights import Flights
+from tools.samples.replicate.operations import operations_changes
+from tools.samples.replicate.plans import plan
+from tools.samples.replicate.schedule import schedule_changes
 
 
 def changes_of_day(day: date, flights: Flights, *, first: bool) -> list[Change]:

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from tools.samples.changes import Change, flight_keys
-from tools.samples.flights import Flights
-from tools.samples.tables import OPERATIONS_FLIGHTS, SCHEDULE_FLIGHTS
+from tools.samples.replicate.changes import Change, flight_keys
+from tools.samples.replicate.flights import Flights
+from tools.samples.replicate.tables import OPERATIONS_FLIGHTS, SCHEDULE_FLIGHTS
 
 TrueFlight = dict[str, Any]
 

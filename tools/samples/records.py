@@ -1,0 +1,80 @@
+"""Records as lines of text and as Parquet: the columns of Spark's Kafka source."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+RECORDS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", INSTANT),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+# The broker stamps the records (log append time), so a later offset never has an earlier timestamp.
+LOG_APPEND_TIME = 1
+
+
+def as_records(rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Return rows as records, sorted by place; a column that a row does not name is null."""
+    placed = sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    return pa.Table.from_pylist([{"timestampType": LOG_APPEND_TIME} | row for row in placed], RECORDS)
+
+
+def read_lines(path: Path) -> pa.Table:
+    """
+    Return the records that stand in a file of JSON lines, in the order in which the broker took them.
+
+    A line has a `timestamp`; a `topic`, if it is not the name of the file; a `partition`, if it is not 0; a
+    `key`, if there is one; and last its `value`, whose bytes are those of the line. What is not JSON stands
+    in `text`, or as `hex`.
+    """
+    offsets: Counter[tuple[str, int]] = Counter()
+    rows = []
+    for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n"):
+        head, has_value, value = line.partition(', "value": ')
+        said = json.loads(head + "}" if has_value else line)
+        place = said.get("topic", path.stem), said.get("partition", 0)
+        written = value[:-1] if has_value else said.get("text")
+        row = {
+            "key": said["key"].encode() if "key" in said else None,
+            "value": bytes.fromhex(said["hex"]) if "hex" in said else written and written.encode(),
+            "timestamp": datetime.fromisoformat(said["timestamp"]),
+        }
+        rows.append({**row, "topic": place[0], "partition": place[1], "offset": offsets[place]})
+        offsets[place] += 1
+    return as_records(rows)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table as Parquet; one program gives the same bytes each time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd", compression_level=9)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write what people read as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_lines(source: Path, folder: Path) -> None:
+    """Write a Parquet file of each file of lines in the folder *source*."""
+    for path in sorted(source.glob("*.jsonl")):
+        write_table(folder / f"{path.stem}.parquet", read_lines(path))
