@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from tools.brokerage_samples.__main__ import write as write_brokerage
 from tools.brokerage_samples.lives import brokerage
-from tools.hub_samples.store import write_sample
 from tools.samples import databus, rdss, records, tables
 from tools.samples.records import SAMPLES
 from tools.samples.replicate.feed import Feed
@@ -38,7 +37,7 @@ MAKERS: dict[str, Maker] = {
     "replicate": partial(write_days, date(2013, 2, 7), date(2013, 2, 9)),
     "databus": databus.write,
     "tables": tables.write,
-    "datahub": write_sample,
+    "datahub": partial(records.write_lines, SAMPLES / "datahub"),
     "debezium_streams": partial(records.write_lines, SAMPLES / "debezium_streams"),
     "five_feeds": partial(records.write_lines, SAMPLES / "five_feeds"),
     "rdss": rdss.write,
