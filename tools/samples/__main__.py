@@ -17,9 +17,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tools.brokerage_samples.__main__ import write as write_brokerage
-from tools.brokerage_samples.lives import brokerage
-from tools.samples import databus, rdss, records, tables
+from tools.samples import brokerage, databus, rdss, records, tables
 from tools.samples.records import SAMPLES
 from tools.samples.replicate.feed import Feed
 from tools.samples.replicate.store import write_feed
@@ -41,7 +39,7 @@ MAKERS: dict[str, Maker] = {
     "debezium_streams": partial(records.write_lines, SAMPLES / "debezium_streams"),
     "five_feeds": partial(records.write_lines, SAMPLES / "five_feeds"),
     "rdss": rdss.write,
-    "brokerage": lambda folder: write_brokerage(folder, brokerage(80, 1)),
+    "brokerage": brokerage.write,
 }
 
 
