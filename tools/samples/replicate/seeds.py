@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Seeds = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 def text_seed(text: str) -> int:
@@ -45,6 +46,6 @@ def uniform(seeds: Seeds, draw: str) -> Floats:
     return (scattered >> np.uint64(11)).astype(np.float64) / float(1 << 53)
 
 
-def between(seeds: Seeds, draw: str, low: float, high: float) -> Floats:
-    """Return one number in [low, high) for each seed."""
-    return low + (high - low) * uniform(seeds, draw)
+def between(seeds: Seeds, draw: str, low: int, high: int) -> Integers:
+    """Return one whole number in [low, high) for each seed."""
+    return (low + (high - low) * uniform(seeds, draw)).astype(np.int64)

@@ -1,10 +1,12 @@
 """What is replicated: tables, their columns and versions, and the Avro schemas that follow."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import md5
+from pathlib import Path
 from typing import Any
 
 from fastavro import parse_schema
@@ -15,6 +17,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
 METADATA_TOPIC = "flights.metadata"
+SCHEMAS: dict[str, Any] = json.loads(Path(__file__).with_name("schemas.json").read_text())
 
 
 def micros(instant: datetime) -> int:
@@ -26,24 +29,52 @@ CREATED_AT = micros(datetime(2012, 11, 5, 9, 30, tzinfo=UTC))
 # Noon in New York on the second day of the committed sample.
 AIR_TIME_ADDED_AT = micros(datetime(2013, 2, 8, 17, tzinfo=UTC))
 
+AVRO: dict[str, Any] = {
+    "BOOLEAN": "boolean",
+    "DATE": {"type": "int", "logicalType": "date"},
+    "DATETIME": {"type": "long", "logicalType": "timestamp-micros"},
+    "INT4": "int",
+    "INT8": "long",
+    "NUMERIC": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
+    "REAL8": "double",
+    "STRING": "string",
+}
+"""The types of the source's catalogue, as Avro has them."""
+
+PRECISION_AND_SCALE = {"DATETIME": (6, 0), "NUMERIC": (5, 2)}
+
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its Avro type, and its type as the source's catalogue has it."""
+    """One column: its type as the source's catalogue has it, its place in the key, its first version."""
 
     name: str
-    avro: Any
     type: str
     length: int = 0
-    precision: int = 0
-    scale: int = 0
     key: int = 0
     since: int = 1
 
     @property
-    def avro_type(self) -> Any:
-        """Return the type as it stands in the schema: a column that is not in the key may be null."""
-        return self.avro if self.key else ["null", self.avro]
+    def avro_field(self) -> dict[str, Any]:
+        """Return the field as it stands in the schema: a column that is not in the key may be null."""
+        avro = AVRO[self.type]
+        nullable = {"name": self.name, "type": ["null", avro], "default": None}
+        return {"name": self.name, "type": avro} if self.key else nullable
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """
+    Return the columns that a text lists, as SQL would.
+
+    >>> columns("carrier STRING(2) KEY, seats INT4 SINCE 2")[1]
+    Column(name='seats', type='INT4', length=0, key=0, since=2)
+    """
+    found: list[Column] = []
+    for name, kind, length, key, since in re.findall(
+        r"(\w+) ([A-Z]+\d?)(?:\((\d+)\))?( KEY)?(?: SINCE (\d))?(?:, |$)", text
+    ):
+        found.append(Column(name, kind, int(length or 0), len(found) + 1 if key else 0, int(since or 1)))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -78,8 +109,8 @@ class Table:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Return the names of the key columns in the order of the key."""
-        return tuple(column.name for column in sorted(self.columns, key=lambda c: c.key) if column.key)
+        """Return the names of the key columns, which come first."""
+        return tuple(column.name for column in self.columns if column.key)
 
 
 @dataclass(frozen=True)
@@ -97,19 +128,28 @@ class Version:
         return tuple(column for column in self.table.columns if column.since <= self.number)
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the columns in the order of their ordinals."""
-        return tuple(column.name for column in self.columns)
-
-    @cached_property
     def ordinals(self) -> dict[str, int]:
         """Return the ordinal of each column, from 1."""
-        return {name: ordinal for ordinal, name in enumerate(self.names, start=1)}
+        return {column.name: ordinal for ordinal, column in enumerate(self.columns, start=1)}
 
     @cached_property
     def data_schema(self) -> str:
         """Return the Avro schema of a data message, as the JSON text that the metadata message carries."""
-        return json.dumps(self._data_record(), separators=(",", ":"))
+        table = self.table
+        row = {"type": "record", "name": "Data", "fields": [column.avro_field for column in self.columns]}
+        external = [{"name": "externalSchemaId", "type": "string"}] if table.has_external_schema_id else []
+        headers = SCHEMAS["headers"] | {"fields": SCHEMAS["headers"]["fields"] + external}
+        schema = {
+            "type": "record",
+            "name": "DataRecord",
+            "namespace": f"com.attunity.queue.msg.{table.task}.{table.schema}.{table.name}",
+            "fields": [
+                {"name": "data", "type": ["null", row] if table.data_may_be_null else row},
+                {"name": "beforeData", "type": ["null", "Data"], "default": None},
+                {"name": "headers", "type": headers},
+            ],
+        }
+        return json.dumps(schema, separators=(",", ":"))
 
     @cached_property
     def schema_id(self) -> str:
@@ -132,168 +172,39 @@ class Version:
             self._masks[names] = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
         return self._masks[names]
 
-    def _data_record(self) -> dict[str, Any]:
-        data = {
-            "type": "record",
-            "name": "Data",
-            "fields": [
-                {"name": column.name, "type": column.avro_type} | _default(column) for column in self.columns
-            ],
-        }
-        namespace = ".".join(("com.attunity.queue.msg", self.table.task, self.table.schema, self.table.name))
-        return {
-            "type": "record",
-            "name": "DataRecord",
-            "namespace": namespace,
-            "fields": [
-                {"name": "data", "type": ["null", data] if self.table.data_may_be_null else data},
-                {"name": "beforeData", "type": ["null", "Data"], "default": None},
-                {"name": "headers", "type": _headers_record(external=self.table.has_external_schema_id)},
-            ],
-        }
 
+FLIGHT_KEY = "flight_date DATE KEY, carrier STRING(2) KEY, flight INT4 KEY, origin STRING(3) KEY, "
+AIRLINE = columns("carrier STRING(2) KEY, name STRING(60)")
 
-def _default(column: Column) -> dict[str, None]:
-    return {} if column.key else {"default": None}
-
-
-def _headers_record(*, external: bool) -> dict[str, Any]:
-    operation = {"type": "enum", "name": "operation", "symbols": ["INSERT", "UPDATE", "DELETE", "REFRESH"]}
-    fields: list[dict[str, Any]] = [
-        {"name": "operation", "type": operation},
-        {"name": "changeSequence", "type": "string"},
-        {"name": "timestamp", "type": "string"},
-        {"name": "streamPosition", "type": "string"},
-        {"name": "transactionId", "type": "string"},
-        {"name": "changeMask", "type": ["null", "bytes"]},
-        {"name": "columnMask", "type": ["null", "bytes"]},
-        {"name": "transactionEventCounter", "type": ["null", "long"]},
-        {"name": "transactionLastEvent", "type": ["null", "boolean"]},
-    ]
-    if external:
-        fields.append({"name": "externalSchemaId", "type": "string"})
-    return {"type": "record", "name": "Headers", "namespace": "com.attunity.queue.msg", "fields": fields}
-
-
-DATE = {"type": "int", "logicalType": "date"}
-INSTANT = {"type": "long", "logicalType": "timestamp-micros"}
-
-
-def text(name: str, length: int, *, key: int = 0) -> Column:
-    """Return a text column."""
-    return Column(name, "string", "STRING", length=length, key=key)
-
-
-def integer(name: str, *, key: int = 0, since: int = 1) -> Column:
-    """Return a 32-bit column."""
-    return Column(name, "int", "INT4", key=key, since=since)
-
-
-def instant(name: str) -> Column:
-    """Return a column of UTC instants in microseconds."""
-    return Column(name, INSTANT, "DATETIME", precision=6)
-
-
-FLIGHT_KEY = (
-    Column("flight_date", DATE, "DATE", key=1),
-    text("carrier", 2, key=2),
-    integer("flight", key=3),
-    text("origin", 3, key=4),
-)
-
+SCHEDULE = "replicate-ny1", "schedule", "SCHED"
 SCHEDULE_FLIGHTS = Table(
-    server="replicate-ny1",
-    task="schedule",
-    schema="SCHED",
-    name="FLIGHTS",
-    topic="schedule.flights",
-    partitions=3,
-    columns=(
-        *FLIGHT_KEY,
-        text("dest", 3),
-        text("tailnum", 6),
-        instant("scheduled_departure"),
-        instant("scheduled_arrival"),
-        instant("expected_departure"),
-        text("status", 12),
-        Column("distance", "long", "INT8"),
-        integer("block_minutes"),
+    *(*SCHEDULE, "FLIGHTS", "schedule.flights", 3),
+    columns=columns(
+        FLIGHT_KEY + "dest STRING(3), tailnum STRING(6), scheduled_departure DATETIME, "
+        "scheduled_arrival DATETIME, expected_departure DATETIME, status STRING(12), distance INT8, "
+        "block_minutes INT4"
     ),
 )
-
 PLANES = Table(
-    server="replicate-ny1",
-    task="schedule",
-    schema="SCHED",
-    name="PLANES",
-    topic="schedule.planes",
-    partitions=2,
-    columns=(
-        text("tailnum", 6, key=1),
-        integer("year"),
-        text("type", 40),
-        text("manufacturer", 40),
-        text("model", 30),
-        integer("engines"),
-        integer("seats"),
-        Column("speed", "double", "REAL8"),
-        text("engine", 20),
+    *(*SCHEDULE, "PLANES", "schedule.planes", 2),
+    columns=columns(
+        "tailnum STRING(6) KEY, year INT4, type STRING(40), manufacturer STRING(40), model STRING(30), "
+        "engines INT4, seats INT4, speed REAL8, engine STRING(20)"
     ),
 )
-
-AIRLINE_COLUMNS = (text("carrier", 2, key=1), text("name", 60))
-
-AIRLINES = Table(
-    server="replicate-ny1",
-    task="schedule",
-    schema="SCHED",
-    name="AIRLINES",
-    topic="schedule.airlines",
-    partitions=1,
-    columns=AIRLINE_COLUMNS,
-)
-
+AIRLINES = Table(*(*SCHEDULE, "AIRLINES", "schedule.airlines", 1), columns=AIRLINE)
 AIRLINES_JSON = Table(
-    server="replicate-ny1",
-    task="schedule_json",
-    schema="SCHED",
-    name="AIRLINES",
-    topic="schedule.airlines.json",
-    partitions=1,
-    columns=AIRLINE_COLUMNS,
+    *("replicate-ny1", "schedule_json", "SCHED", "AIRLINES", "schedule.airlines.json", 1),
+    columns=AIRLINE,
     form="json",
 )
-
 OPERATIONS_FLIGHTS = Table(
-    server="replicate-ny2",
-    task="operations",
-    schema="OPS",
-    name="FLIGHTS",
-    topic="operations.flights",
-    partitions=3,
-    columns=(
-        *FLIGHT_KEY,
-        text("dest", 3),
-        text("tailnum", 6),
-        instant("scheduled_departure"),
-        instant("expected_departure"),
-        instant("actual_departure"),
-        integer("departure_delay"),
-        instant("expected_arrival"),
-        instant("actual_arrival"),
-        integer("arrival_delay"),
-        text("status", 12),
-        Column("diverted", "boolean", "BOOLEAN"),
-        Column("distance", "long", "INT8"),
-        Column("visibility", "double", "REAL8"),
-        Column(
-            "temperature",
-            {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
-            "NUMERIC",
-            precision=5,
-            scale=2,
-        ),
-        integer("air_time", since=2),
+    *("replicate-ny2", "operations", "OPS", "FLIGHTS", "operations.flights", 3),
+    columns=columns(
+        FLIGHT_KEY + "dest STRING(3), tailnum STRING(6), scheduled_departure DATETIME, "
+        "expected_departure DATETIME, actual_departure DATETIME, departure_delay INT4, "
+        "expected_arrival DATETIME, actual_arrival DATETIME, arrival_delay INT4, status STRING(12), "
+        "diverted BOOLEAN, distance INT8, visibility REAL8, temperature NUMERIC, air_time INT4 SINCE 2"
     ),
     altered=(AIR_TIME_ADDED_AT,),
     data_may_be_null=True,
