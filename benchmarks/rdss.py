@@ -17,8 +17,7 @@ from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import rdss
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.records import RECORD_SCHEMA
-from tools.rdss_lives import START, Exchange
-from tools.samples.rdss import as_bytes
+from tools.samples.rdss import START, Exchange, as_bytes
 
 MESSAGES = 100_000
 SEQUENCES = 10_000
@@ -92,10 +91,10 @@ def _messages(count: int) -> Iterator[bytes]:
     while len(bodies) < 100:
         body = exchange.object(42, START)
         body["objectDescription"][0]["descriptionValue"] = exchange.prose(45)
-        size = len(as_bytes(exchange.message("MetadataCreate", "Command", 42, START, body)))
+        size = len(as_bytes(exchange.message("MetadataCreate", 42, START, body)))
         bodies += [body] if SMALLEST < size < LARGEST else []
     for place in range(count):
-        yield as_bytes(exchange.message("MetadataCreate", "Command", 42, START, bodies[place % 100]))
+        yield as_bytes(exchange.message("MetadataCreate", 42, START, bodies[place % 100]))
 
 
 def _parts(count: int) -> Iterator[bytes]:
@@ -106,7 +105,7 @@ def _parts(count: int) -> Iterator[bytes]:
     for _ in range(count):
         large: Any = deepcopy(body)
         large["objectDescription"][0]["descriptionValue"] = exchange.prose(1500)
-        message = exchange.message("MetadataCreate", "Command", 42, START, large)
+        message = exchange.message("MetadataCreate", 42, START, large)
         found += rdss.split(as_bytes(message), rules=PIECE)
     random.Random(3).shuffle(found)
     yield from found

@@ -6,5 +6,6 @@ made of them (`records`), and `brokerage` as the files of its loads, of which fo
 `replicate` and `databus` are made of real flights, `tables` of what is true of these, `rdss` of a seed, and
 `debezium` is what a PostgreSQL sends while it is worked on.
 
-Nothing that makes a stream imports the package that reads it: a mistake there must not be repeated here.
+Nothing that makes a stream imports the package that reads it, for a mistake there must not be repeated here;
+but the parts of a large message of RDSS are cut by it.
 """

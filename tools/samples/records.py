@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ RECORDS = pa.schema(
 
 # The broker stamps the records (log append time), so a later offset never has an earlier timestamp.
 LOG_APPEND_TIME = 1
+BY_PLACE = itemgetter("topic", "partition", "offset")
 
 
 def as_records(rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Return rows as records, sorted by place; a column that a row does not name is null."""
-    placed = sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
-    return pa.Table.from_pylist([{"timestampType": LOG_APPEND_TIME} | row for row in placed], RECORDS)
+    """Return rows as records; a column that a row does not name is null."""
+    return pa.Table.from_pylist([{"timestampType": LOG_APPEND_TIME} | row for row in rows], RECORDS)
 
 
 def read_lines(path: Path) -> pa.Table:
@@ -59,7 +60,7 @@ def read_lines(path: Path) -> pa.Table:
         }
         rows.append({**row, "topic": place[0], "partition": place[1], "offset": offsets[place]})
         offsets[place] += 1
-    return as_records(rows)
+    return as_records(sorted(rows, key=BY_PLACE))
 
 
 def write_table(path: Path, table: pa.Table) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.samples.records import INSTANT, RECORDS, as_records, write_json
+from tools.samples.records import BY_PLACE, INSTANT, RECORDS, as_records, write_json
 from tools.samples.replicate.changes import NEVER, Change, as_rows, load_instant
 from tools.samples.replicate.delivery import (
     LATE,
@@ -119,7 +119,9 @@ class Feed:
             for delivery in taken:
                 files[_file_of(delivery.message.topic)].append(self._record(delivery))
             truth = pa.Table.from_pylist(true_flights(flights, of_day), schema=TRUTH)
-            yield {name: as_records(rows) for name, rows in files.items()} | {"truth.parquet": truth}
+            yield {name: as_records(sorted(rows, key=BY_PLACE)) for name, rows in files.items()} | {
+                "truth.parquet": truth
+            }
 
     def manifest(self, rows: Counter[str]) -> dict[str, Any]:
         """Return how many there are of everything, and where the damaged messages are."""
