@@ -1,7 +1,7 @@
 """
 A real database's change stream: PostgreSQL with wal2json, worked on by several sessions at a time.
 
-    python -m tools.samples.debezium --out data/samples/debezium
+    python -m tools.samples.debezium data/samples/debezium
 
 It starts a server of its own in a temporary folder, reached by a socket in that folder alone, loads flights
 of 8 February 2013 (`data/samples/replicate/truth.parquet`), and has four sessions work on them side by side:
@@ -13,27 +13,25 @@ It needs PostgreSQL 15 or newer with wal2json (Debian: postgresql, postgresql-15
 root: the server then runs as the user postgres.
 """
 
-from __future__ import annotations
-
-import argparse
 import json
 import os
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.samples.records import SAMPLES
+from tools.samples.records import SAMPLES, as_records, write_json, write_table
 
-TRUTH = SAMPLES / "replicate" / "truth.parquet"
 DAY = date(2013, 2, 8)
 FLIGHTS, SESSIONS, ROUNDS, STEPS = 80, 4, 5, 25
 TABLES = {"flights": ("flight_date", "carrier", "flight", "origin"), "remarks": ("id",)}
@@ -51,33 +49,11 @@ CREATE TABLE remarks (
 );
 SELECT 'made' FROM pg_create_logical_replication_slot('sample', 'wal2json');
 """
-OPTIONS = (
-    "format-version",
-    "2",
-    "include-xids",
-    "1",
-    "include-timestamp",
-    "1",
-    "include-lsn",
-    "1",
-    "include-pk",
-    "1",
-)
+OPTIONS = ("format-version", 2), *((f"include-{each}", 1) for each in ("xids", "timestamp", "lsn", "pk"))
 
 
 class NoServer(Exception):
     """There is no PostgreSQL here, or it has no wal2json."""
-
-
-def main() -> None:
-    """Run the program."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.samples.debezium", description=__doc__.split("\n")[1]
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    folder = parser.parse_args().out
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder)
 
 
 def write(folder: Path) -> None:
@@ -90,9 +66,13 @@ def write(folder: Path) -> None:
     with server(plugin="wal2json") as sql:
         stream, checks = capture(sql)
         version = sql("SHOW server_version")[0].split()[0]
-    pq.write_table(as_records(stream), folder / "wal2json.parquet", compression="zstd")
+    # At one time: the stream itself says the true ones.
+    at = {"timestamp": datetime(2013, 2, 8, tzinfo=UTC), "timestampType": 0}
+    place = {"topic": "wal2json", "partition": 0}
+    records = [{"value": data.encode(), "offset": i, **place, **at} for i, (_, data) in enumerate(stream)]
+    write_table(folder / "wal2json.parquet", as_records(records))
     for table, rows in checks.items():
-        pq.write_table(pa.Table.from_pylist(rows), folder / f"rows_{table}.parquet", compression="zstd")
+        write_table(folder / f"rows_{table}.parquet", pa.Table.from_pylist(rows))
     actions = [json.loads(data)["action"] for _, data in stream]
     manifest = {
         "server": f"PostgreSQL {version}, wal2json, format 2",
@@ -100,27 +80,16 @@ def write(folder: Path) -> None:
         "checks": ROUNDS + 1,
         "keys": {table: list(keys) for table, keys in TABLES.items()},
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    write_json(folder / "manifest.json", manifest)
 
 
 class Sql:
     """Runs statements in a session of their own; rows come as the lines that psql prints."""
 
     def __init__(self, socket: Path, port: int | None = None) -> None:
-        self.command = [
-            "psql",
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-h",
-            str(socket),
-            "-U",
-            "postgres",
-            *([] if port is None else ["-p", str(port)]),
-        ]
+        quiet = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1")
+        where = ("-h", str(socket), "-U", "postgres", *(() if port is None else ("-p", str(port))))
+        self.command = ("psql", *quiet, *where)
 
     def __call__(self, statements: str, *, may_fail: bool = False) -> list[str]:
         done = subprocess.run(
@@ -139,27 +108,27 @@ def server(port: int | None = None, plugin: str = "pgoutput") -> Iterator[Sql]:
     if programs is None or not (programs.parent / "lib" / f"{plugin}.so").exists():
         package = "postgresql-15" if plugin == "pgoutput" else f"postgresql-15-{plugin}"
         raise NoServer(f"PostgreSQL with {plugin} is needed: apt-get install {package}")
-    folder = Path(tempfile.mkdtemp(prefix="cdckit-pg-"))
-    user = []
-    if os.geteuid() == 0:
-        shutil.chown(folder, "postgres")
-        user = ["runuser", "-u", "postgres", "--"]
-    run = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    data = folder / "data"
-    listens = "-c listen_addresses=" if port is None else f"-c listen_addresses=127.0.0.1 -c port={port}"
-    settings = f"-c wal_level=logical {listens} -c unix_socket_directories={folder} -c timezone=UTC"
-    try:
-        init = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
-        subprocess.run([*user, programs / "initdb", "-D", data, *init], **run)  # type: ignore[call-overload]
-        start = ["-w", "-D", data, "-l", folder / "log", "-o", settings, "start"]
-        subprocess.run([*user, programs / "pg_ctl", *start], **run)  # type: ignore[call-overload]
+    with tempfile.TemporaryDirectory(prefix="cdckit-pg-", ignore_cleanup_errors=True) as name:
+        folder, data = Path(name), Path(name) / "data"
+        as_user = []
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+            as_user = ["runuser", "-u", "postgres", "--"]
+
+        def run(program: str, *options: str) -> None:
+            command = [*as_user, str(programs / program), "-D", str(data), *options]
+            # Its output to no pipe: the server, which goes on, would hold that open.
+            nowhere = subprocess.DEVNULL
+            subprocess.run(command, check=True, cwd=folder, stdout=nowhere, stderr=nowhere)
+
+        run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C")
+        listens = "-c listen_addresses=" + ("" if port is None else f"127.0.0.1 -c port={port}")
+        settings = f"-c wal_level=logical {listens} -c unix_socket_directories={folder} -c timezone=UTC"
+        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", settings, "start")
         try:
             yield Sql(folder, port)
         finally:
-            stop = [*user, programs / "pg_ctl", "-w", "-D", data, "-m", "fast", "stop"]
-            subprocess.run(stop, **run)  # type: ignore[call-overload]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            run("pg_ctl", "-w", "-m", "fast", "stop")
 
 
 def capture(sql: Sql) -> tuple[list[tuple[str, str]], dict[str, list[dict[str, str | None]]]]:
@@ -171,16 +140,9 @@ def capture(sql: Sql) -> tuple[list[tuple[str, str]], dict[str, list[dict[str, s
     sql("".join(["BEGIN;", *(insert_flight(each, number) for number, each in enumerate(flights)), "COMMIT;"]))
     for turn in range(ROUNDS + 1):
         if turn:
-            workers = [
-                threading.Thread(
-                    target=sql, args=(program(turn, session, flights),), kwargs={"may_fail": True}
-                )
-                for session in range(SESSIONS)
-            ]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
+            programs = [program(turn, session, flights) for session in range(SESSIONS)]
+            with ThreadPoolExecutor(SESSIONS) as pool:
+                list(pool.map(partial(sql, may_fail=True), programs))
         stream += changes(sql)
         for table in TABLES:
             rows = sql(f"SELECT row_to_json(t) FROM {table} t")
@@ -190,7 +152,7 @@ def capture(sql: Sql) -> tuple[list[tuple[str, str]], dict[str, list[dict[str, s
 
 def changes(sql: Sql) -> list[tuple[str, str]]:
     """What the slot has since it was last asked."""
-    options = ", ".join(f"'{each}'" for each in OPTIONS)
+    options = ", ".join(f"'{name}', '{value}'" for name, value in OPTIONS)
     asked = f"pg_logical_slot_get_changes('sample', NULL, NULL, {options})"
     lines = sql(f"SELECT json_build_array(lsn, data) FROM {asked}")
     return [tuple(json.loads(line)) for line in lines]
@@ -198,7 +160,7 @@ def changes(sql: Sql) -> list[tuple[str, str]]:
 
 def chosen_flights() -> list[dict[str, object]]:
     """The first flights of the day whose planes are known."""
-    known = pq.read_table(TRUTH).to_pylist()
+    known = pq.read_table(SAMPLES / "replicate" / "truth.parquet").to_pylist()
     return [each for each in known if each["flight_date"] == DAY and each["tailnum"]][: FLIGHTS + 40]
 
 
@@ -206,18 +168,16 @@ def insert_flight(flight: dict[str, object], number: int) -> str:
     """A statement; of the first flights only, since the others come later."""
     if number >= FLIGHTS:
         return ""
-    text = f"'{key_of(flight)}' || repeat(md5('{number}'), 90)"
+    text = f"'{flight['carrier']} {flight['flight']} ' || repeat(md5('{number}'), 90)"
     return (
-        f"INSERT INTO flights VALUES ({key_of(flight, quote=True)}, '{flight['dest']}',"
+        f"INSERT INTO flights VALUES ({key_of(flight)}, '{flight['dest']}',"
         f" '{flight['scheduled_departure']}', '{flight['tailnum']}', 'scheduled', NULL, {number}.50,"
         f" {number} / 7.0, false, decode(md5('{number}'), 'hex'), {text});\n"
     )
 
 
-def key_of(flight: dict[str, object], *, quote: bool = False) -> str:
-    """The key of a flight, for people or for SQL."""
-    if not quote:
-        return f"{flight['carrier']} {flight['flight']} "
+def key_of(flight: dict[str, object]) -> str:
+    """The key of a flight, as SQL has it."""
     return f"'{flight['flight_date']}', '{flight['carrier']}', {flight['flight']}, '{flight['origin']}'"
 
 
@@ -242,7 +202,7 @@ def program(turn: int, session: int, flights: list[dict[str, object]]) -> str:
 
 def statement(chance: random.Random, flight: dict[str, object], number: int) -> str:
     """One statement about one flight, which may or may not be there."""
-    is_it = f"(flight_date, carrier, flight, origin) = ({key_of(flight, quote=True)})"
+    is_it = f"(flight_date, carrier, flight, origin) = ({key_of(flight)})"
     there = int(str(flight["flight"])) + 10000
     moved = f"carrier = '{flight['carrier']}' AND flight = {there} AND origin = '{flight['origin']}'"
     return chance.choice(
@@ -261,23 +221,5 @@ def statement(chance: random.Random, flight: dict[str, object], number: int) -> 
     )
 
 
-def as_records(stream: list[tuple[str, str]]) -> pa.Table:
-    """The stream as records of one topic, a second apart: the stream itself says the true times."""
-    at = datetime(2013, 2, 8, tzinfo=UTC)
-    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    count = len(stream)
-    columns = {
-        "key": pa.nulls(count, pa.binary()),
-        "value": pa.array([data.encode() for _, data in stream], pa.binary()),
-        "topic": pa.array(["wal2json"] * count),
-        "partition": pa.array([0] * count, pa.int32()),
-        "offset": pa.array(range(count), pa.int64()),
-        "timestamp": pa.array([at] * count, pa.timestamp("us", tz="UTC")),
-        "timestampType": pa.array([0] * count, pa.int32()),
-        "headers": pa.nulls(count, headers),
-    }
-    return pa.table(columns)
-
-
 if __name__ == "__main__":
-    main()
+    write(Path(sys.argv[1]))
