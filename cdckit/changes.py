@@ -21,7 +21,6 @@ from cdckit.parts.arguments import (
     require_int,
     require_struct,
     require_types,
-    that_would_do,
 )
 from cdckit.parts.widening import as_type, common_spark_type
 
@@ -236,10 +235,8 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
         if unknown:
             argument = f"priorities[{source!r}].fields"
             needed = f"of fields among {', '.join(fields)}"
-            example, unsaid = _call_with_fields(priorities, fields)
-            remedy = that_would_do(example, unsaid) if unsaid else None
-            said = None if unsaid else example
-            raise InvalidArgument("with_priorities", argument, needed, unknown, said, remedy)
+            example = _call_with_fields(priorities, fields)
+            raise InvalidArgument("with_priorities", argument, needed, unknown, example)
     entity = _by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
         _by_source(
@@ -251,24 +248,24 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     return changes.withColumns({"priority": entity, "field_priorities": named})
 
 
-def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> str | None:
     """
-    The call with every misspelt field as it is probably meant, and what it cannot say.
+    The call with the field that is near in the place of each misspelt one; None where one is near none.
 
     What was said of the field itself stands.
     """
     right: dict[str, Priority] = {}
-    unsaid: list[str] = []
     for source, priority in priorities.items():
-        meant: dict[str, int] = {}
-        for name, number in priority.fields.items():
-            close = name if name in fields else nearest(name, fields)
-            if close is None:
-                unsaid.append(f"the priority of {name!r} of {source!r}")
-            elif close == name or close not in priority.fields:
-                meant[close] = number
+        near = {name: name if name in fields else nearest(name, fields) for name in priority.fields}
+        if None in near.values():
+            return None
+        meant = {
+            str(close): priority.fields[name]
+            for name, close in near.items()
+            if close == name or close not in priority.fields
+        }
         right[source] = Priority(priority.entity, meant)
-    return f"with_priorities(changes, {right!r})", unsaid
+    return f"with_priorities(changes, {right!r})"
 
 
 def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:

@@ -8,27 +8,29 @@ from pyspark.sql import DataFrame
 
 from cdckit.changes import Priority, find_unused_priorities
 from cdckit.errors import CdcError
-from cdckit.parts.arguments import nearest, that_would_do
+from cdckit.parts.arguments import nearest
 
 __all__ = ["UnknownSource", "require_sources"]
 
 
 class UnknownSource(CdcError, ValueError):
-    """Priorities are given for sources that no change comes from."""
+    """
+    Priorities are given for sources that no change comes from.
 
-    def __init__(
-        self, unknown: Iterable[str], known: Iterable[str], example: str, unsaid: Iterable[str] = ()
-    ) -> None:
+    *example* is the call with the names that are near them, None where one is near none.
+    """
+
+    def __init__(self, unknown: Iterable[str], known: Iterable[str], example: str | None) -> None:
         self.unknown, self.known, self.example = tuple(unknown), tuple(known), example
-        self.unsaid = tuple(unsaid)
-        super().__init__(self.unknown, self.known, example, self.unsaid)
+        super().__init__(self.unknown, self.known, example)
 
     def __str__(self) -> str:
         found = ", ".join(repr(each) for each in self.known) or "no source that has a name"
-        return (
+        said = (
             f"with_priorities() would do nothing for {', '.join(repr(each) for each in self.unknown)}: "
-            f"the changes come from {found}. {that_would_do(self.example, self.unsaid)}"
+            f"the changes come from {found}."
         )
+        return said if self.example is None else f"{said} A call that would do: {self.example}"
 
 
 def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> None:
@@ -41,7 +43,7 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
 
     Raises:
         UnknownSource: No change comes from one of them; it names those that changes do come from, and a
-            call of `with_priorities` with the nearest of them in its place.
+            call of `with_priorities` with the nearest of them in its place, if one is near.
         InvalidArgument, MissingColumns, WrongColumnType: As `find_unused_priorities`.
 
     Cost: a job, which reads the sources of all changes once.
@@ -57,15 +59,12 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
     if unused:
         known = next(iter(unused.values()))
         unknown = [source for source in priorities if source in unused]
-        right: dict[str, Priority] = {}
-        unsaid = []
-        for source, priority in priorities.items():
-            near = nearest(source, known) if source in unused else source
-            if near is None:
-                unsaid.append(f"the priority of {source!r}")
+        near = {source: nearest(source, known) if source in unused else source for source in priorities}
+        right = {
+            close: priorities[source]
+            for source, close in near.items()
             # Two that are near one source: what was said of the source itself stands.
-            elif source not in unused or near not in priorities:
-                right.setdefault(near, priority)
-        if not right and known:
-            right[known[0]] = priorities[unknown[0]]
-        raise UnknownSource(unknown, known, f"with_priorities(changes, {right!r})", unsaid)
+            if close is not None and (source not in unused or close not in priorities)
+        }
+        example = None if None in near.values() else f"with_priorities(changes, {right!r})"
+        raise UnknownSource(unknown, known, example)

@@ -18,25 +18,9 @@ from pyspark.sql import types as T
 
 from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
 from cdckit.outputs.history_call import Call, columns, free, in_force_at_some_time
-from cdckit.parts.arguments import microseconds, quoted, require_name
+from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
-from cdckit.query.as_of import current, without_deleted
-
-
-def tracked_fields(
-    call: Call, listed: Iterable[str] | None, excepted: Iterable[str] | None
-) -> Sequence[T.StructField]:
-    """The fields whose changes open a version: those that are listed, all but some, or all."""
-    if listed is not None and excepted is not None:
-        call.wrong.append(
-            "track_history_column_list and track_history_except_column_list are both given: one says it"
-        )
-    if listed is not None:
-        return call.fields(listed, "track_history_column_list", empty=True)
-    if excepted is not None:
-        left_out = call.fields(excepted, "track_history_except_column_list", empty=True)
-        return [field for field in call.known if field not in left_out]
-    return list(call.known)
+from cdckit.query.as_of import current
 
 
 def folded(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
@@ -95,17 +79,18 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    call = Call("scd_type_1", history)
-    call.standard_columns()
-    with_provenance = call.flag(provenance, "provenance")
-    call.require_sound()
-    kept = ["guid", *call.known.fieldNames(), *(said_by(history) if with_provenance else [])]
-    return current(in_force_at_some_time(call.history)).select(columns(kept))
+    require_flag(provenance, "provenance", function="scd_type_1")
+    call = Call("scd_type_1", history, provenance=provenance)
+    versions = in_force_at_some_time(call.require_all())
+    return current(versions).select(
+        columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
+    )
 
 
-def said_by(history: DataFrame) -> list[str]:
-    """The columns that say by which message a row is so."""
-    return [name for name in (SOURCE_MESSAGE, FIELD_PROVENANCE) if name in history.columns]
+def _messages(history: DataFrame, provenance: bool) -> list[str]:
+    """The columns that say by which message a row is so, where they are asked for."""
+    asked = (SOURCE_MESSAGE, FIELD_PROVENANCE) if provenance else ()
+    return [name for name in asked if name in history.columns]
 
 
 IS_CURRENT = "is_current"
@@ -193,18 +178,16 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    call = Call("scd_type_2", history)
-    shape = Shape(
-        call,
+    return _TypeTwo(
+        "scd_type_2",
+        history,
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
         valid_to_current=valid_to_current,
         surrogate_key=surrogate_key,
         deletes=deletes,
         provenance=provenance,
-    )
-    call.require_sound()
-    return shape.finished(shape.rows(call.history))
+    ).table()
 
 
 @dataclass(frozen=True)
@@ -276,26 +259,25 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    call = Call("scd_type_4", history)
-    shape = Shape(
-        call,
+    rows = _TypeTwo(
+        "scd_type_4",
+        history,
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
         surrogate_key=surrogate_key,
         provenance=provenance,
         flagged=False,
-    )
-    call.require_sound()
-    rows = shape.finished(shape.rows(call.history))
+    ).table()
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 
-class Shape:
-    """What the rows of a table of type 2 look like: what its caller said, checked."""
+class _TypeTwo:
+    """A call for a table of type 2, checked: its rows, and the columns that they get."""
 
     def __init__(
         self,
-        call: Call,
+        function: str,
+        history: DataFrame,
         *,
         track_history_column_list: Iterable[str] | None,
         track_history_except_column_list: Iterable[str] | None,
@@ -303,13 +285,23 @@ class Shape:
         provenance: bool,
         valid_to_current: datetime | None = None,
         deletes: bool = False,
+        fields: Iterable[str] | None = None,
         flagged: bool = True,
-        more: Iterable[str] = (),
     ) -> None:
-        function = call.function
-        call.standard_columns()
-        self._call, self._flagged = call, flagged
-        self._tracked = tracked_fields(call, track_history_column_list, track_history_except_column_list)
+        said = {
+            "fields": fields,
+            "track_history_column_list": track_history_column_list,
+            "track_history_except_column_list": track_history_except_column_list,
+            "valid_to_current": valid_to_current,
+            "surrogate_key": surrogate_key,
+            "deletes": deletes,
+            "provenance": provenance,
+        }
+        require_flag(deletes, "deletes", function=function)
+        require_flag(provenance, "provenance", function=function)
+        self._call = Call(function, history, **said)
+        self._now = [] if fields is None else self._call.fields(fields, "fields")
+        self._tracked = self._tracked_fields(track_history_column_list, track_history_except_column_list)
         self._open: int | None = None
         if valid_to_current is not None:
             self._open = microseconds(
@@ -318,42 +310,64 @@ class Shape:
                 function=function,
                 call=lambda said: f"{function}(history, valid_to_current={said})",
             )
-            call.keep("valid_to_current", valid_to_current)
-        self._key = surrogate_key
         if surrogate_key is not None:
-            call.keep("surrogate_key", require_name(surrogate_key, "surrogate_key", function=function))
-        self._deletes = call.flag(deletes, "deletes")
-        self._provenance = call.flag(provenance, "provenance")
-        self._more = list(more)
-        new = [surrogate_key] if surrogate_key is not None else []
-        call.new_columns([*new, *([IS_CURRENT] if flagged else []), *self._more])
+            require_name(surrogate_key, "surrogate_key", function=function)
+        self._key, self._deletes, self._provenance = surrogate_key, deletes, provenance
+        key = [] if surrogate_key is None else [surrogate_key]
+        self._flags = [IS_CURRENT] if flagged else []
+        self._call.new_columns([*key, *self._flags, *(_current(field.name) for field in self._now)])
 
-    def rows(self, history: DataFrame) -> DataFrame:
-        """The rows in the columns of the history, spread by guid."""
-        versions = in_force_at_some_time(history)
-        return folded(without_deleted(versions, self._deletes, function=self._call.function), self._tracked)
+    def _tracked_fields(
+        self, listed: Iterable[str] | None, excepted: Iterable[str] | None
+    ) -> Sequence[T.StructField]:
+        """The fields whose changes open a version: those that are listed, all but some, or all."""
+        call = self._call
+        if listed is not None and excepted is not None:
+            call.refuse(
+                "track_history_column_list and track_history_except_column_list are both given: one says it"
+            )
+        if listed is not None:
+            return call.fields(listed, "track_history_column_list", empty=True)
+        if excepted is None:
+            return list(call.known)
+        left_out = call.fields(excepted, "track_history_except_column_list", empty=True)
+        return [field for field in call.known if field not in left_out]
 
-    def finished(self, rows: DataFrame) -> DataFrame:
-        """The rows in the columns of the table."""
+    def table(self) -> DataFrame:
+        """The rows in the columns of the table, spread by guid."""
+        versions = in_force_at_some_time(self._call.require_all())
+        rows = folded(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
+        now = self._values_of_now()
         begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
         named: dict[str, Any] = {}
         if self._key is not None:
             # The instant as a number: its text would depend on the session's zone.
             version = F.concat_ws("|", "guid", F.unix_micros(begins).cast("string"))
             named[self._key] = F.md5(version)
-        for name in ("guid", *self._call.known.fieldNames(), *self._more):
+        for name in ("guid", *self._call.known.fieldNames(), *now):
             named[name] = F.col(quoted(name))
-        named |= {VALID_FROM: begins, VALID_TO: ends}
-        if self._flagged:
-            named[IS_CURRENT] = ends.isNull()
+        named |= {VALID_FROM: begins, VALID_TO: ends} | dict.fromkeys(self._flags, ends.isNull())
         about = [DELETED, SOURCE_MESSAGE]
         if self._provenance and FIELD_PROVENANCE in rows.columns:
             about.append(FIELD_PROVENANCE)
-        table = rows.select(*(column.alias(name) for name, column in named.items()), *columns(about))
+        made = [column.alias(name) for name, column in named.items()]
+        table = rows.withColumns(now).select(*made, *columns(about))
         if self._open is None:
             return table
         stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))
         return table.withColumn(VALID_TO, stands_for_open).withMetadata(VALID_TO, {OPEN_END: self._open})
+
+    def _values_of_now(self) -> dict[str, Column]:
+        """What the last version of the entity that is not deleted says in some fields."""
+        life = (
+            Window.partitionBy("guid")
+            .orderBy(VALID_FROM)
+            .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        )
+        # In a struct: a value that is null is the last one like any other.
+        held = F.struct(*(_value(field).alias(field.name) for field in self._now))
+        last = F.last(F.when(~F.col(DELETED), held), ignorenulls=True).over(life)
+        return {_current(field.name): last.getField(field.name) for field in self._now}
 
 
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:
@@ -393,16 +407,14 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     +------+------+-------------+-------------------------+
     <BLANKLINE>
     """
-    call = Call("scd_type_3", history)
-    call.standard_columns()
+    require_flag(provenance, "provenance", function="scd_type_3")
+    call = Call("scd_type_3", history, fields=fields, provenance=provenance)
     chosen = call.fields(fields, "fields")
-    with_provenance = call.flag(provenance, "provenance")
-    call.new_columns(name for field in chosen for name in _names(field))
-    call.require_sound()
-    alive = without_deleted(in_force_at_some_time(call.history), False, function="scd_type_3")
-    told = current(_with_previous(alive, chosen))
-    kept = ["guid", *call.known.fieldNames(), *(name for field in chosen for name in _names(field))]
-    return told.select(columns([*kept, *(said_by(history) if with_provenance else [])]))
+    new = [name for field in chosen for name in _names(field)]
+    call.new_columns(new)
+    alive = in_force_at_some_time(call.require_all()).where(~F.col(DELETED))
+    kept = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
+    return current(_with_previous(alive, chosen)).select(columns(kept))
 
 
 def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFrame:
@@ -479,29 +491,17 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    call = Call("scd_type_6", history)
-    chosen = call.fields(fields, "fields")
-    shape = Shape(
-        call,
+    return _TypeTwo(
+        "scd_type_6",
+        history,
+        fields=fields,
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
         valid_to_current=valid_to_current,
         surrogate_key=surrogate_key,
         deletes=deletes,
         provenance=provenance,
-        more=[_current(field.name) for field in chosen],
-    )
-    call.require_sound()
-    life = (
-        Window.partitionBy("guid")
-        .orderBy(VALID_FROM)
-        .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    )
-    # In a struct: a value that is null is the last one like any other.
-    held = F.struct(*(F.col(quoted(field.name)).alias(field.name) for field in chosen))
-    last = F.last(F.when(~F.col(DELETED), held), ignorenulls=True).over(life)
-    of_now = {_current(field.name): last.getField(field.name) for field in chosen}
-    return shape.finished(shape.rows(call.history).withColumns(of_now))
+    ).table()
 
 
 def _current(field: str) -> str:

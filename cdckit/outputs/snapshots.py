@@ -276,16 +276,13 @@ def periodic_snapshots(
     <BLANKLINE>
     """
     call = Call(_FUNCTION, history)
-    call.standard_columns()
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
-    for name, value in (("start", start), ("end", end), ("every", every), ("zone", zone)):
-        call.keep(name, value)
-    call.require_sound()
+    history = call.require_all()
     require_flag(deletes, "deletes", function=_FUNCTION)
     if at not in ("end", "start"):
         raise InvalidArgument(_FUNCTION, "at", '"end" or "start"', at)
     periods = _periods(start, end, every, zone)
-    asked = without_deleted(_within(call.history, periods), deletes, function=_FUNCTION)
+    asked = without_deleted(_within(history, periods), deletes, function=_FUNCTION)
     return _exploded(asked, periods, at_end=at == "end")
 
 

@@ -7,7 +7,7 @@ of a source, taken at several times.  Both make changes (`cdckit.changes`), whic
 Words are those of Spark's `create_auto_cdc_flow`.
 """
 
-from cdckit.tables.frames import TableFault, UnfitTable
+from cdckit.tables.calls import TableFault, UnfitTable
 from cdckit.tables.from_lists import changes_from_snapshots
 from cdckit.tables.from_rows import changes_from, table_rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,10 +15,10 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.lists import NAMED_LISTS, changes_of_lists
 from cdckit.parts.arguments import microseconds, quoted, require_batch, require_flag, require_int
+from cdckit.parts.calls import stated
 from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import as_type, common_spark_type
-from cdckit.tables.calls import Call
-from cdckit.tables.frames import Cells, Table, as_table, free_name
+from cdckit.tables.calls import Call, Table, as_table, free_name
 from cdckit.tables.times import Unreadable
 
 _STREAMED = "keep the lists, and give those that came so far"
@@ -27,20 +28,17 @@ Lists = AnyTable | Mapping[datetime, AnyTable] | Sequence[tuple[datetime, AnyTab
 
 class United(NamedTuple):
     """
-    All lists as one table: its own columns, and when each row's list and the next one were taken.
+    All lists as one table, and when each row's list and the next one were taken.
 
     `taken` is None where the lists are one table already and the caller says what tells them apart; `lacking`
     are, by column, the instants of the lists that do not have it; `instants` are those of all lists that are
     known without reading them.
     """
 
-    frame: DataFrame
-    columns: list[str]
-    taken: Column | None
-    next_taken: Column | None
-    lacking: Mapping[str, Sequence[datetime]]
-    row: Column | None = None
-    cells: Cells = Cells()
+    table: Table
+    taken: Column | None = None
+    next_taken: Column | None = None
+    lacking: Mapping[str, Sequence[datetime]] = MappingProxyType({})
     instants: Sequence[datetime] = ()
 
 
@@ -49,7 +47,7 @@ def united(snapshots: Lists, *, function: str) -> United:
     if not isinstance(snapshots, Mapping | list | tuple):
         table = as_table(snapshots, function=function).typed()  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
-        return United(table.frame, table.columns, None, None, {}, table.row, table.cells)
+        return United(table)
     return _union(_in_order(snapshots, function=function), function=function)
 
 
@@ -92,7 +90,7 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> United:
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     one = reduce(DataFrame.unionByName, frames)
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return United(one, list(kinds), at, next_at, lacking, instants=instants)
+    return United(Table(one, list(kinds), None), at, next_at, lacking, instants)
 
 
 def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
@@ -195,10 +193,11 @@ def changes_from_snapshots(
     +---------+-------------------+-----------------------+-----------+
     <BLANKLINE>
     """
+    given = locals()
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
     lists = united(snapshots, function=_FUNCTION)
-    call = Call(_FUNCTION, "snapshots", lists.frame, lists.columns, lists.cells)
+    call = Call(_FUNCTION, "snapshots", lists.table, stated(changes_from_snapshots, given))
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -207,12 +206,12 @@ def changes_from_snapshots(
     time = Unreadable("taken", "taken", F.lit(None).cast("string"), "")
     if at is None:
         at = _taken(call, taken)
-        time = call.unreadable(taken, "taken", Table(lists.frame, lists.columns, lists.row))
+        time = call.unreadable(taken, "taken")
     elif taken is not None:
         raise InvalidArgument(_FUNCTION, "taken", "left out, since each list has its instant", taken)
-    call.require_sound()
+    call.require_all()
     after = F.lit(None).cast("timestamp") if lists.next_taken is None else lists.next_taken
-    rows = lists.frame.select(
+    rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
         time.value.alias("time_said"),
@@ -246,7 +245,7 @@ def _require_key_everywhere(
     for name in keys:
         if lacking.get(name):
             at = ", ".join(each.isoformat() for each in lacking[name])
-            call.wrong.append(f"the key {name} is no column of the list of {at}")
+            call.refuse(f"the key {name} is no column of the list of {at}")
 
 
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:

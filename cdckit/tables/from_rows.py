@@ -16,11 +16,11 @@ from pyspark.sql import types as T
 from cdckit.changes import ABSENT, DELETE, UPSERT, key_alone
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
+from cdckit.parts.calls import stated
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
-from cdckit.tables.calls import Call
-from cdckit.tables.frames import Table, TableFault, as_table
+from cdckit.tables.calls import Call, Table, TableFault, as_table
 from cdckit.tables.times import TEXTS, Typed, Unreadable, as_instant, in_order, is_time
 
 IS_TRUNCATE = "is_truncate"
@@ -218,23 +218,9 @@ def changes_from(
     >>> changes_from(log, keys=["Id"], sequence_by="day_of_change")
     Traceback (most recent call last):
     ...
-    cdckit.tables.frames.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
+    cdckit.tables.calls.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
     """
-    read = _read(
-        frame,
-        keys=keys,
-        sequence_by=sequence_by,
-        source=source,
-        apply_as_deletes=apply_as_deletes,
-        apply_as_truncates=apply_as_truncates,
-        ignore_null_updates=ignore_null_updates,
-        empty_texts=empty_texts,
-        column_list=column_list,
-        except_column_list=except_column_list,
-        effective=effective,
-        message=message,
-        priority=priority,
-    )
+    read = _read(locals())
     changes = drop_rejects(read.rows).drop(*RECORD_COLUMNS)
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
@@ -283,9 +269,9 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     +--------------------------+---------------+
     <BLANKLINE>
     """
-    call = signature(changes_from).bind(frame, **arguments)
-    call.apply_defaults()
-    return _read(**call.arguments).rows
+    said = signature(changes_from).bind(frame, **arguments)
+    said.apply_defaults()
+    return _read(said.arguments).rows
 
 
 class _Read(NamedTuple):
@@ -296,52 +282,38 @@ class _Read(NamedTuple):
     keys: list[str]
 
 
-def _read(
-    frame: AnyTable,
-    *,
-    keys: Sequence[str | Column],
-    sequence_by: str | Column | Sequence[str | Column] | None,
-    source: str | Column,
-    apply_as_deletes: str | Column | None,
-    apply_as_truncates: str | Column | None,
-    ignore_null_updates: bool | Sequence[str | Column],
-    empty_texts: str,
-    column_list: Sequence[str | Column] | None,
-    except_column_list: Sequence[str | Column] | None,
-    effective: str | Column | datetime | None,
-    message: str | Column | None,
-    priority: int,
-) -> _Read:
-    require_int(priority, "priority", function=_FUNCTION)
-    if empty_texts not in _EMPTY_TEXTS:
-        raise InvalidArgument(_FUNCTION, "empty_texts", f"one of {', '.join(_EMPTY_TEXTS)}", empty_texts)
-    table = as_table(frame, function=_FUNCTION).typed()
+def _read(given: Mapping[str, Any]) -> _Read:
+    """The table as the arguments *given* to `changes_from` say that it is to be read."""
+    require_int(given["priority"], "priority", function=_FUNCTION)
+    if given["empty_texts"] not in _EMPTY_TEXTS:
+        needed = f"one of {', '.join(_EMPTY_TEXTS)}"
+        raise InvalidArgument(_FUNCTION, "empty_texts", needed, given["empty_texts"])
+    table = as_table(given["frame"], function=_FUNCTION).typed()
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(_FUNCTION, "frame", table.frame, table.columns, table.cells)
-    key_names = call.keys(keys)
-    fields = call.fields(key_names, column_list, except_column_list)
-    ignored = _ignored(call, ignore_null_updates, fields)
-    call.keep("empty_texts", empty_texts, unless="value")
-    call.keep("priority", priority, unless=0)
-    parts = call.parts(sequence_by, "sequence_by")
+    call = Call(_FUNCTION, "frame", table, stated(changes_from, given))
+    key_names = call.keys(given["keys"])
+    fields = call.fields(key_names, given["column_list"], given["except_column_list"])
+    ignored = _ignored(call, given["ignore_null_updates"], fields)
+    effective, sequence, message = (given[name] for name in ("effective", "sequence_by", "message"))
+    parts = call.parts(sequence, "sequence_by")
     rows = _Rows(
-        effective=_effective(call, effective, parts, sequence_by),
-        time=call.unreadable_time(effective, sequence_by, table),
+        effective=_effective(call, effective, parts, sequence),
+        time=_time_said(call, effective, sequence),
         known=_time_of(parts),
         sequence=in_order(parts),
-        message=None if message is None else call.value(message, "message"),
-        source=call.source(source),
-        deletes=call.condition(apply_as_deletes, "apply_as_deletes"),
-        truncates=call.condition(apply_as_truncates, "apply_as_truncates"),
+        message=None if message is None else call.expression(message, "message"),
+        source=call.source(given["source"]),
+        deletes=call.condition(given["apply_as_deletes"], "apply_as_deletes"),
+        truncates=call.condition(given["apply_as_truncates"], "apply_as_truncates"),
         corrupt=F.col(CORRUPT) if corrupt else F.lit(None).cast("string"),
     )
-    call.require_sound()
-    cells = _cells(table, key_names, ignored, empty_texts)
-    said = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence_by is None)
+    call.require_all()
+    cells = _cells(table, key_names, ignored, given["empty_texts"])
+    said = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
     fault = _fault(rows.time, key_names)
-    return _Read(_changes(said, fault, priority), table.frame, key_names)
+    return _Read(_changes(said, fault, given["priority"]), table.frame, key_names)
 
 
 CORRUPT = "_corrupt_record"
@@ -388,9 +360,8 @@ def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_text
 
 def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
     if isinstance(said, bool):
-        call.keep("ignore_null_updates", said, unless=True)
         return list(fields) if said else []
-    return call.names(said, "ignore_null_updates")
+    return call.listed(said, "ignore_null_updates")
 
 
 def _time_of(parts: Sequence[Typed]) -> Column | None:
@@ -406,7 +377,6 @@ def _effective(
     call: Call, said: str | Column | datetime | None, parts: Sequence[Typed], sequence: object
 ) -> Column:
     if isinstance(said, datetime):
-        call.keep("effective", said, unless=None)
         return require_instant(said, "effective", function=_FUNCTION)
     if said is not None:
         return call.instant(said, "effective")
@@ -414,6 +384,14 @@ def _effective(
     if known is None and parts:
         call.lacks_time(parts[0].kind, sequence)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
+
+
+def _time_said(call: Call, effective: object, sequence: object) -> Unreadable:
+    """What to say of rows without a time: it is *effective*, or what comes first in *sequence*."""
+    if isinstance(effective, str | Column):
+        return call.unreadable(effective, "effective")
+    first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+    return call.unreadable(first, "sequence_by")
 
 
 def _statements(

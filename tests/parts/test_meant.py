@@ -1,4 +1,4 @@
-"""What was probably meant: names that are nearly right, and the call that would do with them."""
+"""What was probably meant: names that are nearly right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from cdckit import options
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.parts.arguments import as_meant, nearest, perhaps, perhaps_each, that_would_do
+from cdckit.parts.arguments import nearest, perhaps, perhaps_each
 
 KNOWN = ["number", "name", "Price"]
 
@@ -24,15 +24,6 @@ def test_unknown_names_are_asked_about_together_and_known_ones_are_not() -> None
         == "Is it name for nmae and Price for prize?"
     )
     assert perhaps_each(["name", "colour"], KNOWN) is None
-
-
-def test_a_name_that_is_like_none_is_left_out_of_the_call_and_told() -> None:
-    assert as_meant(["nmae", "name", "number"], KNOWN) == (["name", "number"], True)
-    assert as_meant(["colour", "number"], KNOWN) == (["number"], False)
-    assert that_would_do("f(x)") == "A call that would do: f(x)"
-    assert that_would_do("f(x)", ["keys", "fields", "keys"]) == (
-        "A call that would run, in which keys and fields must still be said as you mean it: f(x)"
-    )
 
 
 @pytest.mark.parametrize(
