@@ -4,14 +4,15 @@ stream's batches, the rows of changes and histories that are not sound, and whet
 """
 
 from cdckit.quality.checks import BrokenPromises
-from cdckit.quality.contradictions import find_contradictions, record_fates
 from cdckit.quality.data_docs import check_all, gate
-from cdckit.quality.periods import (
+from cdckit.quality.findings import (
     coalesce,
+    find_contradictions,
     find_empty_periods,
     find_gaps,
     find_overlaps,
     find_several_current,
+    record_fates,
 )
 
 __all__ = [

@@ -7,9 +7,10 @@ show beside a failure.  An expectation whose `meta` names the `engine` Spark is 
 tables beside the one that is checked are there views such as `cdckit_merged`.
 
 Great Expectations runs on Spark a job or two for each query of rows, each with its own sort of the table.
-Here a query is taken apart where it has the form that the suites of cdckit have, `SELECT * FROM … WHERE …`:
-conditions on the same rows are counted together.  What it means is what Great Expectations says it means;
-the tests run both on the same rows.
+Here conditions on the same rows are counted together: a query of the suites of cdckit is
+`SELECT * FROM rows WHERE condition`, and its `meta` has the condition once more, as `breaks`.  Another one
+is asked as it stands.  What it means is what Great Expectations says it means; the tests run both on the
+same rows.
 
 A suite is written for tables of any fields, so it turns rows into arrays or JSON, and goes through these
 element by element.  Spark compiles what names columns; lambdas and JSON it interprets, at many times
@@ -20,7 +21,6 @@ The texts that are replaced are those of the suites of cdckit, whole, so that no
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,13 +40,18 @@ SEVERITIES = ("info", "warning", "critical")
 
 @dataclass(frozen=True)
 class Sentence:
-    """One expectation of a suite: which sort, about what, in words, and why."""
+    """
+    One expectation of a suite: which sort, about what, in words, and why.
+
+    *breaks* is what a query asks of the rows that it looks at, which are what stands before it.
+    """
 
     type: str
     kwargs: Mapping[str, Any]
     says: str
     source: str
     severity: str
+    breaks: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,9 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
 def _sentence(stated: Mapping[str, Any]) -> Sentence:
     said = stated.get("description") or stated.get("notes") or _default_notes(stated)
     says = said if isinstance(said, str) else " ".join(said)
-    source = (stated.get("meta") or {}).get("source", "")
-    return Sentence(stated["type"], stated["kwargs"], says, source, stated.get("severity", "critical"))
+    meta, severity = stated.get("meta") or {}, stated.get("severity", "critical")
+    source, breaks = meta.get("source", ""), meta.get("breaks", "")
+    return Sentence(stated["type"], stated["kwargs"], says, source, severity, breaks)
 
 
 def _default_notes(stated: Mapping[str, Any]) -> str:
@@ -125,27 +131,7 @@ def _default_notes(stated: Mapping[str, Any]) -> str:
 BATCH = "{batch}"
 """What stands for the table in a query, here as there."""
 
-# Rows of the table with more columns, and no words that make more rows or fewer: what is asked of the
-# table can be asked of them.  One such query may stand within another.
-_WIDER = re.compile(r"\(SELECT \*, (.*?) FROM (?=\{batch\}|\()", re.S)
-_ENDS = re.compile(r"(?: WINDOW .*)?\)", re.S)
-_OTHER_ROWS = re.compile(
-    r"\b(SELECT|FROM|WHERE|JOIN|UNION|LIMIT|GROUP|HAVING|QUALIFY|LATERAL|\w*explode\w*|inline\w*|stack)\b",
-    re.I,
-)
-_SELECT = re.compile(r"SELECT\s+\*\s+FROM\s+(?=\{batch\}|\()")
-_WHERE = re.compile(r"\s+WHERE\s+(.+)", re.S)
-# All columns in a place where another column would be one more: not `count(*)`, nor those of a struct.
-_ALL_COLUMNS = re.compile(r"(?<!\.)(?<!\bcount\()\*", re.I)
-# What ends a query, hides its end, or is more than a condition.
-_UNCLEAR = re.compile(r"--|/\*|;")
-_MORE = re.compile(
-    r"\b(SELECT|WHERE|UNION|INTERSECT|MINUS|GROUP|HAVING|WINDOW|QUALIFY|ORDER|SORT|CLUSTER|DISTRIBUTE"
-    r"|LIMIT|OFFSET|LATERAL|PIVOT|UNPIVOT)\b|(?<!\* )\bEXCEPT\b",
-    re.I,
-)
-_TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.S)
-
+_WIDER = "(SELECT *, "
 
 BREAKS, ALIKE = "cdckit_breaks", "cdckit_alike"
 """The columns that a table gets here, so it cannot have them."""
@@ -166,7 +152,7 @@ def counted(sentence: Sentence) -> Counted | None:
     if kwargs.get("mostly") == 1:
         del kwargs["mostly"]  # all, which is what is meant where it does not stand
     if sentence.type == "unexpected_rows_expectation":
-        return _of_query(kwargs["unexpected_rows_query"])
+        return _of_query(kwargs["unexpected_rows_query"], sentence.breaks)
     if sentence.type == "expect_column_values_to_be_unique" and kwargs.keys() == {"column"}:
         return _unique([kwargs["column"]])
     if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
@@ -189,14 +175,12 @@ def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
     """
     Of which rows the sentences speak, each with the places of those that do, so that few passes do.
 
-    The sentences about the rows of the table are asked of wider ones, unless something there speaks of all
-    columns: the column of `with_breaks` would be one of them.
+    The sentences about the rows of the table are asked of wider ones, where there are such.
     """
     found: dict[str, list[int]] = {}
     for place, each in enumerate(sentences):
         found.setdefault(each.rows, []).append(place)
-    asked = {rows: [sentences[place].breaks for place in places] for rows, places in found.items()}
-    wider = next((rows for rows in found if rows != BATCH and _takes_a_column(rows, asked[rows])), None)
+    wider = next((rows for rows in found if rows != BATCH and are_the_tables(rows)), None)
     if wider is not None and BATCH in found:
         found[wider] += found.pop(BATCH)
     return list(found.items())
@@ -217,52 +201,22 @@ def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[
     return wider, [asked.get(place, each.breaks) for place, each in sentences.items()]
 
 
-def _takes_a_column(rows: str, conditions: Sequence[str]) -> bool:
-    """Whether these are wider rows of the table, and mean the same if it has one column more."""
-    said = " ".join([rows.replace("(SELECT *,", "("), *conditions])
-    return are_the_tables(rows) and not _ALL_COLUMNS.search(said)
-
-
 def are_the_tables(rows: str) -> bool:
-    """Whether these are the rows of the table itself, perhaps with more columns."""
-    if rows == BATCH:
-        return True
-    begun = _WIDER.match(rows)
-    if begun is None:
-        return False
-    end = _end_of_rows(rows, begun.end())
-    only_wider = _ENDS.fullmatch(rows, end) and not _OTHER_ROWS.search(begun[1] + rows[end:])
-    return bool(only_wider) and are_the_tables(rows[begun.end() : end])
+    """Whether these are the rows of the table itself, perhaps with more columns, as suites write them."""
+    return rows == BATCH or rows.startswith(_WIDER)
 
 
-def _of_query(query: str) -> Counted:
-    """Taken apart only where that is sure to say the same; else all rows of its answer break the sentence."""
-    text = query.strip()
-    begun = None if _UNCLEAR.search(text) else _SELECT.match(text)
-    if begun is not None:
-        end = _end_of_rows(text, begun.end())
-        found = _WHERE.fullmatch(text, end)
-        if found is not None and not _MORE.search(found[1]):
-            return Counted(text[begun.end() : end], found[1])
-    whole = text.rstrip("; \n")
+def _of_query(query: str, breaks: str) -> Counted:
+    """In parts where the suite says what *breaks* it; else all rows of its answer break the sentence."""
+    begin, end = "SELECT * FROM ", f" WHERE {breaks}"
+    if breaks and query.startswith(begin) and query.endswith(end):
+        return Counted(query.removeprefix(begin).removesuffix(end), breaks)
+    whole = query.strip().rstrip("; \n")
     return Counted(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
 
 
-def _end_of_rows(text: str, begin: int) -> int:
-    """Where the table ends that begins there, or the query in parentheses."""
-    if text.startswith(BATCH, begin):
-        return begin + len(BATCH)
-    depth = 0
-    plain = _TEXT.sub(lambda found: "x" * len(found[0]), text)
-    for place in range(begin, len(plain)):
-        depth += (plain[place] == "(") - (plain[place] == ")")
-        if depth == 0:
-            return place + 1
-    return len(text)
-
-
 def _column(kwargs: Mapping[str, Any], name: str = "column") -> str:
-    return _in_a_format("`" + str(kwargs[name]).replace("`", "``") + "`")
+    return _name(str(kwargs[name]))
 
 
 def _in_a_format(sql: str) -> str:
@@ -297,7 +251,7 @@ def _between(kwargs: Mapping[str, Any]) -> str:
 def _unique(columns: Sequence[str]) -> Counted:
     """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
     names = [_column({"column": name}) for name in columns]
-    alike = f"(SELECT *, count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
+    alike = f"{_WIDER}count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
     return Counted(alike, f"{ALIKE} > 1 AND ({some})")
 
@@ -343,14 +297,9 @@ EMPTY = "array_size(array_remove(array(carried.*), false)) = 0"
 FIELDLESS = "operation <> 'delete' AND data IS NULL"
 """Whether a change lacks the fields that it should have."""
 
-SOME = re.compile(
-    r"exists\(zip_with\((cdckit_[\w.]*priorities\w*), (cdckit_[\w.]*priorities\w*), \((\w+), (\w+)\) -> "
-    r"([\w\s<]+)\), some -> some\)"
-)
-"""Whether two arrays of priorities, one for each field, differ somewhere as it is said."""
-
-ABSENT = re.compile(r"(?<=\bIF\()`(\w+)` IS NULL(?=, \d+L, 0L\))")
-"""Whether a column is null, as `with_breaks` asks it of the rows of the table."""
+_SOME = "exists(zip_with(cdckit_priorities, cdckit_priorities_before, (now, was) -> {}), some -> some)"
+SOME = {_SOME.format(differs): differs for differs in ("now < was", "was IS NOT NULL AND now IS NULL")}
+"""Whether two arrays of priorities, one for each field, differ somewhere, and how."""
 
 
 def unrolled(query: str, schema: T.StructType) -> str:
@@ -362,13 +311,18 @@ def unrolled(query: str, schema: T.StructType) -> str:
         NAMELESS: lambda: _nameless(fields, provenance),
         HALF: lambda: _any(_half(name) for name in provenance),
         **({} if flags is None else {UNSAID: lambda: _unsaid(flags), EMPTY: lambda: _empty(flags)}),
-        FIELDLESS: lambda: FIELDLESS + _and_leaf(schema, "data"),
+        FIELDLESS: lambda: FIELDLESS + _and_leaf(schema, _name("data")),
     }
     for text, of in made.items():
         if text in query:
             query = query.replace(text, of())
-    query = ABSENT.sub(lambda found: found[0] + _and_leaf(schema, found[1]), query)
-    return SOME.sub(lambda found: _any(_differs(found, place) for place in range(len(provenance))), query)
+    for text, differs in SOME.items():
+        query = query.replace(text, _any(_differs(differs, place) for place in range(len(provenance))))
+    for name in map(_name, schema.names):
+        absent = f"IF({name} IS NULL"  # as `with_breaks` asks it of the rows of the table
+        if f"{absent}, " in query:
+            query = query.replace(f"{absent}, ", f"{absent}{_and_leaf(schema, name)}, ")
+    return query
 
 
 def _fields(schema: T.StructType, column: str) -> Sequence[str]:
@@ -377,8 +331,7 @@ def _fields(schema: T.StructType, column: str) -> Sequence[str]:
 
 
 def _name(field: str) -> str:
-    """A name in SQL that is a format, so that braces are doubled."""
-    return quoted(field).replace("{", "{{").replace("}", "}}")
+    return _in_a_format(quoted(field))
 
 
 def _any(conditions: Iterable[str]) -> str:
@@ -417,12 +370,12 @@ def _empty(flags: Sequence[str]) -> str:
 
 def _and_leaf(schema: T.StructType, column: str) -> str:
     """That a small field of it is null, too: for a struct alone Spark would read all of its fields."""
-    kind = schema[column].dataType if column in schema.names else None
+    kind = next((each.dataType for each in schema if _name(each.name) == column), None)
     if not isinstance(kind, T.StructType):
         return ""
     leaves = [each for each in _told_apart(kind) if type(each.dataType) in _SIZES]
     small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
-    return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
+    return f" AND {column}.{_name(small.name)} IS NULL" if small is not None else ""
 
 
 _SIZES: Mapping[type[T.DataType], int] = {
@@ -435,8 +388,6 @@ def _half(field: str) -> str:
     return f"({entry}.m IS NULL) <> ({entry}.p IS NULL)"
 
 
-def _differs(found: re.Match[str], place: int) -> str:
-    one, other, first, second, condition = found.groups()
-    at = {first: f"get({one}, {place})", second: f"get({other}, {place})"}
-    said = re.sub(r"\w+", lambda word: at.get(word[0], word[0]), condition)
-    return f"({said})"
+def _differs(how: str, place: int) -> str:
+    now, was = (f"get(cdckit_priorities{which}, {place})" for which in ("", "_before"))
+    return f"({how.replace('now', now).replace('was', was)})"

@@ -391,21 +391,25 @@ def kept(rows: DataFrame, sides: int, how: str) -> DataFrame:
 
 
 def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
-    """Neighbouring periods of *names* that say the same as one: the first, to the end of the last."""
+    """
+    Neighbouring periods of *names* that say the same as one: the first, to the end of the last.
+
+    No column may be called `before`, `final` or `continues`.
+    """
     in_time = Window.partitionBy(*names).orderBy(VALID_FROM)
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     before = F.lag(F.struct(F.col(VALID_TO).alias("end"), said.alias("said"))).over(in_time)
-    continues = before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), said.alias("said")))
+    # In structs, so that an open end and no next period are two things.
     marked = rows.select(
         "*",
-        before.getField("end").alias("ended_before"),
-        F.last(VALID_TO).over(whole).alias("final"),
-        continues.alias("continues"),
+        F.struct(before.getField("end").alias("end")).alias("before"),
+        F.struct(F.last(VALID_TO).over(whole).alias("end")).alias("final"),
+        before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), said.alias("said"))).alias("continues"),
     )
-    # Only the last period of all can be open: what begins later has one before it that ended.
-    end = F.coalesce(F.lead("ended_before").over(in_time), F.col("final"))
+    # A run ends with the period before the next run.
+    end = F.coalesce(F.lead("before").over(in_time), F.col("final")).getField("end")
     first = marked.where(~F.col("continues")).withColumn(VALID_TO, end)
-    return first.drop("ended_before", "final", "continues")
+    return first.drop("before", "final", "continues")
 
 
 def side_column(place: int) -> str:

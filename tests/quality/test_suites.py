@@ -86,6 +86,18 @@ def test_what_only_spark_can_run_says_so() -> None:
             assert (each["meta"].get("engine") == "Spark") == is_query
 
 
+def test_a_query_says_which_rows_break_it_of_those_that_it_looks_at() -> None:
+    """So conditions on the same rows can be counted together."""
+    for name in suite_names():
+        for each in suite_of(name, function="check").sentences:
+            if each.type == "unexpected_rows_expectation":
+                made = counted(each)
+                assert made is not None
+                assert made.breaks != "true"
+                query = f"SELECT * FROM {made.rows} WHERE {made.breaks}"
+                assert query == each.kwargs["unexpected_rows_query"]
+
+
 @pytest.mark.parametrize("name", suite_names())
 def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) -> None:
     """And a sound table, the last case, breaks none; what else is said to break one does."""
