@@ -13,10 +13,9 @@ from cdckit.parts.arguments import require_package
 require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures")
 
 from cdckit.notebook.pictures.arrival_plot import arrivals
-from cdckit.notebook.pictures.bars import validity_bars
+from cdckit.notebook.pictures.bars import provenance_map, validity_bars
 from cdckit.notebook.pictures.look import PALETTE, SIZE, Look
 from cdckit.notebook.pictures.plane import bitemporal_plane
-from cdckit.notebook.pictures.provenance import provenance_map
 from cdckit.notebook.pictures.shares import duration_shares
 from cdckit.notebook.pictures.streams import callbacks, event_windows
 

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 
 from cdckit.changes import require_changes
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import time_axis
-from cdckit.notebook.pictures.labels import Labels
+from cdckit.notebook.pictures.axes import Labels, time_axis
 from cdckit.notebook.pictures.look import (
     INK,
     days,

@@ -1,31 +1,23 @@
-"""Axes of pictures: instants on the clock of a zone, and bars in rows below each other."""
+"""Axes of pictures: instants on the clock of a zone, bars in rows, and texts that make room for others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import partial
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, num2date
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+from pyspark.sql import types as T
 
-from cdckit.notebook.pictures.look import HATCH, INK, Look, days, families
+from cdckit.notebook import NULL
+from cdckit.notebook.pictures.look import HATCH, INK, Look, days, families, one_line
 from cdckit.notebook.table_layout import Clock, timespec
 from cdckit.parts.instants import EPOCH, microseconds
 
-_MOST_TICKS = 8
-_DAY = timedelta(days=1)
-# Enough to meet each offset of a zone in a span whose ticks are hours or days.
-_SAMPLES = 60
-_STEPS = (
-    *(timedelta(microseconds=digit * 10**power) for power in range(6) for digit in (1, 2, 5)),
-    *(timedelta(seconds=number) for number in (1, 2, 5, 10, 15, 30)),
-    *(timedelta(minutes=number) for number in (1, 2, 5, 10, 15, 30)),
-    *(timedelta(hours=number) for number in (1, 2, 3, 6, 12)),
-    *(timedelta(days=number) for number in (1, 2, 7, 14)),
-)
-_MONTHS = (1, 2, 3, 6, *(12 * number for number in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)))
 # Further out no zone can say what its clocks show.
 _FIRST, _LAST = datetime(1, 1, 3), datetime(9999, 12, 29)
 
@@ -51,20 +43,13 @@ def ticks_between(low: datetime, high: datetime, zone: tzinfo) -> tuple[list[dat
     The day stands below the first and wherever it is another one.  Where clocks are put forward or back
     between the two ends, each time has its offset; an hour that happens twice has its ticks twice.
     """
-    spread = [low + (high - low) * place / _SAMPLES for place in range(_SAMPLES + 1)]
-    offsets = {each.astimezone(zone).utcoffset() or timedelta(0) for each in spread}
-    walls, in_days = _round_times(high - low)
-    ticks = sorted(
-        {
-            instant
-            for offset in offsets
-            for wall in walls(low.replace(tzinfo=None) + offset, high.replace(tzinfo=None) + offset)
-            for instant in _instants_of(wall, zone)
-            if low <= instant <= high
-        }
-    )
-    if in_days:
-        return ticks, [f"{tick.astimezone(zone).date()}" for tick in ticks]
+    locator = AutoDateLocator(tz=zone, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]
+    round_times = num2date(locator.tick_values(low.astimezone(zone), high.astimezone(zone)), tz=zone)  # type: ignore[no-untyped-call]
+    found = {instant for each in round_times for instant in _instants_of(each.replace(tzinfo=None), zone)}
+    ticks = sorted(each for each in found if low <= each <= high)
+    there = [each.astimezone(zone) for each in ticks]
+    if len(there) > 1 and all(each.time() == datetime.min.time() for each in there):
+        return ticks, [f"{each.date()}" for each in there]
     # Also what lies between two ticks, or beside them, must not be read on another offset.
     clock = Clock.of([microseconds(each) for each in (low, *ticks, high)], zone)
     return ticks, _texts(ticks, clock._replace(day=None))
@@ -78,31 +63,6 @@ def _texts(ticks: Sequence[datetime], clock: Clock) -> list[str]:
         texts.append(time if day == before else f"{time}\n{day}")
         before = day
     return texts
-
-
-def _round_times(span: timedelta) -> tuple[Callable[[datetime, datetime], Iterator[datetime]], bool]:
-    """What lists the round times between two on the clock at the wall, and whether they are days."""
-    for step in _STEPS:
-        if span <= _MOST_TICKS * step:
-            return partial(_steps, step), step >= _DAY
-    months = span / timedelta(days=30)
-    number = next((number for number in _MONTHS if months <= _MOST_TICKS * number), _MONTHS[-1])
-    return partial(_months, number), True
-
-
-def _steps(step: timedelta, low: datetime, high: datetime) -> Iterator[datetime]:
-    """Multiples of *step* since the year 1, whose first day is a Monday."""
-    wall = datetime.min + (low - datetime.min) // step * step
-    while wall <= high:
-        yield wall
-        wall += step
-
-
-def _months(number: int, low: datetime, high: datetime) -> Iterator[datetime]:
-    first = (low.year * 12 + low.month - 1) // number * number
-    for month in range(first, high.year * 12 + high.month, number):
-        if month >= 12:  # there is no year 0
-            yield datetime(month // 12, month % 12 + 1, 1)
 
 
 def _instants_of(wall: datetime, zone: tzinfo) -> Iterator[datetime]:
@@ -135,6 +95,13 @@ def rows_axis(axes: Axes, labels: list[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
+def draw_box(axes: Axes, box: Bbox, colour: str) -> None:
+    """A bar of one colour."""
+    axes.barh(
+        (box.y0 + box.y1) / 2, box.width, left=box.x0, height=box.height, facecolor=colour, edgecolor="white"
+    )
+
+
 def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float, pad: float, zone: tzinfo) -> None:
     instants = [x for bar in bars for x in (bar.start, bar.end) if x is not None] or [
         days(datetime(1970, 1, 1))
@@ -161,3 +128,160 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float, pad: float, zone
             )  # fmt: skip
         if bar.end is None:
             axes.plot(right, bar.place, ">", markersize=7, color=bar.look.colour, clip_on=False, zorder=3)
+
+
+_UNITS = ((60_000_000, "minutes"), (1_000_000, "seconds"), (1_000, "milliseconds"), (1, "microseconds"))
+
+
+class Said(NamedTuple):
+    """A value as text, of an instant its microseconds since 1970, and the type that it has."""
+
+    value: str | None
+    kind: T.DataType
+
+    @property
+    def micros(self) -> int | None:
+        is_instant = isinstance(self.kind, T.TimestampType) and self.value is not None
+        return int(self.value or 0) if is_instant else None
+
+
+class Writing(NamedTuple):
+    """How the instants among the values of one picture are written: no finer than tells them apart."""
+
+    clock: Clock
+    spec: str
+    cut: bool
+
+    @classmethod
+    def of(cls, columns: Iterable[Iterable[Said]], zone: tzinfo) -> Writing:
+        """The writing of a picture of these columns of values."""
+        found = [{each.micros for each in column} - {None} for column in columns]
+        instants = [{each for each in column if each is not None} for column in found]
+        unit, spec = next(
+            (unit, spec)
+            for unit, spec in _UNITS
+            if all(len({each // unit for each in column}) == len(column) for column in instants)
+        )
+        every = [each for column in instants for each in column]
+        return cls(Clock.of(every, zone), spec, any(each % unit for each in every))
+
+    @property
+    def note(self) -> str:
+        """What the cells do not say of their instants."""
+        day = [f"of {self.clock.day}"] if self.clock.day else []
+        cut = [f"cut to {self.spec}"] if self.cut else []
+        return f"times in cells are {', '.join([*day, *cut])}" if day or cut else ""
+
+    def day(self, said: Said) -> str:
+        """The day of an instant, where the picture has several; empty for all else."""
+        if said.micros is None or self.clock.day:
+            return ""
+        day = self.clock.text(said.micros, self.spec).split(" ")[0]
+        return day if day[0].isdigit() else ""
+
+    def forms(self, said: Said, day: str = "") -> Sequence[str]:
+        """A value in words, from the longest form to the shortest; of an instant of *day* the time alone."""
+        if said.value is None:
+            return [NULL]
+        if said.micros is None:
+            return list(dict.fromkeys(one_line(said.value, longest) for longest in (60, 24, 12)))
+        text = self.clock.text(said.micros, self.spec)
+        return [text.split(" ")[1]] if day and self.day(said) == day else [text]
+
+
+_MARKER, _EDGE = 7.0, 1.0  # pixels: half a marker at the beginning of a box, and what stays free of its end
+
+
+class Labels:
+    """
+    The texts of one picture.
+
+    Each stands clear of those that were written before it: so write the indispensable first.
+    """
+
+    def __init__(self, axes: Axes) -> None:
+        self._axes, self._taken = axes, list[Bbox]()
+
+    def keep_clear(self, at: tuple[float, float]) -> None:
+        """Let no text stand upon the marker at this point."""
+        x, y = self._axes.transData.transform(at)
+        self._taken.append(Bbox([[x - 6, y - 6], [x + 6, y + 6]]))
+
+    def write_in(
+        self, forms: Sequence[str], box: Bbox, *, left: bool = False, colour: str = INK,
+        behind: str = "white", must: bool = False,
+    ) -> bool:  # fmt: skip
+        """
+        Write the longest form that has room in a box of the axes, if need be upwards; whether one had.
+
+        One that *must* stand runs over the edge of its box where it has no room, on the colour *behind*.
+        """
+        room = box.transformed(self._axes.transData)
+        inner = Bbox([[room.x0 + (_MARKER if left else _EDGE), room.y0], [room.x1 - _EDGE, room.y1]])
+        size = min(8.5, max(6.0, 0.62 * abs(room.height) * 72 / 100 + 1.5))
+        text = self._axes.text(
+            0, 0, "", transform=None, va="center_baseline", family=families(), fontsize=size, color=colour,
+            parse_math=False,
+        )  # fmt: skip
+        written = self._fits(text, forms, inner, left=left)
+        if must and not written:
+            written = self._runs_over(text, forms[-1], inner)
+            text.set_bbox({"facecolor": behind, "edgecolor": "none", "pad": 1.0})
+        if written:
+            self._taken.append(text.get_window_extent())
+            # At its instant, not at its pixel: a picture may be saved larger.
+            x, y = self._axes.transData.inverted().transform(text.get_position())
+            text.set_position((float(x), float(y)))
+            text.set_transform(self._axes.transData)
+            return True
+        text.remove()
+        return False
+
+    def _fits(self, text: Text, forms: Sequence[str], inner: Bbox, *, left: bool) -> bool:
+        middle = ((inner.x0 + inner.x1) / 2, (inner.y0 + inner.y1) / 2)
+        for turned in (0, 90):
+            text.set(
+                rotation=turned,
+                x=inner.x0 if left and not turned else middle[0],
+                y=middle[1],
+                va="center" if turned else "center_baseline",
+                ha="left" if left and not turned else "center",
+            )
+            for form in forms:
+                text.set_text(form)
+                wide = text.get_window_extent()
+                has_room = wide.width <= inner.width and wide.height <= abs(inner.height) + 2
+                if has_room and not wide.count_overlaps(self._taken):
+                    return True
+        return False
+
+    def _runs_over(self, text: Text, form: str, inner: Bbox) -> bool:
+        """Written all the same, from the beginning of its box on, or to its end at the picture's edge."""
+        frame = self._axes.get_window_extent()
+        text.set(rotation=0, text=form, ha="left", va="center_baseline", x=inner.x0, zorder=4)
+        text.set_x(max(frame.x0, min(inner.x0, frame.x1 - text.get_window_extent().width)))
+        return not text.get_window_extent().count_overlaps(self._taken)
+
+    def write_beside(self, words: str, at: tuple[float, float], *, must: bool = False) -> bool:
+        """
+        Write beside a point; whether there was a place where no other text and no marker stands.
+
+        What *must* stand is written below the point where there is none.
+        """
+        frame = self._axes.get_window_extent()
+        places = [
+            (10, 0, "left"), (-10, 0, "right"), (10, 10, "left"), (10, -10, "left"), (-10, 10, "right"),
+            (-10, -10, "right"), (0, 13, "center"), (0, -13, "center"),
+        ]  # fmt: skip
+        for dx, dy, ha in places:
+            note = self._axes.annotate(
+                words, at, xytext=(dx, dy), textcoords="offset points", ha=ha, va="center",
+                family=families(), fontsize=8.5, color=INK, parse_math=False, zorder=4,
+            )  # fmt: skip
+            place = note.get_window_extent()
+            inside = frame.x0 <= place.x0 and place.x1 <= frame.x1
+            if (inside and not place.count_overlaps(self._taken)) or (must and (dx, dy, ha) == places[-1]):
+                self._taken.append(place)
+                return True
+            note.remove()
+        return False

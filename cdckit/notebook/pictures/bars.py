@@ -1,27 +1,40 @@
-"""Entities below each other, a bar for each version."""
+"""Entities, and the fields of one entity, below each other through time: a bar for each version or value."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    SOURCE_MESSAGE,
+    VALID_FROM,
+    VALID_TO,
+    business_fields,
+    require_history,
+)
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import Bar, draw_bars, rows_axis
+from cdckit.notebook.pictures.axes import Bar, Labels, Said, Writing, draw_bars, rows_axis
 from cdckit.notebook.pictures.look import (
     PALETTE,
     ROWS,
+    SMALL,
+    Look,
     days,
     days_or_none,
     deleted_mark,
     draw_key,
+    entity_text,
     new_figure,
     one_line,
     only_words,
@@ -30,8 +43,15 @@ from cdckit.notebook.pictures.look import (
     source_name,
     with_number,
 )
-from cdckit.notebook.pictures.picture_queries import first_rows, require_limit, with_ends, with_sources
-from cdckit.parts.arguments import quoted, require_fields
+from cdckit.notebook.pictures.picture_queries import (
+    exact_text,
+    first_rows,
+    of_one_entity,
+    require_limit,
+    with_ends,
+    with_sources,
+)
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import with_operation
 
@@ -182,3 +202,192 @@ def _who_began(counted: Counter[str]) -> str:
     (first, most), *others = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = "".join(f", {name} {number:,}" for name, number in others)
     return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{rest}"
+
+
+_SUBTITLE = "each value in the colour of its source"
+_MOST_NAMED = 2
+"""As many sources as a title has room for."""
+
+
+def provenance_map(
+    history: DataFrame,
+    changes: DataFrame,
+    key: Mapping[str, Any],
+    *,
+    fields: Sequence[str] | None = None,
+    limit: int = 200,
+    zone: tzinfo | str | None = None,
+) -> Figure:
+    """
+    One entity through time: of each field the value, in the colour of the source that it comes from.
+
+    A new cell begins where the value or the message behind it changes.  A hatched cell is a time in which
+    the entity was deleted, and its colour is that of who deleted it.  Where nothing is drawn, nobody had
+    set the field.  The last value of a field, and one with which another source takes over, are written in
+    any case; the line below the title says how many others have no room.
+
+    Args:
+        history: One row per version, with `field_provenance`.
+        changes: One row per change: `message_id` and `source` are read.
+        key: Value by field; `guid` may be one of them.  If several entities have these values the one
+            with the first guid is drawn, and the figure says so.
+        fields: The fields to draw, from top to bottom; by default all that were ever set, in the order
+            of the history.
+        limit: How many versions to draw: the first.
+        zone: The zone of all instants, those in the cells and in the title too; a tzinfo or its name;
+            without it `options.zone`.
+
+    Returns:
+        The figure; without such an entity, a figure that says so.  Of the instants in cells the day is said
+        where it is another one than before, or once for all in the line below the title.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* lacks a column that a history has, or *changes* one
+            that changes have, or has it in another type.
+        InvalidArgument: *key* is empty or names no field; a timestamp in it is naive; *fields* names no
+            field; *limit* is not a positive number; or there is no such zone.
+
+    Cost: one job: two filters over the history, and a join with the messages of *changes*.
+
+    Source:
+        Data hub, `field_provenance`.
+
+    >>> from cdckit.notebook import pictures
+    >>> pictures.provenance_map(history, changes, {"number": 2}).get_suptitle()
+    '2: deleted in the end, 1 value from shop'
+    """
+    function = "provenance_map"
+    history = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
+    provenance = require_struct(history, FIELD_PROVENANCE, function=function)
+    known = [name for name in provenance.fieldNames() if name != "guid"]
+    require_columns(history, known, function=function)
+    names = known if fields is None else require_fields(fields, known, "fields", function=function)
+    require_limit(limit, function)
+    clock = as_zone(zone, function=function)
+
+    cells = [
+        F.struct(
+            F.lit(place).alias("place"),
+            exact_text(F.col(quoted(name)), history.schema[name].dataType).alias("value"),
+            F.col(FIELD_PROVENANCE).getField(name).getField("m").alias("message"),
+        )
+        for place, name in enumerate(names)
+    ]
+    interval = [F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)]
+    found = of_one_entity(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
+    first = found.orderBy(VALID_FROM).limit(limit + 1)
+    single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
+    told = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
+    rows, _ = first_rows(told, (limit + 1) * len(names))
+    if not rows:
+        return only_words(f"The history has no entity {entity_text(key, clock)}.")
+    instants = sorted({row[VALID_FROM] for row in rows})
+    cut = len(instants) > limit
+    if cut:
+        rows = [row for row in rows if row[VALID_FROM] < instants[limit]]
+    kinds = [history.schema[name].dataType for name in names]
+    said = [_Cell(row, Said(row["value"], kinds[row["place"]])) for row in rows]
+    after = f"after {with_number(limit, 'version')}" if cut else "in the end"
+    return _map(said, names, entity_text(key, clock), after, clock, keep_empty=fields is not None)
+
+
+class _Cell(NamedTuple):
+    """A field of a version, and what it says."""
+
+    row: Mapping[str, Any]
+    said: Said
+
+
+class _Bar(NamedTuple):
+    """A cell of the picture, and whether its value must be read: it is the last, or of another source."""
+
+    bar: Bar
+    said: Said
+    source: str
+    must: bool
+
+
+def _map(
+    cells: list[_Cell], names: list[str], entity: str, after: str, zone: tzinfo, *, keep_empty: bool
+) -> Figure:
+    rows = [cell.row for cell in cells]
+    looks = source_looks(rows[0]["sources"])
+    ever_set = {row["place"] for row in rows if row["message"] is not None}
+    shown = [place for place in range(len(names)) if keep_empty or place in ever_set]
+    drawn = _bars(cells, shown, looks)
+    figure, axes = new_figure(f"{entity}: {_finding(rows, list(looks), after)}", _SUBTITLE, rows=len(shown))
+    rows_axis(axes, [names[place] for place in shown])
+    draw_bars(axes, [each.bar for each in drawn], thick=0.84, pad=0.16, zone=zone)
+    seen = {each.source for each in drawn}
+    others = deleted_mark() if any(each.bar.deleted for each in drawn) else {}
+    draw_key(
+        figure,
+        {name: look for name, look in looks.items() if name in seen},
+        others=others | (open_end_mark() if any(each.bar.end is None for each in drawn) else {}),
+    )
+    figure.draw_without_rendering()
+    by_field: dict[int, list[Said]] = {}
+    for each in drawn:
+        by_field.setdefault(each.bar.place, []).append(each.said)
+    writing = Writing.of(by_field.values(), zone)
+    unread = _write(axes, drawn, writing)
+    several = rows[0]["matching"] - 1
+    notes = [
+        _SUBTITLE,
+        writing.note,
+        f"{with_number(unread, 'value')} without room" if unread else "",
+        f"{several:,} more with this key" if several else "",
+    ]
+    axes.set_title(one_line("; ".join(filter(None, notes)), 130), loc="left", **SMALL)
+    return figure
+
+
+def _bars(cells: list[_Cell], shown: list[int], looks: Mapping[str, Look]) -> list[_Bar]:
+    """What is drawn: neighbours that say the same by the same message are one."""
+    bars: dict[tuple[Any, ...], _Bar] = {}
+    last: dict[int, tuple[Any, ...]] = {}
+    for row, said in cells:
+        place = row["place"]
+        if row["message"] is None:
+            last.pop(place, None)
+            continue
+        begin, end = days(row[VALID_FROM]), days_or_none(row[VALID_TO])
+        what = (place, row["value"], row["message"], row[DELETED])
+        before = bars.get(last.get(place, ()))
+        goes_on = before is not None and last[place][:4] == what and before.bar.end == begin
+        cell = last[place] if goes_on else (*what, begin)
+        start = before.bar.start if before is not None and goes_on else begin
+        source = source_name(row)
+        takes_over = before is not None and (before.must if goes_on else before.source != source)
+        bar = Bar(shown.index(place), start, end, looks[source], row[DELETED])
+        bars[cell] = _Bar(bar, said, source, takes_over)
+        last[place] = cell
+    return [each._replace(must=each.must or cell in last.values()) for cell, each in bars.items()]
+
+
+def _finding(rows: list[Mapping[str, Any]], sources: list[str], after: str) -> str:
+    """Whose values stand *after* what is drawn."""
+    final = [row for row in rows if row[VALID_FROM] == rows[-1][VALID_FROM] and row["value"] is not None]
+    counted = Counter(source_name(row) for row in final)
+    parts = [f"{with_number(counted[name], 'value')} from {name}" for name in sources if name in counted]
+    if len(parts) > _MOST_NAMED:
+        parts = [f"{with_number(counted.total(), 'value')} from {with_number(len(parts), 'source')}"]
+    if rows[-1][DELETED]:
+        return ", ".join([f"deleted {after}", *parts])
+    return f"{after} {' and '.join(parts)}" if parts else "no field was set"
+
+
+def _write(axes: Axes, drawn: list[_Bar], writing: Writing) -> int:
+    """Write the values into their cells, those first that must be read; how many have no room."""
+    labels, right = Labels(axes), axes.get_xlim()[1]
+    unread, days_said, ready = 0, dict[int, str](), list[tuple[bool, _Bar, Sequence[str]]]()
+    for each in sorted(drawn, key=lambda each: each.bar.start):
+        if not each.bar.deleted:
+            day, before = writing.day(each.said), days_said.get(each.bar.place, "")
+            ready.append((each.must or day not in ("", before), each, writing.forms(each.said, before)))
+            days_said[each.bar.place] = day or before
+    for must, each, forms in sorted(ready, key=lambda one: (not one[0], -one[1].bar.start)):
+        place, start, end, look, _ = each.bar
+        box = Bbox([[start, place - 0.42], [right if end is None else end, place + 0.42]])
+        unread += not labels.write_in(forms, box, left=True, must=must, behind=look.colour)
+    return unread

@@ -190,6 +190,7 @@ def draw_key(
     hollow: Iterable[str] = (),
     points: bool = False,
     others: Mapping[str, Artist] = MappingProxyType({}),
+    loc: str = "outside lower left",
 ) -> None:
     """Say below the picture what its colours and markers mean, and its *others*: edges, rings, hatches."""
     handles: list[Any] = []
@@ -200,10 +201,8 @@ def draw_key(
         else:
             patch = Patch(facecolor=look.colour)
         handles.append(line if points else (patch, line))
-    names = [one_line(name, 30) for name in looks] + list(others)
-    legend = figure.legend(
-        [*handles, *others.values()], names, loc="outside lower left", ncols=6, frameon=False, fontsize=9
-    )
+    names = [one_line(name, 30) for name in (*looks, *others)]
+    legend = figure.legend([*handles, *others.values()], names, loc=loc, ncols=6, frameon=False, fontsize=9)
     for text in legend.get_texts():
         text.set_parse_math(False)
         text.set_fontfamily(families())

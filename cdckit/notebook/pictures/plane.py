@@ -19,8 +19,7 @@ from pyspark.sql import types as T
 
 from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import time_axis
-from cdckit.notebook.pictures.labels import Labels, Said, Writing
+from cdckit.notebook.pictures.axes import Labels, Said, Writing, time_axis
 from cdckit.notebook.pictures.look import (
     HATCH,
     INK,
@@ -248,10 +247,8 @@ def _draw_areas(
     named = _name_areas(axes, areas, (right, top), shades, forms, latest)
     unnamed = [value for value in shades if value not in named]
     if unnamed:
-        patches = [Patch(facecolor=shades[value], label=forms[value][0]) for value in unnamed[:ROWS]]
-        legend = figure.legend(handles=patches, loc="outside lower right", ncols=6, frameon=False, fontsize=8)
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        patches = {forms[value][0]: Patch(facecolor=shades[value]) for value in unnamed[:ROWS]}
+        draw_key(figure, {}, others=patches, loc="outside lower right")
 
 
 def _draw_area(axes: Axes, area: Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime, tzinfo
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -16,12 +15,12 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import rows_axis
-from cdckit.notebook.pictures.labels import Labels
+from cdckit.notebook.pictures.axes import Labels, draw_box, rows_axis
 from cdckit.notebook.pictures.look import (
     FAINT,
     ROWS,
     SMALL,
+    draw_key,
     duration_text,
     ink_on,
     new_figure,
@@ -136,12 +135,9 @@ def _picture(times: _Times, field: str, by: str, limit: int, period: str, *, cut
     axes.set_xlabel(f"share of the time of all entities of one {by}", **SMALL)
     boxes = [box for place, group in enumerate(drawn) for box in _boxes(times[group], place, shades)]
     for value, box in boxes:
-        _draw(axes, box, shades[value])
-    patches = [Patch(facecolor=shade, edgecolor=FAINT, linewidth=0.4) for shade in shades.values()]
-    names = [one_line(value, 30) for value in shades]
-    key = figure.legend(patches, names, loc="outside lower left", ncols=6, frameon=False, fontsize=9)
-    for text in key.get_texts():
-        text.set_parse_math(False)
+        draw_box(axes, box, shades[value])
+    patches = {value: Patch(facecolor=shades[value], edgecolor=FAINT, linewidth=0.4) for value in shades}
+    draw_key(figure, {}, others=patches)
     figure.draw_without_rendering()
     labels = Labels(axes)
     for value, box in boxes:
@@ -160,9 +156,3 @@ def _boxes(times: Counter[str], place: int, shades: Mapping[str, str]) -> Iterat
         if seconds:
             yield value, Bbox([[left, place - 0.4], [left + seconds / whole, place + 0.4]])
             left += seconds / whole
-
-
-def _draw(axes: Axes, box: Bbox, shade: str) -> None:
-    axes.barh(
-        (box.y0 + box.y1) / 2, box.width, left=box.x0, height=box.height, facecolor=shade, edgecolor="white"
-    )

@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.pictures.axes import rows_axis
-from cdckit.notebook.pictures.labels import Labels
+from cdckit.notebook.pictures.axes import Labels, draw_box, rows_axis
 from cdckit.notebook.pictures.look import (
     FAINT,
     HATCH,
@@ -90,18 +89,13 @@ def _draw_calls(calls: list[Call]) -> Figure:
     rows_axis(axes, [one_line(name, 30) for name in names])
     boxes = []
     for each in calls:
-        colour = _SHARED if each.name in shared else _ALONE
-        begin, end = order[each.begin, 1], order[each.end, 0]
-        axes.barh(
-            place[each.listener], end - begin, left=begin, height=0.7, facecolor=colour, edgecolor="white"
+        row, begin, end = place[each.listener], order[each.begin, 1], order[each.end, 0]
+        colour, box = (
+            _SHARED if each.name in shared else _ALONE,
+            Bbox([[begin, row - 0.35], [end, row + 0.35]]),
         )
-        boxes.append(
-            (
-                each.name,
-                colour,
-                Bbox([[begin, place[each.listener] - 0.35], [end, place[each.listener] + 0.35]]),
-            )
-        )
+        draw_box(axes, box, colour)
+        boxes.append((each.name, colour, box))
     for name in shared:
         last = max(order[each.end, 0] for each in calls if each.name == name)
         axes.axvline(last, color=FAINT, linewidth=0.8, linestyle=":", zorder=0)

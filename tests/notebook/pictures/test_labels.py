@@ -11,7 +11,7 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import types as T
 
 from cdckit.notebook import pictures
-from cdckit.notebook.pictures.labels import Labels, Said, Writing
+from cdckit.notebook.pictures.axes import Labels, Said, Writing
 from cdckit.notebook.pictures.look import entity_text, new_figure
 
 NEW_YORK = ZoneInfo("America/New_York")
