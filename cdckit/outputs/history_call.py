@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError
-from cdckit.history import HISTORY_SCHEMA, VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.history import HISTORY_SCHEMA, business_fields, require_history
 from cdckit.parts import calls
 from cdckit.parts.arguments import quoted, require_columns
-from cdckit.query.intervals import is_period
+from cdckit.query.intervals import lasts
 
 
 class UnfitHistory(calls.UnfitCall):
@@ -111,4 +111,4 @@ def free(taken: Sequence[str], name: str) -> str:
 
 def in_force_at_some_time(history: DataFrame) -> DataFrame:
     """The versions without those that are over as they begin."""
-    return history.where(is_period(F.col(VALID_FROM), F.col(VALID_TO)))
+    return history.where(lasts())

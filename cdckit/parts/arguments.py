@@ -89,11 +89,16 @@ def require_period(start: datetime, end: datetime | None, *, function: str) -> t
 
 def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *, function: str) -> list[str]:
     """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
-    found = [fields] if isinstance(fields, str) else list(fields)
+    found = listed(fields)
     if not found or set(found) - set(known) or len(set(found)) != len(found):
         needed = f"one or more fields among {', '.join(known)}"
         raise InvalidArgument(function, argument, needed, found, remedy=perhaps_each(found, known))
     return found
+
+
+def listed(names: str | Iterable[str]) -> list[str]:
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -104,8 +109,7 @@ def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], 
     """
     if isinstance(on, Mapping):
         return list(on), list(on.values())
-    names = [on] if isinstance(on, str) else list(on)
-    return names, names
+    return listed(on), listed(on)
 
 
 def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) -> list[str]:
@@ -170,8 +174,12 @@ def require_int(number: int, argument: str, *, function: str, example: str | Non
 _INTS = range(-(2**31), 2**31)
 
 
-def require_instants(frame: DataFrame, at: Column, argument: str, *, function: str) -> Column:
-    """*at* itself; raises `WrongColumnType` unless it is a column of timestamps over *frame*."""
+def require_instants(
+    frame: DataFrame, at: datetime | Column, argument: str, *, function: str, call: Call | None = None
+) -> Column:
+    """*at* as a column; raises `WrongColumnType` for a column over *frame* of anything but timestamps."""
+    if not isinstance(at, Column):
+        return require_instant(at, argument, function=function, call=call)
     found = frame.select(at.alias("at")).schema["at"].dataType
     if not isinstance(found, T.TimestampType):
         raise WrongColumnType(function, argument, "timestamp", found.simpleString())
@@ -225,6 +233,15 @@ def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function:
     # simpleString leaves nullability out: a source that promises more than is needed is welcome.
     if found.simpleString() != needed.simpleString():
         raise WrongColumnType(function, column, needed.simpleString(), found.simpleString())
+
+
+def require_alike(
+    frame: DataFrame, column: str, other: DataFrame, like: str, where: str, *, function: str
+) -> None:
+    """Raise `WrongColumnType` unless *column* has the type that *like* has in the *other* table."""
+    needed, found = other.schema[like].dataType.simpleString(), frame.schema[column].dataType.simpleString()
+    if needed != found:
+        raise WrongColumnType(function, column, f"{needed}, like {like} {where}", found)
 
 
 def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructType:

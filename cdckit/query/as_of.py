@@ -19,7 +19,7 @@ from cdckit.history import (
     require_free,
     require_history,
 )
-from cdckit.parts.arguments import require_flag, require_instant, require_instants, require_period
+from cdckit.parts.arguments import require_flag, require_instants, require_period
 from cdckit.query.entity_keys import of_entity
 
 
@@ -64,10 +64,9 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     <BLANKLINE>
     """
     history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
-    if isinstance(at, Column):
-        instant = require_instants(history, at, "at", function="as_of")
-    else:
-        instant = require_instant(at, "at", function="as_of", call=lambda said: f"as_of(history, {said})")
+    instant = require_instants(
+        history, at, "at", function="as_of", call=lambda said: f"as_of(history, {said})"
+    )
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
     return without_deleted(history.where(started & not_ended), deletes, function="as_of")

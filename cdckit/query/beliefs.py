@@ -81,12 +81,9 @@ def beliefs_about(table: DataFrame, at: datetime | Column) -> DataFrame:
     """
     function = "beliefs_about"
     table = _table(table, function=function)
-    if isinstance(at, Column):
-        instant = require_instants(table, at, "at", function=function)
-    else:
-        instant = require_instant(
-            at, "at", function=function, call=lambda said: f"beliefs_about(table, {said})"
-        )
+    instant = require_instants(
+        table, at, "at", function=function, call=lambda said: f"beliefs_about(table, {said})"
+    )
     meant = (F.col(VALID_FROM) <= instant) & (F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant))
     known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
     return table.where(meant).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)

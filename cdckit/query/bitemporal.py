@@ -176,10 +176,9 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     <BLANKLINE>
     """
     table = require_bitemporal(table, function="known_at")
-    if isinstance(at, Column):
-        moment = require_instants(table, at, "at", function="known_at")
-    else:
-        moment = require_instant(at, "at", function="known_at", call=lambda said: f"known_at(table, {said})")
+    moment = require_instants(
+        table, at, "at", function="known_at", call=lambda said: f"known_at(table, {said})"
+    )
     begun = F.col(SYSTEM_FROM) <= moment
     not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)
     return table.where(begun & not_ended).drop(SYSTEM_FROM, SYSTEM_TO)

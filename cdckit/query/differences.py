@@ -22,7 +22,7 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.intervals import folded, is_period
+from cdckit.query.intervals import folded, is_period, lasts, side_column, standing_still
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
@@ -131,9 +131,8 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     For instance of the same changes under other priorities, or with and without some messages.
 
     Args:
-        a: One row per version; intervals of one entity must not overlap, which is not checked here
-            (see `find_overlaps`).  One that ends as it begins says nothing.  Without `field_provenance`
-            nobody is named.
+        a: One row per version; intervals of one entity must not overlap.  One that ends as it begins says
+            nothing.  Without `field_provenance` nobody is named.
         b: Another one, of the same business fields in any order.
         keys: Fields that say which entity it is, for a reader: columns of the answer behind `guid`, with
             their values in *a* then or, where *a* knows nothing of the entity, or has it deleted and *b* has
@@ -158,9 +157,10 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
             or has it in another type, or its `field_provenance` is no struct.
         InvalidArgument: Their business fields have not the same names and types; *keys* are no fields, or
             are called as a column of the answer.
+        SparkRuntimeException: When the result is computed (Spark's): two versions of one entity overlap in
+            one of them.
 
-    Cost: one shuffle of both by guid and one sort, with a small row more for each end of an interval;
-    one more sort of the differences.
+    Cost: one shuffle of both by guid and one sort; one more sort of the differences.
 
     >>> other = history.withColumn("name", F.regexp_replace("name", "pot", "cup"))
     >>> diff(history, other, keys=["number"]).drop("guid", "valid_to_timestamp").show()
@@ -201,8 +201,8 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     differing = _side_by_side(a, b).select(
         "guid",
         key.alias("key"),
-        F.col("begins").alias(VALID_FROM),
-        F.col("ends").alias(VALID_TO),
+        VALID_FROM,
+        VALID_TO,
         F.inline(F.array(*listed)),
     )
     periods = folded(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
@@ -286,33 +286,15 @@ def _same(one: Column, other: Column, field: T.StructField) -> Column:
 
 
 def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
-    """For each interval in which neither history changes, `a` and `b`: the version in force, if any."""
-    events = _events(a, "a").unionByName(_events(b, "b"), allowMissingColumns=True)
-    in_time = Window.partitionBy("guid").orderBy("begins")
-    # Rows of one instant are peers: a range frame shows the state after all of them to each.
-    so_far = in_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    states = events.select(
-        "guid",
-        "begins",
-        F.lead("begins").over(in_time).alias("ends"),
-        *(F.last(side, ignorenulls=True).over(so_far).alias(side) for side in ("a", "b")),
-    )
-    last_of_its_instant = F.col("ends").isNull() | (F.col("ends") > F.col("begins"))
-    return states.where(last_of_its_instant).withColumns({side: _not_ended(side) for side in ("a", "b")})
-
-
-def _events(history: DataFrame, side: str) -> DataFrame:
-    """Each version where it begins, and nothing where it ends: only there can a state change."""
-    versions = _versions(history.where(is_period(F.col(VALID_FROM), F.col(VALID_TO))))
-    version = F.col("version")
-    begun = F.struct(F.col("begins"), version.alias(side))
-    nothing = F.lit(None).cast(versions.schema["version"].dataType)
-    ended = F.struct(version.getField("ends").alias("begins"), nothing.alias(side))
-    # Both from one row: a union would compute the history twice.
-    events = versions.select("guid", F.inline(F.array(begun, ended)))
-    return events.where(F.col("begins").isNotNull())
-
-
-def _not_ended(side: str) -> Column:
-    end = F.col(side).getField("ends")
-    return F.when(end.isNull() | (end > F.col("begins")), F.col(side))
+    """For each period in which neither history changes, `a` and `b`: the version in force, if any."""
+    lines = [
+        _versions(history.where(lasts())).select(
+            "guid",
+            "begins",
+            F.struct(F.col("version.ends").alias("ends"), "version").alias(side_column(place)),
+        )
+        for place, history in enumerate((a, b))
+    ]
+    line = lines[0].unionByName(lines[1], allowMissingColumns=True)
+    sides = {side_column(place): name for place, name in enumerate("ab")}
+    return standing_still(line, ["guid"], ["a", "b"], function="diff").withColumnsRenamed(sides)

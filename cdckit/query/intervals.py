@@ -13,7 +13,7 @@ from pyspark.sql.window import WindowSpec
 
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
-from cdckit.parts.values import as_text
+from cdckit.parts.values import as_text, comparable
 
 APART = ("before", "after")
 TOUCHING = ("meets", "met_by")
@@ -106,6 +106,26 @@ def allen_relation(
 def is_period(begins: Column, ends: Column) -> Column:
     """Whether there is an instant from *begins* on and before *ends*; an end of null is open."""
     return begins.isNotNull() & (ends.isNull() | (ends > begins))
+
+
+def lasts() -> Column:
+    """Whether a version is in force at any instant."""
+    return is_period(F.col(VALID_FROM), F.col(VALID_TO))
+
+
+def in_one_form(frame: DataFrame, name: str) -> Column:
+    """A column in the form in which its equal values meet."""
+    return comparable(F.col(quoted(name)), frame.schema[name].dataType)
+
+
+def key_columns(frame: DataFrame, names: Iterable[str]) -> list[Column]:
+    """The parts of a key in such a form and under names of ours, whatever they are called."""
+    return [in_one_form(frame, name).alias(key_column(place)) for place, name in enumerate(names)]
+
+
+def key_column(place: int) -> str:
+    """The name of a part of the key."""
+    return f"key_{place}"
 
 
 def _column(given: Column | str) -> Column:
@@ -327,7 +347,7 @@ def overlap_text(
     )
 
 
-def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -> DataFrame:
+def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str], *, function: str) -> DataFrame:
     """
     For each period in which no side moves, the version of each side.
 
@@ -352,7 +372,7 @@ def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str]) -
         )
     )
     key = [(F.col(name), line.schema[name].dataType) for name in names]
-    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), function="overlay")
+    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), function=function)
     last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
     now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
     sound = where_sound(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)

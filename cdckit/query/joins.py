@@ -153,7 +153,16 @@ def as_of_join(
     beliefs = known is not None
     sound = checked_lookups(facts, lookups, beliefs=beliefs)
     keys = [checked_key(facts, lookup) for lookup in sound]
-    columns = [version_columns(lookup, beliefs=beliefs) for lookup in sound]
+    columns = [
+        version_columns(
+            lookup.history,
+            lookup.fields,
+            provenance=lookup.provenance,
+            beliefs=beliefs,
+            function=FUNCTION,
+        )
+        for lookup in sound
+    ]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.made.values())]
     found = facts
     for asked in asked_by_key(sound, keys, columns):

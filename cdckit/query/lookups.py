@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -27,7 +27,9 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import (
     both_sides,
+    listed,
     quoted,
+    require_alike,
     require_batch,
     require_columns,
     require_distinct,
@@ -37,7 +39,7 @@ from cdckit.parts.arguments import (
     require_struct,
 )
 from cdckit.parts.values import comparable
-from cdckit.query.intervals import is_period, overlap_text
+from cdckit.query.intervals import is_period, key_column, key_columns, lasts, overlap_text
 
 FUNCTION = "as_of_join"
 
@@ -146,10 +148,7 @@ def checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     require_columns(facts, ours, function=FUNCTION)
     key = dict(zip(ours, theirs, strict=True))
     for column, name in key.items():
-        needed = history.schema[name].dataType.simpleString()
-        found = facts.schema[column].dataType.simpleString()
-        if needed != found:
-            raise WrongColumnType(FUNCTION, column, f"{needed}, like {name} in {lookup.into}", found)
+        require_alike(facts, column, history, name, f"in {lookup.into}", function=FUNCTION)
     return key
 
 
@@ -170,18 +169,24 @@ def fields_of(history: DataFrame) -> list[str]:
     return [name for name in business_fields(history).fieldNames() if name not in (SYSTEM_FROM, SYSTEM_TO)]
 
 
-def version_columns(lookup: Lookup, *, beliefs: bool) -> list[str]:
-    """The columns of a version that a fact gets, in a struct."""
-    known = fields_of(lookup.history)
-    asked = lookup.fields
-    fields = known if asked is None else [asked] if isinstance(asked, str) else list(asked)
+def version_columns(
+    history: DataFrame,
+    asked: Sequence[str] | None,
+    *,
+    provenance: bool,
+    beliefs: bool = False,
+    function: str,
+) -> list[str]:
+    """The columns of a version in the struct that has it: the fields that are *asked* for, or all."""
+    known = fields_of(history)
+    fields = known if asked is None else listed(asked)
     if fields:
-        require_fields(fields, known, "fields", function=FUNCTION)
+        require_fields(fields, known, "fields", function=function)
     # Not `system_to_timestamp`: when a belief ended is known only afterwards.
     system = [SYSTEM_FROM] if beliefs else []
     columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
-    if lookup.provenance:
-        require_struct(lookup.history, FIELD_PROVENANCE, function=FUNCTION)
+    if provenance:
+        require_struct(history, FIELD_PROVENANCE, function=function)
         columns.append(FIELD_PROVENANCE)
     return columns
 
@@ -283,25 +288,26 @@ def rows(
         known: Their moment of knowledge.
         carried: What a row has of its fact beside that (`side_by_side`).
     """
-    questions = facts.select(
-        *_key(facts, asked.columns), F.col(quoted(time)).alias(AT), *_knowledge(known), *carried
-    )
+    knowledge = [] if known is None else [known.alias(KNOWN)]
+    beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
+    key = key_columns(facts, asked.columns)
+    questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
     answers = [
         source.history.where(
             _counts(source, beliefs=known is not None, deleted=asked.gives_reasons(place))
         ).select(
-            *_key(source.history, source.key),
+            *key_columns(source.history, source.key),
             F.lit(place).alias(SOURCE),
             F.col(VALID_FROM).alias(AT),
             F.col(VALID_TO).alias(UNTIL),
             F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
-            *(_beliefs() if known is not None else []),
+            *beliefs,
             F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(version_column(place)),
         )
         for place, source in enumerate(asked.sources)
     ]
     # The facts come first: a union takes the metadata of a column from its first table.
-    return reduce(_with, [questions, *answers])
+    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), [questions, *answers])
 
 
 def side_by_side(facts: DataFrame, asked: Asked, time: str) -> dict[str, str]:
@@ -319,37 +325,13 @@ def side_by_side(facts: DataFrame, asked: Asked, time: str) -> dict[str, str]:
     return {**places, time: AT}
 
 
-def _with(some: DataFrame, others: DataFrame) -> DataFrame:
-    return some.unionByName(others, allowMissingColumns=True)
-
-
-def _key(frame: DataFrame, names: Iterable[str]) -> list[Column]:
-    return [
-        comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(key_column(index))
-        for index, name in enumerate(names)
-    ]
-
-
-def _knowledge(known: Column | None) -> list[Column]:
-    return [] if known is None else [known.alias(KNOWN)]
-
-
-def _beliefs() -> list[Column]:
-    return [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
-
-
 def _counts(source: Source, *, beliefs: bool, deleted: bool) -> Column:
     """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
-    lasts = is_period(F.col(VALID_FROM), F.col(VALID_TO))
+    answers = lasts()
     if beliefs:
-        lasts = lasts & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+        answers &= is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
     # A deleted version is no answer; where somebody asks for the reason, it is one.
-    return lasts if deleted else lasts & ~F.col(DELETED)
-
-
-def key_column(index: int) -> str:
-    """The name of a part of the key."""
-    return f"key_{index}"
+    return answers if deleted else answers & ~F.col(DELETED)
 
 
 def fact_column(index: int) -> str:

@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import VALID_FROM, VALID_TO, business_fields, require_history
-from cdckit.parts.arguments import quoted, require_fields, require_period
+from cdckit.parts.arguments import listed, quoted, require_fields, require_period
 from cdckit.parts.instants import microseconds
-from cdckit.parts.values import comparable
 from cdckit.query.as_of import between
+from cdckit.query.intervals import in_one_form
 
 
 def durations(
@@ -74,8 +74,8 @@ def durations(
     +------+-------+--------+
     <BLANKLINE>
     """
-    asked = _one_or_more(fields, function="durations")
-    groups = [by] if isinstance(by, str) else list(by)
+    asked = listed(fields)
+    groups = listed(by)
     kept = require_groups(history, groups, asked, made=["seconds", "versions"], function="durations")
     return (
         _in_force(history, start, end, function="durations")
@@ -128,8 +128,8 @@ def weighted_means(
     <BLANKLINE>
     """
     function = "weighted_means"
-    asked = _one_or_more(fields, function=function)
-    groups = [by] if isinstance(by, str) else list(by)
+    asked = listed(fields)
+    groups = listed(by)
     kept = require_groups(history, groups, asked, made=[], function=function)[: len(groups)]
     for name in asked:
         require_number(history, name, function=function)
@@ -140,14 +140,14 @@ def weighted_means(
 def require_groups(
     history: DataFrame,
     by: Iterable[str],
-    fields: Iterable[str],
+    fields: str | Iterable[str] | None,
     *,
     argument: str = "fields",
     made: Sequence[str],
     function: str,
 ) -> list[Column]:
     """
-    The columns that rows are grouped by, *by* before *fields*, in forms in which equal values meet.
+    The columns that rows are grouped by, in forms in which equal values meet: *by*, then *fields*, if any.
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the columns of every history.
@@ -155,10 +155,10 @@ def require_groups(
             *made*.
     """
     history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
-    groups, asked = list(by), list(fields)
     known = business_fields(history).fieldNames()
-    if asked:
-        require_fields(asked, known, argument, function=function)
+    groups, asked = list(by), []
+    if fields is not None:
+        asked = require_fields(fields, known, argument, function=function)
     if groups:
         free = [name for name in ("guid", *known) if name not in asked]
         require_fields(groups, free, "by", function=function)
@@ -167,18 +167,7 @@ def require_groups(
         raise InvalidArgument(
             function, "history", f"of fields with other names than {', '.join(made)}", taken
         )
-    return [
-        comparable(F.col(quoted(name)), history.schema[name].dataType).alias(name)
-        for name in (*groups, *asked)
-    ]
-
-
-def _one_or_more(fields: str | Sequence[str], *, function: str) -> list[str]:
-    """The fields as a list; raises `InvalidArgument` for none."""
-    listed = [fields] if isinstance(fields, str) else list(fields)
-    if not listed:
-        raise InvalidArgument(function, "fields", "one or more business fields", fields)
-    return listed
+    return [in_one_form(history, name).alias(name) for name in (*groups, *asked)]
 
 
 def require_end(end: datetime, *, function: str) -> None:
@@ -302,12 +291,12 @@ def counts_over_time(
     +-------------------+--------+
     <BLANKLINE>
     """
-    added = [sums] if isinstance(sums, str) else list(sums)
-    groups = [by] if isinstance(by, str) else list(by)
+    added = listed(sums)
+    groups = listed(by)
     require_end(end, function=_FUNCTION)
     require_period(start, end, function=_FUNCTION)
     made = [ENTITIES, *([AT] if every is not None else [VALID_FROM, VALID_TO])]
-    require_groups(history, groups, added, argument="sums", made=made, function=_FUNCTION)
+    require_groups(history, groups, added or None, argument="sums", made=made, function=_FUNCTION)
     for name in added:
         _require_exact(history, name)
     step = None if every is None else _require_grid(start, end, every)
@@ -380,7 +369,7 @@ def _net_changes(
 
 def _group(versions: DataFrame, by: Sequence[str]) -> Column:
     """The group in one column; the same for all, if there are no groups."""
-    parts = [comparable(F.col(quoted(name)), versions.schema[name].dataType) for name in by] or [F.lit(0)]
+    parts = [in_one_form(versions, name) for name in by] or [F.lit(0)]
     return F.struct(*(part.alias(f"by_{index}") for index, part in enumerate(parts)))
 
 

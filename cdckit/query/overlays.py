@@ -10,12 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
-    FIELD_PROVENANCE,
     HISTORY_SCHEMA,
-    SOURCE_MESSAGE,
+    STANDARD_COLUMNS,
     VALID_FROM,
     VALID_TO,
     business_fields,
@@ -24,14 +23,15 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import (
     both_sides,
+    listed,
     quoted,
+    require_alike,
     require_batch,
     require_columns,
     require_distinct,
     require_fields,
     require_flag,
     require_name,
-    require_struct,
     require_type,
 )
 from cdckit.parts.values import comparable
@@ -44,10 +44,14 @@ from cdckit.query.intervals import (
     folded,
     is_period,
     kept,
+    key_column,
+    key_columns,
+    lasts,
     overlapping,
     side_column,
     standing_still,
 )
+from cdckit.query.lookups import version_columns
 
 _OVERLAY = "overlay"
 _WAYS = ("inner", "left", "full")
@@ -148,25 +152,34 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     sides = _checked_sides(sides, how, fold)
+    columns = [
+        version_columns(side.history, side.fields, provenance=side.provenance, function=_OVERLAY)
+        for side in sides
+    ]
     first, *others = sides
-    key = _names(first.on)
+    key = listed(first.on)
     links = [_checked_link(first, side) for side in others]
     _require_names(sides, key)
     for side, link in zip(others, links, strict=True):
         if how == "full" and set(link) != set(key):
             needed = f"inner or left, where {side.into} is found by the link {', '.join(link)}"
             raise InvalidArgument(_OVERLAY, "how", needed, how)
-    lines = [_line(first, key, 0)]
-    for place, (side, link) in enumerate(zip(others, links, strict=True), 1):
-        if set(link) == set(key):
-            lines.append(_line(side, [link[name] for name in key], place))
-        else:
-            lines.append(_line_by_link(first, key, side, link, place))
-    names = [_key_column(place) for place in range(len(key))]
+    lines = [
+        _line(side, [link[name] for name in key], place, columns[place])
+        if set(link) == set(key)
+        else _line_by_link(first, key, side, link, place, columns[place])
+        for place, (side, link) in enumerate(
+            zip(sides, [dict(zip(key, key, strict=True)), *links], strict=True)
+        )
+    ]
+    names = [key_column(place) for place in range(len(key))]
     line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
-    rows = kept(standing_still(line, names, [side.into for side in sides]), len(sides), how)
+    rows = standing_still(line, names, [side.into for side in sides], function=_OVERLAY)
+    rows = kept(rows, len(sides), how)
     if fold:
-        said = (_said(side, place).alias(side_column(place)) for place, side in enumerate(sides))
+        said = (
+            _said(side, place, columns[place]).alias(side_column(place)) for place, side in enumerate(sides)
+        )
         rows = folded(rows, names, F.struct(*said))
     return rows.select(
         *(F.col(column).alias(name) for column, name in zip(names, key, strict=True)),
@@ -189,9 +202,6 @@ def _checked_sides(sides: Sequence[Side], how: str, fold: bool) -> tuple[Side, .
         argument = f"history of {side.into!r}"
         require_distinct(side.history, argument, function=_OVERLAY)
         require_batch(side.history, argument, "ask the table that keeps it", function=_OVERLAY)
-        if side.fields is not None and _names(side.fields):
-            known = business_fields(side.history).fieldNames()
-            require_fields(side.fields, known, "fields", function=_OVERLAY)
     columns = HISTORY_SCHEMA.fieldNames()
     return tuple(
         replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in sides
@@ -208,99 +218,70 @@ def _require_names(sides: Sequence[Side], key: Sequence[str]) -> None:
         taken.add(side.into.lower())
 
 
-def _names(on: str | Iterable[str]) -> list[str]:
-    return [on] if isinstance(on, str) else list(on)
-
-
-def _known(side: Side) -> list[str]:
-    return ["guid", *business_fields(side.history).fieldNames()]
-
-
 def _checked_link(first: Side, side: Side) -> dict[str, str]:
     """What the first side and this one have in common, as a mapping of its field to this one's."""
     if isinstance(first.on, Mapping):
         raise InvalidArgument(_OVERLAY, "on", "of the first side, a field or a list of fields", first.on)
-    require_fields(_names(first.on), _known(first), "on", function=_OVERLAY)
+    known, theirs_known = (["guid", *business_fields(each.history).fieldNames()] for each in (first, side))
+    require_fields(first.on, known, "on", function=_OVERLAY)
     ours, theirs = both_sides(side.on)
-    require_fields(ours, _known(first), "on", function=_OVERLAY)
-    require_fields(theirs, _known(side), "on", function=_OVERLAY)
-    link = dict(zip(ours, theirs, strict=True))
-    for field, same in link.items():
-        needed, found = (
-            each.history.schema[name].dataType.simpleString() for each, name in ((first, field), (side, same))
-        )
-        if needed != found:
-            raise WrongColumnType(_OVERLAY, same, f"{needed}, like {field} in {first.into}", found)
-    return link
-
-
-def _fields(side: Side) -> list[str]:
-    return business_fields(side.history).fieldNames() if side.fields is None else _names(side.fields)
-
-
-def _version(side: Side) -> Column:
-    """The struct that a row gets."""
-    columns = ["guid", VALID_FROM, VALID_TO, *_fields(side), SOURCE_MESSAGE]
-    if side.provenance:
-        require_struct(side.history, FIELD_PROVENANCE, function=_OVERLAY)
-        columns.append(FIELD_PROVENANCE)
-    return F.struct(*(F.col(quoted(name)) for name in columns))
+    require_fields(ours, known, "on", function=_OVERLAY)
+    require_fields(theirs, theirs_known, "on", function=_OVERLAY)
+    for field, same in zip(ours, theirs, strict=True):
+        require_alike(side.history, same, first.history, field, f"in {first.into}", function=_OVERLAY)
+    return dict(zip(ours, theirs, strict=True))
 
 
 def _alive(side: Side) -> DataFrame:
-    return side.history.where(~F.col(DELETED) & is_period(F.col(VALID_FROM), F.col(VALID_TO)))
+    return side.history.where(~F.col(DELETED) & lasts())
 
 
-def _key_columns(side: Side, fields: Sequence[str]) -> list[Column]:
-    """Under names of ours: whatever the fields are called, the versions stand in structs."""
-    schema = side.history.schema
-    return [
-        comparable(F.col(quoted(name)), schema[name].dataType).alias(_key_column(place))
-        for place, name in enumerate(fields)
-    ]
+def _struct(columns: Sequence[str]) -> Column:
+    return F.struct(*(F.col(quoted(name)) for name in columns))
 
 
-def _line(side: Side, fields: Sequence[str], place: int) -> DataFrame:
+def _line(side: Side, fields: Sequence[str], place: int, columns: Sequence[str]) -> DataFrame:
     """The versions of a side, each where it begins."""
-    state = F.struct(F.col(VALID_TO).alias("ends"), _version(side).alias("version"))
-    return _alive(side).select(
-        *_key_columns(side, fields), F.col(VALID_FROM).alias("begins"), state.alias(side_column(place))
-    )
+    state = F.struct(F.col(VALID_TO).alias("ends"), _struct(columns).alias("version"))
+    begins = F.col(VALID_FROM).alias("begins")
+    return _alive(side).select(*key_columns(side.history, fields), begins, state.alias(side_column(place)))
 
 
 def _line_by_link(
-    first: Side, key: Sequence[str], side: Side, link: Mapping[str, str], place: int
+    first: Side,
+    key: Sequence[str],
+    side: Side,
+    link: Mapping[str, str],
+    place: int,
+    columns: Sequence[str],
 ) -> DataFrame:
     """The versions of a side that the versions of the first lead to, cut to these and under their key."""
 
     def periods(of: Side, fields: Iterable[str], row: Column) -> DataFrame:
         period = (F.col(VALID_FROM).alias("begins"), F.col(VALID_TO).alias("ends"))
-        return _alive(of).select(*_key_columns(of, list(fields)), *period, row.alias("row"))
+        return _alive(of).select(*key_columns(of.history, fields), *period, row.alias("row"))
 
-    leading = periods(first, link, F.struct(*_key_columns(first, key)))
-    pairs = overlapping(
-        leading, periods(side, link.values(), _version(side)), [_key_column(p) for p in range(len(link))]
-    )
+    leading = periods(first, link, F.struct(*key_columns(first.history, key)))
+    found = periods(side, link.values(), _struct(columns))
+    pairs = overlapping(leading, found, [key_column(part) for part in range(len(link))])
     # Spark's least passes over nulls: an open end is later than any other.
     ends = F.least("a.ends", "b.ends")
     return pairs.select(
-        *(F.col("a.row").getField(_key_column(p)).alias(_key_column(p)) for p in range(len(key))),
+        "a.row.*",
         F.greatest("a.begins", "b.begins").alias("begins"),
         F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(side_column(place)),
     )
 
 
-def _said(side: Side, place: int) -> Column:
+def _said(side: Side, place: int, columns: Sequence[str]) -> Column:
+    """What counts of a version where periods are folded: the entity and the fields."""
     version, schema = F.col(side_column(place)), side.history.schema
+    fields = [name for name in columns if name == "guid" or name not in STANDARD_COLUMNS]
     parts = [
         comparable(version.getField(name), schema[name].dataType).alias(f"part_{index}")
-        for index, name in enumerate(["guid", *_fields(side)])
+        for index, name in enumerate(fields)
     ]
     return F.when(version.isNotNull(), F.struct(*parts))
-
-
-def _key_column(place: int) -> str:
-    return f"key_{place}"
 
 
 _JOIN_PERIODS = "join_periods"
@@ -374,7 +355,7 @@ def join_periods(
     if not key and set(asked) & set(APART):
         needed = "on, where before or after is asked for: nearly every row is before or after every other"
         raise InvalidArgument(_JOIN_PERIODS, "on", needed, on)
-    names = [f"key_{index}" for index in range(len(key))]
+    names = [key_column(index) for index in range(len(key))]
     one, other = _periods(a, list(key), period), _periods(b, list(key.values()), period)
     found = [
         join(one, other, names)
@@ -410,11 +391,7 @@ def _require_tables(
         require_distinct(frame, argument, function=_JOIN_PERIODS)
         require_batch(frame, argument, "join what it has written", function=_JOIN_PERIODS)
     for column, same in key.items():
-        needed, found = (
-            frame.schema[name].dataType.simpleString() for frame, name in ((a, column), (b, same))
-        )
-        if needed != found:
-            raise WrongColumnType(_JOIN_PERIODS, same, f"{needed}, like {column} of a", found)
+        require_alike(b, same, a, column, "of a", function=_JOIN_PERIODS)
     for name in into:
         require_name(name, "into", function=_JOIN_PERIODS)
     if len({name.lower() for name in (*into, "relation")}) < 3:
@@ -425,13 +402,10 @@ def _require_tables(
 def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
     """The rows under names of ours, without those that are no periods."""
     rows = frame.select(
-        *(
-            comparable(F.col(quoted(name)), frame.schema[name].dataType).alias(f"key_{index}")
-            for index, name in enumerate(key)
-        ),
+        *key_columns(frame, key),
         F.col(quoted(period[0])).alias("begins"),
         F.col(quoted(period[1])).alias("ends"),
-        F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row"),
+        _struct(frame.columns).alias("row"),
     )
     return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
 

@@ -35,7 +35,7 @@ from cdckit.parts.arguments import (
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.as_of import as_of, current
 from cdckit.query.entity_keys import of_entity
-from cdckit.query.intervals import is_period
+from cdckit.query.intervals import lasts
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"
@@ -429,7 +429,7 @@ def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
     Without versions that end as they begin: what they say never stood.
     """
     by_time = Window.partitionBy(_GUID).orderBy(VALID_FROM)
-    in_force = versions.where(is_period(F.col(VALID_FROM), F.col(VALID_TO)))
+    in_force = versions.where(lasts())
     before = in_force.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
     follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
     begins = []

@@ -19,9 +19,8 @@ from cdckit.history import (
     operation_of,
     require_history,
 )
-from cdckit.parts.arguments import quoted, require_fields, require_name, require_period
-from cdckit.parts.values import comparable
-from cdckit.query.intervals import is_period
+from cdckit.parts.arguments import listed, quoted, require_fields, require_name, require_period
+from cdckit.query.intervals import in_one_form, lasts
 from cdckit.query.measures import require_groups
 
 _LONGEST = 2**63 - 1
@@ -80,7 +79,7 @@ def episodes(
     function = "episodes"
     needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
     history = require_history(history, *needed, function=function)
-    kept = [keep] if isinstance(keep, str) else list(keep)
+    kept = listed(keep)
     if kept:
         free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
         require_fields(kept, free, "keep", function=function)
@@ -92,7 +91,7 @@ def episodes(
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
     columns = [F.col(quoted(name)) for name in kept]
-    held = history.where(condition & ~F.col(DELETED) & _lasts()).select(
+    held = history.where(condition & ~F.col(DELETED) & lasts()).select(
         "guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first")
     )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
@@ -171,21 +170,21 @@ def transitions(
     <BLANKLINE>
     """
     function = "transitions"
-    groups = [by] if isinstance(by, str) else list(by)
+    groups = listed(by)
     made = ["operation", "from_value", "to_value", "transitions"]
     history = require_history(history, DELETED, function=function)
     require_name(field, "field", function=function)
-    require_groups(history, groups, [], made=made, function=function)
+    require_groups(history, groups, None, made=made, function=function)
     require_fields([field], business_fields(history).fieldNames(), "field", function=function)
     first, last = require_period(start, end, function=function)
     state = F.struct(
         F.col(DELETED).alias("deleted"),
         F.col(VALID_TO).alias("ends"),
         # A deleted version keeps the fields of the key.
-        F.when(~F.col(DELETED), _form(history, field)).alias("value"),
-        *(_form(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
+        F.when(~F.col(DELETED), in_one_form(history, field)).alias("value"),
+        *(in_one_form(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
     )
-    states = history.where(_lasts()).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
+    states = history.where(lasts()).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
     before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
     told = states.withColumn("before", before).withColumn(
         "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
@@ -210,12 +209,3 @@ def transitions(
         )
         .agg(F.count(F.lit(1)).alias("transitions"))
     )
-
-
-def _lasts() -> Column:
-    """Whether a version is in force at any instant."""
-    return is_period(F.col(VALID_FROM), F.col(VALID_TO))
-
-
-def _form(history: DataFrame, name: str) -> Column:
-    return comparable(F.col(quoted(name)), history.schema[name].dataType)

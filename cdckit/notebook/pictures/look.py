@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from matplotlib import rcParams
 from matplotlib.artist import Artist
@@ -190,7 +190,7 @@ def draw_key(
     hollow: Iterable[str] = (),
     points: bool = False,
     others: Mapping[str, Artist] = MappingProxyType({}),
-    loc: str = "outside lower left",
+    loc: Literal["outside lower left", "outside lower right"] = "outside lower left",
 ) -> None:
     """Say below the picture what its colours and markers mean, and its *others*: edges, rings, hatches."""
     handles: list[Any] = []
