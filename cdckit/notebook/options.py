@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, tzinfo
+from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.errors import InvalidArgument
@@ -11,6 +13,27 @@ from cdckit.parts.arguments import nearest, require_flag
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""
+
+
+_Given = TypeVar("_Given")
+_Kept = TypeVar("_Kept")
+
+
+class _Option(Generic[_Given, _Kept]):
+    """One of the options: what is assigned is checked, and kept as *check* gives it."""
+
+    def __init__(self, check: Callable[[_Given], _Kept]) -> None:
+        self._check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, options: Options, owner: type) -> _Kept:
+        kept: _Kept = vars(options)[self._name]
+        return kept
+
+    def __set__(self, options: Options, given: _Given) -> None:
+        vars(options)[self._name] = self._check(given)
 
 
 class Options:
@@ -38,12 +61,17 @@ class Options:
     UTC
     """
 
+    zone = _Option[tzinfo | str, tzinfo](lambda zone: as_zone(zone, function="options"))
+    rows = _Option[int, int](lambda rows: require_rows(rows, "rows", function="options"))
+    eager = _Option[bool, bool](lambda eager: require_flag(eager, "eager", function="options"))
+    progress = _Option[bool, bool](lambda progress: require_flag(progress, "progress", function="options"))
+
     def __init__(self) -> None:
         self.reset()
 
     def __setattr__(self, name: str, value: object) -> None:
-        known = [each for each in vars(type(self)) if isinstance(getattr(type(self), each), property)]
-        if name not in known and not name.startswith("_"):
+        known = [each for each, what in vars(type(self)).items() if isinstance(what, _Option)]
+        if name not in known:
             close = nearest(name, known)
             remedy = None if close is None else f"Is it options.{close}?"
             raise InvalidArgument(
@@ -53,53 +81,12 @@ class Options:
 
     def reset(self) -> None:
         """Choose again what was chosen at first."""
-        self._zone: tzinfo = UTC
-        self._rows = 20
-        self._eager = True
+        self.zone, self.rows, self.eager = UTC, 20, True
         # A notebook that is compared with its outputs may not say how far Spark is.
-        self._progress = os.environ.get("CDCKIT_PROGRESS") != "0"
-
-    @property
-    def zone(self) -> tzinfo:
-        """The zone in which instants are shown."""
-        return self._zone
-
-    @zone.setter
-    def zone(self, zone: tzinfo | str) -> None:
-        self._zone = as_zone(zone, function="options")
-
-    @property
-    def rows(self) -> int:
-        """How many rows a table shows at most."""
-        return self._rows
-
-    @rows.setter
-    def rows(self, rows: int) -> None:
-        self._rows = require_rows(rows, "rows", function="options")
-
-    @property
-    def eager(self) -> bool:
-        """Whether a DataFrame that ends a cell shows itself."""
-        return self._eager
-
-    @eager.setter
-    def eager(self, eager: bool) -> None:
-        self._eager = require_flag(eager, "eager", function="options")
-
-    @property
-    def progress(self) -> bool:
-        """Whether a notebook shows what Spark is doing."""
-        return self._progress
-
-    @progress.setter
-    def progress(self, progress: bool) -> None:
-        self._progress = require_flag(progress, "progress", function="options")
+        self.progress = os.environ.get("CDCKIT_PROGRESS") != "0"
 
     def __repr__(self) -> str:
         return f"zone={self.zone}, rows={self.rows}, eager={self.eager}, progress={self.progress}"
-
-
-options = Options()
 
 
 def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
@@ -131,3 +118,6 @@ def require_rows(number: int, argument: str, *, function: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_ROWS:
         raise InvalidArgument(function, argument, f"a number from 1 to {MOST_ROWS}", number)
     return number
+
+
+options = Options()

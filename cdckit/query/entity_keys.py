@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import reduce
 from numbers import Integral, Real
@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted, require_fields, require_instant
 from cdckit.parts.instants import EPOCH
-from cdckit.parts.values import comparable
+from cdckit.parts.values import comparable, utc_clock
 
 _DIGITS = 38
 _LONG = range(-(2**63), 2**63)
@@ -82,14 +82,6 @@ def _unknown(value: Any, kind: T.DataType) -> Column:
     raise ValueError(value)
 
 
-def _text(value: Any, kind: T.DataType) -> Column:
-    return F.lit(str(value))
-
-
-def _boolean(value: Any, kind: T.DataType) -> Column:
-    return F.lit(bool(value))
-
-
 def _integral(value: Any, kind: T.DataType) -> Column:
     # Not of the field's own type, which has fewer: a number beyond them is just one that it never has.
     if int(value) not in _LONG:
@@ -115,10 +107,6 @@ def _fractional(value: Any, kind: T.DataType) -> Column:
         raise ValueError(value) from None
 
 
-def _date(value: Any, kind: T.DataType) -> Column:
-    return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
-
-
 def _instant(value: Any, kind: T.DataType) -> Column:
     if value.utcoffset() is None:
         raise ValueError(value)
@@ -128,20 +116,7 @@ def _instant(value: Any, kind: T.DataType) -> Column:
 def _wall_clock(value: Any, kind: T.DataType) -> Column:
     if value.tzinfo is not None:
         raise ValueError(value)
-    since_1970 = value - EPOCH.replace(tzinfo=None)
-    nothing, seconds = F.lit(0), Decimal(since_1970.seconds * 1_000_000 + since_1970.microseconds).scaleb(-6)
-    interval = F.make_dt_interval(
-        F.lit(since_1970.days), nothing, nothing, F.lit(seconds).cast("decimal(18,6)")
-    )
-    return F.expr("timestamp_ntz'1970-01-01 00:00:00'") + interval
-
-
-def _as_it_is(value: Any, kind: T.DataType) -> Column:
-    return F.lit(value)
-
-
-def _binary(value: Any, kind: T.DataType) -> Column:
-    return F.lit(bytes(value))
+    return utc_clock(_instant(value.replace(tzinfo=UTC), kind))
 
 
 def _array(value: Any, kind: Any) -> Column:
@@ -161,17 +136,17 @@ def _struct(value: Any, kind: Any) -> Column:
 
 
 _MADE: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {
-    (T.StringType, T.VarcharType, T.CharType): (str, _text),
-    T.BooleanType: (bool, _boolean),
+    (T.StringType, T.VarcharType, T.CharType): (str, lambda value, _: F.lit(str(value))),
+    T.BooleanType: (bool, lambda value, _: F.lit(bool(value))),
     T.IntegralType: (Integral, _integral),
     T.DecimalType: ((Decimal, Integral), _decimal),
     T.FractionalType: (Real, _fractional),
-    T.DateType: (date, _date),
+    T.DateType: (date, lambda value, _: F.date_from_unix_date(F.lit((value - EPOCH.date()).days))),
     T.TimestampType: (datetime, _instant),
     T.TimestampNTZType: (datetime, _wall_clock),
-    T.DayTimeIntervalType: (timedelta, _as_it_is),
-    T.TimeType: (time, _as_it_is),
-    T.BinaryType: ((bytes, bytearray), _binary),
+    T.DayTimeIntervalType: (timedelta, lambda value, _: F.lit(value)),
+    T.TimeType: (time, lambda value, _: F.lit(value)),
+    T.BinaryType: ((bytes, bytearray), lambda value, _: F.lit(bytes(value))),
     T.ArrayType: ((list, tuple), _array),
     T.MapType: (Mapping, _map),
     T.StructType: (Mapping, _struct),
