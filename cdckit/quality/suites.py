@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,18 +157,51 @@ def counted(sentence: Sentence) -> Counted | None:
         return _unique([kwargs["column"]])
     if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
         return _unique(kwargs["column_list"])
-    made, known = _CONDITIONS.get(sentence.type, (None, frozenset[str]()))
-    if made is None or kwargs.keys() - known or _says_too_little(sentence.type, kwargs):
+    if kwargs.keys() - _KNOWN.get(sentence.type, set()):
         return None
-    return Counted(BATCH, made(kwargs))
+    breaks = _condition(sentence.type, kwargs)
+    return None if breaks is None else Counted(BATCH, breaks)
 
 
-def _says_too_little(sort: str, kwargs: Mapping[str, Any]) -> bool:
-    """Of a set without values, or with null, and of no bounds Great Expectations has a word of its own."""
-    if sort == "expect_column_values_to_be_in_set":
-        values = kwargs.get("value_set") or [None]
-        return any(value is None for value in values)
-    return sort == "expect_column_values_to_be_between" and not kwargs.keys() & {"min_value", "max_value"}
+_KNOWN = {
+    "expect_column_values_to_not_be_null": {"column"},
+    "expect_column_values_to_be_null": {"column"},
+    "expect_column_values_to_be_in_set": {"column", "value_set"},
+    "expect_column_values_to_match_regex": {"column", "regex"},
+    "expect_column_values_to_be_between": {"column", "min_value", "max_value", "strict_min", "strict_max"},
+    "expect_column_pair_values_a_to_be_greater_than_b": {"column_A", "column_B", "or_equal", "ignore_row_if"},
+}
+"""By the sort of an expectation, the arguments that are known here."""
+
+
+def _condition(sort: str, of: Mapping[str, Any]) -> str | None:
+    """
+    What breaks an expectation, for which null is no break.
+
+    None for what Great Expectations has a word of its own: a set with null or without values, no bounds.
+    """
+    column, one, other = (_name(str(of.get(argument))) for argument in ("column", "column_A", "column_B"))
+    match sort.removeprefix("expect_column_"):
+        case "values_to_not_be_null":
+            return f"{column} IS NULL"
+        case "values_to_be_null":
+            return f"{column} IS NOT NULL"
+        case "values_to_match_regex":
+            return f"NOT {column} RLIKE {_literal(of['regex'])}"
+        case "pair_values_a_to_be_greater_than_b":
+            return f"{one} {'<' if of.get('or_equal') else '<='} {other}"
+        case "values_to_be_in_set":
+            values = of.get("value_set") or [None]
+            return None if None in values else f"{column} NOT IN ({', '.join(map(_literal, values))})"
+        case "values_to_be_between":
+            bounds = (("min_value", "<", "strict_min"), ("max_value", ">", "strict_max"))
+            outside = [
+                f"{column} {sign}{'=' if of.get(strict) else ''} {_literal(of[bound])}"
+                for bound, sign, strict in bounds
+                if bound in of
+            ]
+            return " OR ".join(outside) or None
+    return None
 
 
 def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
@@ -215,10 +248,6 @@ def _of_query(query: str, breaks: str) -> Counted:
     return Counted(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
 
 
-def _column(kwargs: Mapping[str, Any], name: str = "column") -> str:
-    return _name(str(kwargs[name]))
-
-
 def _in_a_format(sql: str) -> str:
     """The text of a query is a format, so its braces are doubled."""
     return sql.replace("{", "{{").replace("}", "}}")
@@ -230,53 +259,12 @@ def _literal(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _in_set(kwargs: Mapping[str, Any]) -> str:
-    return f"{_column(kwargs)} NOT IN ({', '.join(map(_literal, kwargs['value_set']))})"
-
-
-def _regex(kwargs: Mapping[str, Any]) -> str:
-    return f"NOT {_column(kwargs)} RLIKE {_literal(kwargs['regex'])}"
-
-
-def _between(kwargs: Mapping[str, Any]) -> str:
-    bounds = (("min_value", "<", "strict_min"), ("max_value", ">", "strict_max"))
-    outside = [
-        f"{_column(kwargs)} {sign}{'=' if kwargs.get(strict) else ''} {_literal(kwargs[bound])}"
-        for bound, sign, strict in bounds
-        if bound in kwargs
-    ]
-    return " OR ".join(outside)
-
-
 def _unique(columns: Sequence[str]) -> Counted:
     """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
-    names = [_column({"column": name}) for name in columns]
+    names = list(map(_name, columns))
     alike = f"{_WIDER}count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
     return Counted(alike, f"{ALIKE} > 1 AND ({some})")
-
-
-def _greater(kwargs: Mapping[str, Any]) -> str:
-    sign = "<" if kwargs.get("or_equal") else "<="
-    return f"{_column(kwargs, 'column_A')} {sign} {_column(kwargs, 'column_B')}"
-
-
-_Condition = Callable[[Mapping[str, Any]], str]
-_CONDITIONS: Mapping[str, tuple[_Condition, frozenset[str]]] = {
-    "expect_column_values_to_not_be_null": (lambda of: f"{_column(of)} IS NULL", frozenset({"column"})),
-    "expect_column_values_to_be_null": (lambda of: f"{_column(of)} IS NOT NULL", frozenset({"column"})),
-    "expect_column_values_to_be_in_set": (_in_set, frozenset({"column", "value_set"})),
-    "expect_column_values_to_match_regex": (_regex, frozenset({"column", "regex"})),
-    "expect_column_values_to_be_between": (
-        _between,
-        frozenset({"column", "min_value", "max_value", "strict_min", "strict_max"}),
-    ),
-    "expect_column_pair_values_a_to_be_greater_than_b": (
-        _greater,
-        frozenset({"column_A", "column_B", "or_equal", "ignore_row_if"}),
-    ),
-}
-"""By the sort of an expectation: its condition, for which null is no break, and the arguments it knows."""
 
 
 NAMELESS = (
@@ -304,30 +292,44 @@ SOME = {_SOME.format(differs): differs for differs in ("now < was", "was IS NOT 
 
 def unrolled(query: str, schema: T.StructType) -> str:
     """The query with such texts replaced, of a table of these columns."""
-    provenance = _fields(schema, FIELD_PROVENANCE)
-    fields = [name for name in schema.names if name not in STANDARD_COLUMNS]
-    flags = _flags(schema)
-    made: Mapping[str, Callable[[], str]] = {
-        NAMELESS: lambda: _nameless(fields, provenance),
-        HALF: lambda: _any(_half(name) for name in provenance),
-        **({} if flags is None else {UNSAID: lambda: _unsaid(flags), EMPTY: lambda: _empty(flags)}),
-        FIELDLESS: lambda: FIELDLESS + _and_leaf(schema, _name("data")),
+    kinds = {field.name: field.dataType for field in schema}
+    said = kinds.get(FIELD_PROVENANCE)
+    provenance = list(map(_name, said.names)) if isinstance(said, T.StructType) else []
+    fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
+    made = {
+        NAMELESS: _any(
+            f"({f'{FIELD_PROVENANCE}.{name} IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
+            for name in fields
+        ),
+        HALF: _any(
+            f"({FIELD_PROVENANCE}.{name}.m IS NULL) <> ({FIELD_PROVENANCE}.{name}.p IS NULL)"
+            for name in provenance
+        ),
+        FIELDLESS: FIELDLESS + _and_leaf("data", kinds.get("data")),
     }
-    for text, of in made.items():
-        if text in query:
-            query = query.replace(text, of())
+    carried = kinds.get("carried")
+    # Where a flag is no boolean, or has no name in SQL, the text stands.
+    if (
+        isinstance(carried, T.StructType)
+        and {each.dataType for each in carried} <= {T.BooleanType()}
+        and len(_told_apart(carried)) == len(carried)
+    ):
+        flags = [f"carried.{_name(name)}" for name in carried.names]
+        made[UNSAID] = _any(f"{flag} IS NULL" for flag in flags)
+        made[EMPTY] = f"NOT {_any(f'coalesce({flag}, true)' for flag in flags)}"
     for text, differs in SOME.items():
-        query = query.replace(text, _any(_differs(differs, place) for place in range(len(provenance))))
-    for name in map(_name, schema.names):
-        absent = f"IF({name} IS NULL"  # as `with_breaks` asks it of the rows of the table
-        if f"{absent}, " in query:
-            query = query.replace(f"{absent}, ", f"{absent}{_and_leaf(schema, name)}, ")
+        made[text] = _any(
+            f"({differs})".replace("now", f"get(cdckit_priorities, {place})").replace(
+                "was", f"get(cdckit_priorities_before, {place})"
+            )
+            for place in range(len(provenance))
+        )
+    for name, kind in kinds.items():
+        absent = f"IF({_name(name)} IS NULL"  # as `with_breaks` asks it of the rows of the table
+        made[f"{absent}, "] = f"{absent}{_and_leaf(name, kind)}, "
+    for text, replaced in made.items():
+        query = query.replace(text, replaced)
     return query
-
-
-def _fields(schema: T.StructType, column: str) -> Sequence[str]:
-    kind = schema[column].dataType if column in schema.names else None
-    return kind.fieldNames() if isinstance(kind, T.StructType) else []
 
 
 def _name(field: str) -> str:
@@ -338,56 +340,21 @@ def _any(conditions: Iterable[str]) -> str:
     return f"({' OR '.join(conditions) or 'false'})"
 
 
-def _nameless(fields: Sequence[str], provenance: Sequence[str]) -> str:
-    lacking = []
-    for name in map(_name, fields):
-        known = f"{FIELD_PROVENANCE}.{name} IS NULL AND " if name in map(_name, provenance) else ""
-        lacking.append(f"({known}{name} IS NOT NULL)")
-    return _any(lacking)
-
-
-def _flags(schema: T.StructType) -> Sequence[str] | None:
-    """The fields of `carried`; none if one is no boolean, or has no name in SQL: then the text stands."""
-    kind = schema["carried"].dataType if "carried" in schema.names else None
-    if not isinstance(kind, T.StructType) or any(each.dataType != T.BooleanType() for each in kind):
-        return None
-    return kind.fieldNames() if len(_told_apart(kind)) == len(kind) else None
-
-
 def _told_apart(kind: T.StructType) -> Sequence[T.StructField]:
     """The fields whose names do not differ in case alone: of others SQL cannot tell which is meant."""
     count = Counter(name.lower() for name in kind.fieldNames())
     return [field for field in kind if count[field.name.lower()] == 1]
 
 
-def _unsaid(flags: Sequence[str]) -> str:
-    return _any(f"carried.{_name(each)} IS NULL" for each in flags)
-
-
-def _empty(flags: Sequence[str]) -> str:
-    return f"NOT {_any(f'coalesce(carried.{_name(each)}, true)' for each in flags)}"
-
-
-def _and_leaf(schema: T.StructType, column: str) -> str:
+def _and_leaf(column: str, kind: T.DataType | None) -> str:
     """That a small field of it is null, too: for a struct alone Spark would read all of its fields."""
-    kind = next((each.dataType for each in schema if _name(each.name) == column), None)
     if not isinstance(kind, T.StructType):
         return ""
     leaves = [each for each in _told_apart(kind) if type(each.dataType) in _SIZES]
     small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
-    return f" AND {column}.{_name(small.name)} IS NULL" if small is not None else ""
+    return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
 
 
 _SIZES: Mapping[type[T.DataType], int] = {
     T.BooleanType: 1, T.IntegerType: 4, T.LongType: 8, T.DoubleType: 9, T.StringType: 16, T.TimestampType: 17,
 }  # fmt: skip
-
-
-def _half(field: str) -> str:
-    entry = f"{FIELD_PROVENANCE}.{_name(field)}"
-    return f"({entry}.m IS NULL) <> ({entry}.p IS NULL)"
-
-
-def _differs(how: str, place: int) -> str:
-    now, was = (f"get(cdckit_priorities{which}, {place})" for which in ("", "_before"))
-    return f"({how.replace('now', now).replace('was', was)})"
