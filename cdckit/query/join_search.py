@@ -23,7 +23,19 @@ from pyspark.sql import types as T
 from cdckit.kernel.arrays import ROWS_AT_ONCE, bools, ints, numbered, positions, whole_entities
 from cdckit.parts.arrow_types import arrow_schema, batch_of
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
-from cdckit.query.lookups import AT, FORGOTTEN, IS_DELETED, KNOWN, SOURCE, UNTIL, Lookup
+from cdckit.query.lookups import Lookup
+
+SOURCE = "source"
+"""Of which source a version is; null for a fact."""
+
+AT, UNTIL = "at", "until"
+"""When a version begins and ends in the world; the first is the time at which a fact asks."""
+
+KNOWN, FORGOTTEN = "known", "forgotten"
+"""When a version begins and ends to be believed; the first is the moment of knowledge of a fact."""
+
+IS_DELETED = "deleted"
+"""Whether a version is deleted."""
 
 NEVER = np.iinfo(np.int64).max
 """The end of what has none; an end that is told and is the last instant of all is taken for none."""

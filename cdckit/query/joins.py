@@ -4,41 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_TO
+from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted, require_columns, require_instant, require_type
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.values import comparable
 from cdckit.parts.workers import made_beside
-from cdckit.query.intervals import where_sound
-from cdckit.query.join_search import OVERLAP, REASON, STAND, How, said_column, said_columns, told
-from cdckit.query.lookups import (
+from cdckit.query.intervals import is_period, key_columns, lasts, overlap_text, where_sound
+from cdckit.query.join_search import (
     AT,
     FORGOTTEN,
-    FUNCTION,
     IS_DELETED,
     KNOWN,
+    OVERLAP,
+    REASON,
     SOURCE,
+    STAND,
     UNTIL,
+    How,
+    said_column,
+    said_columns,
+    told,
+)
+from cdckit.query.lookups import (
+    FUNCTION,
     Asked,
     Lookup,
     asked_by_key,
-    carried,
     checked_key,
     checked_lookups,
-    of_facts,
-    rows,
-    side_by_side,
-    sorted_by_number,
-    text_of_overlap,
-    version_column,
     version_columns,
-    with_group,
 )
 
 __all__ = ["Lookup", "as_of_join"]
@@ -194,14 +196,108 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
     return require_instant(known, "known", function=FUNCTION, call=call)
 
 
+class _Line(NamedTuple):
+    """
+    A row for each fact and for each version of each source that lookups with one key look into.
+
+    Args:
+        rows: The rows.
+        by: The columns that tell keys apart fastest.  The first is a number that all rows of a key have;
+            other keys may have it too, unless it is the whole key.
+        of_facts: The columns of the facts, from the rows of facts.
+    """
+
+    rows: DataFrame
+    by: list[str]
+    of_facts: list[Column]
+
+
+def _line(facts: DataFrame, asked: Asked, time: str, known: Column | None = None) -> _Line:
+    """Facts and versions; *time* is the facts' column that says when, *known* their moment of knowledge."""
+    places = {name: f"fact_{index}" for index, name in enumerate(facts.columns)}
+    # The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
+    # sorted and buffered, their width costs time, and so does each look into a struct.
+    for part, name in zip(asked.key, asked.columns, strict=True):
+        column = F.col(quoted(name))
+        if comparable(column, facts.schema[name].dataType) is column:
+            places[name] = part
+    places[time] = AT
+    there = (*asked.key, AT)
+    carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
+    knowledge = [] if known is None else [known.alias(KNOWN)]
+    beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
+    key = key_columns(facts, asked.columns)
+    questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
+    answers = [
+        source.history.where(_counts(beliefs=known is not None, deleted=asked.gives_reasons(place))).select(
+            *key_columns(source.history, source.key),
+            F.lit(place).alias(SOURCE),
+            F.col(VALID_FROM).alias(AT),
+            F.col(VALID_TO).alias(UNTIL),
+            F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
+            *beliefs,
+            F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(_version(place)),
+        )
+        for place, source in enumerate(asked.sources)
+    ]
+    # The facts come first: a union takes the metadata of a column from its first table.
+    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [questions, *answers])
+    # All that workers make is nullable: no option of a lookup changes the schema.
+    of_facts = [
+        (F.col(place) if rows.schema[place].nullable else F.when(F.col(SOURCE).isNull(), F.col(place))).alias(
+            name, metadata=facts.schema[name].metadata
+        )
+        for name, place in places.items()
+    ]
+    if len(asked.key) > 1 or not isinstance(rows.schema[asked.key[0]].dataType, T.IntegralType):
+        return _Line(rows.withColumn(_GROUP, F.hash(*asked.key)), [_GROUP, *asked.key], of_facts)
+    return _Line(rows, asked.key, of_facts)
+
+
+_GROUP = "group"
+
+
+def _version(place: int) -> str:
+    """The name of the column that holds the versions of a source."""
+    return f"version_{place}"
+
+
+def _counts(*, beliefs: bool, deleted: bool) -> Column:
+    """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
+    answers = lasts()
+    if beliefs:
+        answers &= is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+    # A deleted version is no answer; where somebody asks for the reason, it is one.
+    return answers if deleted else answers & ~F.col(DELETED)
+
+
+def _sorted_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
+    """
+    The rows of each partition about in the order of their group, and within it of a number.
+
+    To sort by two columns, Spark compares row with row, each from anywhere in memory: that took most of
+    the time of this join.  By one number it sorts without a look at the rows.  So they are sorted by a number
+    first, which takes them near to their places, and the window's own sort has little left to do.
+    """
+    # The upper half is of the group, the lower of the number.
+    upper, lower = (F.coalesce(each.cast("long"), F.lit(0)) for each in (F.col(group), number))
+    return line.sortWithinPartitions(F.shiftleft(upper, 32).bitwiseOR(lower.bitwiseAND(F.lit((1 << 32) - 1))))
+
+
+def _text_of_overlap(into: Column, line: DataFrame, asked: Asked) -> Column:
+    """What to say of a version that begins while another one of its key is in force."""
+    lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
+    key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
+    return overlap_text(lookup, key, F.col(AT), function=FUNCTION)
+
+
 def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
     """
     The facts with more columns: workers are given keys and times, and say which version each fact gets.
 
     All else waits in the JVM, where the versions are then put beside their facts.
     """
-    places = side_by_side(facts, asked, time)
-    line, (group, *_) = with_group(rows(facts, asked, time, known, carried(places, asked)), asked.key)
+    line, (group, *_), of_facts = _line(facts, asked, time, known)
     together = line.repartition(group).sortWithinPartitions(group)
     arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
     hows = list(map(How.of, asked.lookups, asked.source_of))
@@ -211,9 +307,8 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     said = together.withColumn(_SAID, made_beside(list(read), by, said_columns(hows), large=True))
     line = said.select(*line.columns, f"{_SAID}.*")
     overlap = F.col(OVERLAP)
-    line = where_sound(
-        line, overlap=overlap.isNotNull(), text=text_of_overlap(overlap, line, asked), keep=F.lit(True)
-    )
+    text = _text_of_overlap(overlap, line, asked)
+    line = where_sound(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
     for index, place in enumerate(asked.source_of):
         line = _with_version(line, group, index, place, later=asked.source_of[index + 1 :])
     made = []
@@ -221,7 +316,7 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
         made.append(F.col(_found(index)).alias(lookup.into))
         if lookup.reason is not None:
             made.append(F.col(said_column(REASON, index)).alias(lookup.reason))
-    return line.select(*of_facts(facts, line, places), *made)
+    return line.select(*of_facts, *made)
 
 
 _SAID = "said"
@@ -242,10 +337,10 @@ def _with_version(line: DataFrame, group: str, index: int, place: int, later: Se
         later: The places of sources that are needed afterwards; of others the versions go.
     """
     stand, source = F.col(said_column(STAND, index)), F.col(SOURCE)
-    near = sorted_by_number(line, group, stand * 2 + source.isNull().cast("long"))
+    near = _sorted_by_number(line, group, stand * 2 + source.isNull().cast("long"))
     in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    found = F.last(version_column(place), ignorenulls=True).over(so_far)
+    found = F.last(_version(place), ignorenulls=True).over(so_far)
     # Versions that are needed afterwards carry none: what is sorted again is to be narrow.
     of_fact = F.when(source.isNull(), found) if later else found
     return near.withColumn(_found(index), of_fact).where(source.isNull() | source.isin(*later))
@@ -264,15 +359,14 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    places = side_by_side(facts, asked, time)
-    line, by = with_group(rows(facts, asked, time, None, carried(places, asked)), asked.key)
+    line, by, of_facts = _line(facts, asked, time)
     # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
-    line = sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
+    line = _sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
     is_fact = F.col(SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
-    held = [version_column(place) for place in range(len(asked.sources))]
+    held = [_version(place) for place in range(len(asked.sources))]
     line = line.withColumns(
         {_last(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
     )
@@ -282,9 +376,9 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
             for place in range(len(asked.sources))
         )
     )
-    text = text_of_overlap(overlapping, line, asked)
+    text = _text_of_overlap(overlapping, line, asked)
     return where_sound(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
-        *of_facts(facts, line, places),
+        *of_facts,
         *(
             F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
             for place, lookup in zip(asked.source_of, asked.lookups, strict=True)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
-    DELETED,
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
     SOURCE_MESSAGE,
@@ -28,7 +24,6 @@ from cdckit.history import (
 from cdckit.parts.arguments import (
     both_sides,
     listed,
-    quoted,
     require_alike,
     require_batch,
     require_columns,
@@ -38,8 +33,7 @@ from cdckit.parts.arguments import (
     require_name,
     require_struct,
 )
-from cdckit.parts.values import comparable
-from cdckit.query.intervals import is_period, key_column, key_columns, lasts, overlap_text
+from cdckit.query.intervals import key_column
 
 FUNCTION = "as_of_join"
 
@@ -191,19 +185,6 @@ def version_columns(
     return columns
 
 
-SOURCE = "source"
-"""Of which source a version is; null for a fact."""
-
-AT, UNTIL = "at", "until"
-"""When a version begins and ends in the world; the first is the time at which a fact asks."""
-
-KNOWN, FORGOTTEN = "known", "forgotten"
-"""When a version begins and ends to be believed; the first is the moment of knowledge of a fact."""
-
-IS_DELETED = "deleted"
-"""Whether a version is deleted."""
-
-
 @dataclass(frozen=True)
 class Source:
     """
@@ -273,126 +254,3 @@ def asked_by_key(
         source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(held))
         asked.add(lookup, source)
     return list(found.values())
-
-
-def rows(
-    facts: DataFrame, asked: Asked, time: str, known: Column | None, carried: Iterable[Column]
-) -> DataFrame:
-    """
-    A row for each fact and for each version of each source.
-
-    Args:
-        facts: The facts.
-        asked: What is asked by one key of them.
-        time: Their column that says when a fact was.
-        known: Their moment of knowledge.
-        carried: What a row has of its fact beside that (`side_by_side`).
-    """
-    knowledge = [] if known is None else [known.alias(KNOWN)]
-    beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
-    key = key_columns(facts, asked.columns)
-    questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
-    answers = [
-        source.history.where(
-            _counts(source, beliefs=known is not None, deleted=asked.gives_reasons(place))
-        ).select(
-            *key_columns(source.history, source.key),
-            F.lit(place).alias(SOURCE),
-            F.col(VALID_FROM).alias(AT),
-            F.col(VALID_TO).alias(UNTIL),
-            F.coalesce(F.col(DELETED), F.lit(True)).alias(IS_DELETED),
-            *beliefs,
-            F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(version_column(place)),
-        )
-        for place, source in enumerate(asked.sources)
-    ]
-    # The facts come first: a union takes the metadata of a column from its first table.
-    return reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), [questions, *answers])
-
-
-def side_by_side(facts: DataFrame, asked: Asked, time: str) -> dict[str, str]:
-    """
-    For each column of the facts the column of `rows` that has it.
-
-    The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
-    sorted and buffered, their width costs time, and so does each look into a struct.
-    """
-    places = {name: fact_column(index) for index, name in enumerate(facts.columns)}
-    for part, name in zip(asked.key, asked.columns, strict=True):
-        column = F.col(quoted(name))
-        if comparable(column, facts.schema[name].dataType) is column:
-            places[name] = part
-    return {**places, time: AT}
-
-
-def _counts(source: Source, *, beliefs: bool, deleted: bool) -> Column:
-    """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
-    answers = lasts()
-    if beliefs:
-        answers &= is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
-    # A deleted version is no answer; where somebody asks for the reason, it is one.
-    return answers if deleted else answers & ~F.col(DELETED)
-
-
-def fact_column(index: int) -> str:
-    """The name of the column that holds one of a fact."""
-    return f"fact_{index}"
-
-
-def version_column(place: int) -> str:
-    """The name of the column that holds the versions of a source."""
-    return f"version_{place}"
-
-
-_GROUP = "group"
-
-
-def with_group(line: DataFrame, key: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """
-    The rows with a number that all rows of a key have, and the columns that tell keys apart fastest.
-
-    The first of these is the number.  Other keys may have it too, unless it is the whole key.
-    """
-    if len(key) > 1 or not isinstance(line.schema[key[0]].dataType, T.IntegralType):
-        return line.withColumn(_GROUP, F.hash(*key)), [_GROUP, *key]
-    return line, list(key)
-
-
-def sorted_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
-    """
-    The rows of each partition about in the order of their group, and within it of a number.
-
-    To sort by two columns, Spark compares row with row, each from anywhere in memory: that took most of
-    the time of this join.  By one number it sorts without a look at the rows.  So they are sorted by a number
-    first, which takes them near to their places, and the window's own sort has little left to do.
-    """
-    # The upper half is of the group, the lower of the number.
-    upper, lower = (F.coalesce(each.cast("long"), F.lit(0)) for each in (F.col(group), number))
-    return line.sortWithinPartitions(F.shiftleft(upper, 32).bitwiseOR(lower.bitwiseAND(F.lit((1 << 32) - 1))))
-
-
-def carried(places: Mapping[str, str], asked: Asked) -> list[Column]:
-    """The columns of facts that the rows do not have anyway."""
-    there = (*asked.key, AT)
-    return [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
-
-
-def of_facts(facts: DataFrame, line: DataFrame, places: Mapping[str, str]) -> list[Column]:
-    """The columns of facts, from the rows of facts."""
-    return [
-        _of_fact(line, places[each.name]).alias(each.name, metadata=each.metadata) for each in facts.schema
-    ]
-
-
-def _of_fact(line: DataFrame, name: str) -> Column:
-    """A column of facts, nullable as all that workers make: no option of a lookup changes the schema."""
-    if line.schema[name].nullable:
-        return F.col(name)
-    return F.when(F.col(SOURCE).isNull(), F.col(name))
-
-
-def text_of_overlap(into: Column, line: DataFrame, asked: Asked) -> Column:
-    """What to say of a version that begins while another one of its key is in force."""
-    lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
-    key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
-    return overlap_text(lookup, key, F.col(AT), function=FUNCTION)
