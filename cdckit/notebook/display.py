@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from functools import cached_property
 from html import escape
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +23,7 @@ from cdckit.notebook.columns import (
     require_changes,
 )
 from cdckit.notebook.options import as_zone, options, require_rows
-from cdckit.notebook.table_layout import Cell, Page, Rows, clock_of, page_of
+from cdckit.notebook.table_layout import Cell, Look, Page, Rows, page_of
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
 from cdckit.parts.workers import step
 
@@ -173,22 +172,14 @@ def show(
     cells = [column.cell.alias(str(place)) for place, column in enumerate(shown)]
     headings = tuple(column.heading for column in shown)
     kinds = tuple(column.kind for column in shown)
-    look = _Look(headings, kinds, most, width, as_zone(zone, function="show"))
+    look = Look(headings, kinds, most, width, as_zone(zone, function="show"))
     return Table(ordered.limit(most + 1).select(*cells), changes, look)
-
-
-class _Look(NamedTuple):
-    headings: Sequence[str]
-    kinds: Sequence[str]
-    rows: int
-    width: int
-    zone: tzinfo
 
 
 class Table:
     """What `show` returns: displays itself in Jupyter, and is text where there is none."""
 
-    def __init__(self, cells: DataFrame, changes: DataFrame | None, look: _Look) -> None:
+    def __init__(self, cells: DataFrame, changes: DataFrame | None, look: Look) -> None:
         self._cells, self._changes, self._look = cells, changes, look
 
     def __repr__(self) -> str:
@@ -199,21 +190,12 @@ class Table:
 
     @cached_property
     def _page(self) -> Page:
-        look = self._look
-        with step(self._cells.sparkSession, f"show {look.rows} rows"):
-            return self._read()
-
-    def _read(self) -> Page:
-        look = self._look
-        found = [tuple(row) for row in self._cells.collect()]
-        rows = Rows(found, look.headings, look.kinds, look.rows)
-        if self._changes is None:
-            messages = by_their_names(rows.messages)
-        else:
-            clock = clock_of(rows, look.zone)
-            messages = by_their_sources(rows.messages, self._changes, clock.in_full)
-        named = self._changes is not None
-        return page_of(rows, messages, named=named, width=look.width, zone=look.zone)
+        with step(self._cells.sparkSession, f"show {self._look.rows} rows"):
+            rows = Rows([tuple(row) for row in self._cells.collect()], self._look)
+            if self._changes is None:
+                return page_of(rows, by_their_names(rows.messages), named=False)
+            messages = by_their_sources(rows.messages, self._changes, rows.clock.in_full)
+            return page_of(rows, messages, named=True)
 
 
 def _ordered(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:

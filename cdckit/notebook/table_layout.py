@@ -83,7 +83,6 @@ def _moment(micros: int, zone: tzinfo) -> datetime | None:
 OPEN = "…"
 NULL = "NULL"
 _INSTANTS = ("instant", "begin", "end")
-_WORDS = {"state": "deleted", "guid": "guid"}
 
 
 class Cell(NamedTuple):
@@ -105,102 +104,95 @@ class Page(NamedTuple):
     caption: str
 
 
-class Rows(NamedTuple):
-    """What was read for a table: of the rows perhaps one more than it shows."""
+class Look(NamedTuple):
+    """What a table is to look like: its columns, how many rows, how wide a value may be, and whose clock."""
 
-    found: Sequence[tuple[Any, ...]]
     headings: Sequence[str]
     kinds: Sequence[str]
-    most: int
+    rows: int
+    width: int
+    zone: tzinfo
+
+
+class Rows(NamedTuple):
+    """What was read for a table: perhaps one row more than it shows."""
+
+    found: Sequence[tuple[Any, ...]]
+    look: Look
 
     @property
     def shown(self) -> Sequence[tuple[Any, ...]]:
         """The rows that the table has."""
-        return self.found[: self.most]
+        return self.found[: self.look.rows]
 
     @property
-    def places(self) -> list[int]:
-        """The columns that say something of some row."""
-        return [
-            place
-            for place, kind in enumerate(self.kinds)
+    def kinds(self) -> dict[int, str]:
+        """The columns that say something of some row, by their places."""
+        return {
+            place: kind
+            for place, kind in enumerate(self.look.kinds)
             if kind not in ("state", "quiet") or any(row[place].value for row in self.shown)
-        ]
+        }
 
     @property
     def messages(self) -> set[str]:
         """The messages that are named in it."""
-        named = {
-            row[place].value
-            for row in self.shown
-            for place in self.places
-            if self.kinds[place] == "message" and row[place].value is not None
+        cells = [(kind, row[place]) for place, kind in self.kinds.items() for row in self.shown]
+        named = {cell.value for kind, cell in cells if kind == "message" and cell.value is not None}
+        return named | {cell.m for _, cell in cells if cell.m is not None}
+
+    @property
+    def times(self) -> dict[int, list[int]]:
+        """The instants of each column that has some."""
+        return {
+            place: [
+                row[place].value for row in self.shown if row[place].value is not None and row[place].sent
+            ]
+            for place, kind in self.kinds.items()
+            if kind in _INSTANTS
         }
-        return named | {row[p].m for row in self.shown for p in self.places if row[p].m is not None}
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that all instants of the table share."""
+        return Clock.of([each for column in self.times.values() for each in column], self.look.zone)
 
 
-def clock_of(rows: Rows, zone: tzinfo) -> Clock:
-    """The clock that all instants of the table share."""
-    return Clock.of([each for column in _times(rows).values() for each in column], zone)
-
-
-def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool, width: int, zone: tzinfo) -> Page:
+def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool) -> Page:
     """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
-    clock, times, places = clock_of(rows, zone), _times(rows), rows.places
+    look, kinds, clock, times = rows.look, rows.kinds, rows.clock, rows.times
     # Beginnings and ends are read together, so they are written alike; a field is written for itself.
-    bounds = [each for place, column in times.items() if rows.kinds[place] != "instant" for each in column]
+    bounds = [each for place, column in times.items() if kinds[place] != "instant" for each in column]
     specs = {
-        place: timespec(column if rows.kinds[place] == "instant" else bounds)
-        for place, column in times.items()
+        place: timespec(column if kinds[place] == "instant" else bounds) for place, column in times.items()
     }
     table = [
         [
-            _shown(
-                row[place], rows.kinds[place], partial(clock.text, spec=specs.get(place, "")), messages, width
-            )
-            for place in places
+            _shown(row[place], kind, partial(clock.text, spec=specs.get(place, "")), messages, look.width)
+            for place, kind in kinds.items()
         ]
         for row in rows.shown
     ]
-    deleted = [any(_is_deleted(row[place], rows.kinds[place]) for place in places) for row in rows.shown]
-    headings = [one_line(rows.headings[place]) for place in places]
-    numbers = [rows.kinds[place] == "number" for place in places]
-    return Page(headings, numbers, table, deleted, "; ".join(_notes(rows, table, clock, times, named=named)))
-
-
-def _times(rows: Rows) -> dict[int, list[int]]:
-    return {
-        place: [row[place].value for row in rows.shown if row[place].value is not None and row[place].sent]
-        for place in rows.places
-        if rows.kinds[place] in _INSTANTS
-    }
-
-
-def _is_deleted(cell: Any, kind: str) -> bool:
-    return kind == "state" and bool(cell.value)
-
-
-def _notes(
-    rows: Rows,
-    table: Sequence[Sequence[Cell]],
-    clock: Clock,
-    times: Mapping[int, Sequence[int]],
-    *,
-    named: bool,
-) -> list[str]:
-    cells = [row[place] for row in rows.shown for place in rows.places]
-    open_ends = any(
-        rows.kinds[place] == "end" and row[place].value is None for row in rows.shown for place in rows.places
-    )
+    deleted = [
+        any(kind == "state" and bool(row[place].value) for place, kind in kinds.items()) for row in rows.shown
+    ]
+    headings = [one_line(look.headings[place]) for place in kinds]
+    numbers = [kind == "number" for kind in kinds.values()]
+    cells = [(kind, row[place]) for place, kind in kinds.items() for row in rows.shown]
     notes = {
-        _count(len(rows.found), rows.most): True,
+        _count(len(rows.found), look.rows): True,
         clock.caption: any(times.values()),
-        f"{OPEN} is an open end": open_ends,
-        "blank was not sent": any(not cell.sent for cell in cells),
-        f"after a value its {'source' if named else 'message'}/priority": any(c.m is not None for c in cells),
-        "after a value the priority that it has of its own": any(c.m is None and c.p for c in cells),
+        f"{OPEN} is an open end": any(kind == "end" and cell.value is None for kind, cell in cells),
+        "blank was not sent": any(not cell.sent for _, cell in cells),
+        f"after a value its {'source' if named else 'message'}/priority": any(
+            cell.m is not None for _, cell in cells
+        ),
+        "after a value the priority that it has of its own": any(
+            cell.m is None and cell.p for _, cell in cells
+        ),
     }
-    return [note for note, holds in notes.items() if holds]
+    caption = "; ".join(note for note, holds in notes.items() if holds)
+    return Page(headings, numbers, table, deleted, caption)
 
 
 def _count(found: int, rows: int) -> str:
