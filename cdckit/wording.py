@@ -62,7 +62,10 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
     made_of = {name: _made_of(name, wording, known) for name, wording in fields.items()}
     data = [_said(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
-    carried = [_all_carried(names).alias(name) for name, names in made_of.items()]
+    carried = [
+        reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True)).alias(name)
+        for name, names in made_of.items()
+    ]
     replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if "field_priorities" in changes.columns:
         own = [_lowest(changes, names).alias(name) for name, names in made_of.items()]
@@ -110,10 +113,6 @@ def _said(name: str, wording: Wording, names: list[str], of: str = "data") -> Co
     if not isinstance(said, Column):
         raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", said)
     return said
-
-
-def _all_carried(names: list[str]) -> Column:
-    return reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True))
 
 
 def _lowest(changes: DataFrame, names: list[str]) -> Column:

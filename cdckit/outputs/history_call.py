@@ -13,7 +13,6 @@ from cdckit.errors import CdcError
 from cdckit.history import HISTORY_SCHEMA, business_fields, require_history
 from cdckit.parts import calls
 from cdckit.parts.arguments import quoted, require_columns
-from cdckit.query.intervals import lasts
 
 
 class UnfitHistory(calls.UnfitCall):
@@ -107,8 +106,3 @@ def free(taken: Sequence[str], name: str) -> str:
     while name.lower() in {each.lower() for each in taken}:
         name += "_"
     return name
-
-
-def in_force_at_some_time(history: DataFrame) -> DataFrame:
-    """The versions without those that are over as they begin."""
-    return history.where(lasts())

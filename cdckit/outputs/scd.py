@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, columns, free, in_force_at_some_time
+from cdckit.outputs.history_call import Call, columns, free
 from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
+from cdckit.query.intervals import lasts
 
 
 def folded(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
@@ -81,7 +82,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     """
     require_flag(provenance, "provenance", function="scd_type_1")
     call = Call("scd_type_1", history, provenance=provenance)
-    versions = in_force_at_some_time(call.require_all())
+    versions = call.require_all().where(lasts())
     return current(versions).select(
         columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
     )
@@ -335,7 +336,7 @@ class _TypeTwo:
 
     def table(self) -> DataFrame:
         """The rows in the columns of the table, spread by guid."""
-        versions = in_force_at_some_time(self._call.require_all())
+        versions = self._call.require_all().where(lasts())
         rows = folded(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
         now = self._values_of_now()
         begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
@@ -412,7 +413,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     chosen = call.fields(fields, "fields")
     new = [name for field in chosen for name in _names(field)]
     call.new_columns(new)
-    alive = in_force_at_some_time(call.require_all()).where(~F.col(DELETED))
+    alive = call.require_all().where(lasts() & ~F.col(DELETED))
     kept = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
     return current(_with_previous(alive, chosen)).select(columns(kept))
 

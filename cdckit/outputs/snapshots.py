@@ -11,12 +11,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, columns, free, in_force_at_some_time
+from cdckit.history import DELETED, VALID_FROM, VALID_TO
+from cdckit.outputs.history_call import Call, columns, free
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_flag, require_instant
 from cdckit.parts.values import utc_clock
-from cdckit.query.as_of import without_deleted
+from cdckit.query.intervals import lasts
 
 
 def _months_on(day: date, months: int) -> date:
@@ -113,7 +113,9 @@ class CalendarPeriods:
 
         A few more, since where clocks are set back over midnight a day goes on when the next one has begun.
         """
-        days = [self._first_day(F.to_date(_wall_clock(at, self.zone))) for at in (begins, ends)]
+        days = [F.to_date(_wall_clock(at, self.zone)) for at in (begins, ends)]
+        if self.unit != "day":
+            days = [F.trunc(day, self.unit).cast("date") for day in days]
         # As text: a date of Python's goes through the zone of the JVM, where some JVMs let nobody in.
         last = F.least(self._next(days[1]), F.lit(self.after.isoformat()).cast("date"))
         numbers = F.sequence(days[0], last, F.expr(f"interval {UNITS[self.unit].step}"))
@@ -126,9 +128,6 @@ class CalendarPeriods:
     def day(self, number: Column) -> Column:
         """The day on which a period begins."""
         return number
-
-    def _first_day(self, day: Column) -> Column:
-        return day if self.unit == "day" else F.trunc(day, self.unit).cast("date")
 
     def _next(self, day: Column) -> Column:
         return (day + F.expr(f"interval {UNITS[self.unit].step}")).cast("date")
@@ -168,21 +167,20 @@ class EqualPeriods:
 
     def touched(self, begins: Column, ends: Column) -> Column:
         """The numbers of the periods that an interval may cover an instant of, and one more."""
-        first, last = (F.call_function("div", self._since(at), self._length()) for at in (begins, ends))
+        since = [F.unix_micros(at) - F.lit(instants.microseconds(self.begin)) for at in (begins, ends)]
+        first, last = (F.call_function("div", each, self._length) for each in since)
         return F.sequence(first, F.least(last, F.lit(self.number - 1).cast("bigint")))
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
         """Begin and end of a period."""
-        begin = F.lit(instants.microseconds(self.begin)) + number * self._length()
-        return F.timestamp_micros(begin), F.timestamp_micros(begin + self._length())
+        begin = F.lit(instants.microseconds(self.begin)) + number * self._length
+        return F.timestamp_micros(begin), F.timestamp_micros(begin + self._length)
 
     def day(self, number: Column) -> Column:
         """The day, in the zone, on which a period begins."""
         return F.to_date(_wall_clock(self.bounds(number)[0], self.zone))
 
-    def _since(self, at: Column) -> Column:
-        return F.unix_micros(at) - F.lit(instants.microseconds(self.begin))
-
+    @property
     def _length(self) -> Column:
         return F.lit(self.length // timedelta(microseconds=1)).cast("bigint")
 
@@ -282,15 +280,8 @@ def periodic_snapshots(
     if at not in ("end", "start"):
         raise InvalidArgument(_FUNCTION, "at", '"end" or "start"', at)
     periods = _periods(start, end, every, zone)
-    asked = without_deleted(_within(history, periods), deletes, function=_FUNCTION)
-    return _exploded(asked, periods, at_end=at == "end")
-
-
-def _within(history: DataFrame, periods: Periods) -> DataFrame:
-    """The versions that are in force at some time of the periods."""
-    begin, end = _instants(periods)
-    not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > begin)
-    return in_force_at_some_time(history).where((F.col(VALID_FROM) < end) & not_ended)
+    versions = history if deletes else history.where(~F.col(DELETED))
+    return _exploded(versions.where(lasts()), periods, at_end=at == "end")
 
 
 def _exploded(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFrame:
@@ -299,8 +290,11 @@ def _exploded(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFra
         free(versions.columns, name)
         for name in ("number_", "period_date", "period_from_timestamp", "period_to_timestamp")
     )
-    first, last = _instants(periods)
+    first, last = (
+        require_instant(instant, "periods", function=_FUNCTION) for instant in (periods.begin, periods.end)
+    )
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
+    versions = versions.where((begins < last) & (ends.isNull() | (ends > first)))
     touched = periods.touched(F.greatest(begins, first), F.least(ends, last))
     names = versions.columns
     numbered = versions.select(F.explode(touched).alias(number), *columns(names))
@@ -314,11 +308,6 @@ def _exploded(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFra
     else:
         in_force = (begins <= F.col(begin)) & (ends.isNull() | (ends > F.col(begin)))
     return told.where(in_force & (F.col(begin) < last))
-
-
-def _instants(periods: Periods) -> tuple[Column, Column]:
-    begin, end = (require_instant(at, "periods", function=_FUNCTION) for at in (periods.begin, periods.end))
-    return begin, end
 
 
 def _periods(start: date | datetime, end: date | datetime, every: str | timedelta, zone: str) -> Periods:
@@ -338,7 +327,11 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
     if isinstance(every, timedelta) and every >= timedelta(microseconds=1):
         periods: Periods = EqualPeriods.that_begin(every, zone, first, last)
     elif isinstance(every, str) and every in UNITS:
-        periods = _of_calendar(every, zone, first, last)
+        try:
+            periods = CalendarPeriods.that_begin(every, zone, first, last)
+        except (ValueError, OverflowError) as error:
+            needed = "a while before the year 10000"
+            raise InvalidArgument(_FUNCTION, "end", needed, last.isoformat()) from error
     else:
         needed = f"one of {', '.join(UNITS)}, or a timedelta, such as timedelta(hours=1)"
         raise InvalidArgument(_FUNCTION, "every", needed, every)
@@ -346,13 +339,6 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
         needed = f"long enough for at most {_MOST:,} periods from start to end"
         raise InvalidArgument(_FUNCTION, "every", needed, every)
     return periods
-
-
-def _of_calendar(unit: str, zone: str, start: datetime, end: datetime) -> Periods:
-    try:
-        return CalendarPeriods.that_begin(unit, zone, start, end)
-    except (ValueError, OverflowError) as error:
-        raise InvalidArgument(_FUNCTION, "end", "a while before the year 10000", end.isoformat()) from error
 
 
 def _instant(at: date | datetime, argument: str, zone: str, call: Callable[[str], str]) -> datetime:

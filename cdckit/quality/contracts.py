@@ -113,7 +113,9 @@ def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple
     require_changes(log, function=function)
     require_columns(log, [GUID], function=function)
     found = require_struct(history, FIELD_PROVENANCE, function=function)
-    keys = _stated_keys(log) or _kept_fields(history, log, found.names)
+    # The log of a ledger, or of a target of a hub, says them.
+    said = log.schema[GUID].metadata
+    keys = said.get(MADE_OF) or said.get(KEYS) or _kept_fields(history, log, found.names)
     due = merged(log.dropna(subset=_NEEDED), entity=GUID, keys=keys, function=function)
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
     columns = [_alike(name, history, due) for name in names]
@@ -134,7 +136,10 @@ def differing(found: DataFrame) -> DataFrame:
     same = {name: texts[0][name].eqNullSafe(texts[1][name]) for name in names}
     shown = {}
     for side, by_name in zip(SIDES, texts, strict=True):
-        parts = [F.when(~same[name], _labelled(name, by_name[name])) for name in names]
+        parts = [
+            F.when(~same[name], F.concat(F.lit(f"{name}: "), F.coalesce(by_name[name], F.lit("NULL"))))
+            for name in names
+        ]
         shown[side] = F.when(F.col(side).isNotNull(), F.concat_ws(", ", *parts))
     return found.withColumns(shown)
 
@@ -152,10 +157,6 @@ def _texts(side: Column, kind: T.DataType) -> dict[str, Column]:
         else:
             found[part.name] = as_text(value, part.dataType)
     return found
-
-
-def _labelled(name: str, text: Column) -> Column:
-    return F.concat(F.lit(f"{name}: "), F.coalesce(text, F.lit("NULL")))
 
 
 def _alike(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:
@@ -184,12 +185,6 @@ def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:
     return F.struct(*(made.alias(each) for made, each in zip(entries, fields, strict=True)))
 
 
-def _stated_keys(log: DataFrame) -> Sequence[str]:
-    """The key fields, where the log says them: that of a ledger, or of a target of a hub."""
-    said = log.schema[GUID].metadata
-    return said.get(MADE_OF) or said.get(KEYS) or []
-
-
 def _kept_fields(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Sequence[str]:
     """
     The fields that the history treats as keys, for a log that does not say which they are.
@@ -202,7 +197,10 @@ def _kept_fields(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Se
     may_be = [
         field.name
         for field in data
-        if field.name in names and field.name in history.columns and _may_be_key(field.dataType)
+        if field.name in names
+        and field.name in history.columns
+        and isinstance(field.dataType, KEY_TYPES)
+        and not is_collated(field.dataType)
     ]
     version = F.struct("*")
     before = F.lag(version).over(Window.partitionBy(GUID).orderBy(VALID_FROM))
@@ -225,7 +223,3 @@ def _vote(name: str) -> Column:
         .when(said_again, F.when(stays, 1).otherwise(-1))
         .otherwise(0)
     )
-
-
-def _may_be_key(kind: T.DataType) -> bool:
-    return isinstance(kind, KEY_TYPES) and not is_collated(kind)

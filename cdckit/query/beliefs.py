@@ -134,7 +134,10 @@ def belief_changes(
     """
     function = "belief_changes"
     table = _table(table, DELETED, function=function)
-    then, now = (_known(moment) for moment in _moments(earlier, later, function=function))
+    then, now = (
+        (F.col(SYSTEM_FROM) <= moment) & (F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment))
+        for moment in _moments(earlier, later, function=function)
+    )
     require_reader_keys(_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.
     gone, come = (
@@ -301,10 +304,6 @@ def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Colum
     if last <= first:
         raise InvalidArgument(function, "later", f"after earlier, {earlier.isoformat()}", later.isoformat())
     return [F.timestamp_micros(F.lit(moment)) for moment in (first, last)]
-
-
-def _known(moment: Column) -> Column:
-    return (F.col(SYSTEM_FROM) <= moment) & (F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment))
 
 
 def _either(name: str) -> Column:

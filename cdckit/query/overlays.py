@@ -365,8 +365,9 @@ def join_periods(
     pairs = found[0]
     for more in found[1:]:
         pairs = pairs.unionByName(more)
+    relation = allen_relation("a.begins", "a.ends", "b.begins", "b.ends")
     return (
-        pairs.select("a", "b", _relation().alias("relation"))
+        pairs.select("a", "b", relation.alias("relation"))
         .where(F.col("relation").isin(asked))
         .select(F.col("a.row").alias(into[0]), F.col("b.row").alias(into[1]), "relation")
     )
@@ -408,10 +409,6 @@ def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> D
         _struct(frame.columns).alias("row"),
     )
     return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
-
-
-def _relation() -> Column:
-    return allen_relation(*(F.col(side).getField(end) for side in ("a", "b") for end in ("begins", "ends")))
 
 
 def _touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -206,16 +206,12 @@ def _part(part: Typed) -> Column | None:
     text = _text(*part)
     if text is None:
         return None
-    if _has_any_length(part.kind):
+    if isinstance(part.kind, (*TEXTS, T.BinaryType)):  # of any length
         # A text that goes on after one like it is the later one, whatever the next part is.
         text = F.concat(
             F.lit("!"), F.replace(text, F.lit(_END), F.lit(_END + _AFTER_EVERY_PART)), F.lit(_END)
         )
     return F.coalesce(text, F.lit(" "))
-
-
-def _has_any_length(kind: T.DataType) -> bool:
-    return isinstance(kind, (*TEXTS, T.BinaryType))
 
 
 def _text(value: Column, kind: T.DataType) -> Column | None:

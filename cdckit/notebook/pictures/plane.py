@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
@@ -79,23 +80,19 @@ class Area(NamedTuple):
         return any(a.says_as(self) and a.x0 <= self.x0 < a.x1 and a.y0 < self.y0 for a in areas)
 
 
-def folded(areas: list[Area]) -> list[Area]:
+def folded(areas: Sequence[Area]) -> list[Area]:
     """The same plane without the borders that other fields of the entity made."""
-    across: list[Area] = []
-    for area in sorted(areas, key=lambda area: (area.y0, area.y1, area.x0)):
-        last = across[-1] if across else None
-        if last and last.says_as(area) and (last.y0, last.y1, last.x1) == (area.y0, area.y1, area.x0):
-            across[-1] = last._replace(x1=area.x1)
-        else:
-            across.append(area)
-    upwards: list[Area] = []
-    for area in sorted(across, key=lambda area: (area.x0, area.x1, area.y0)):
-        last = upwards[-1] if upwards else None
-        if last and last.says_as(area) and (last.x0, last.x1, last.y1) == (area.x0, area.x1, area.y0):
-            upwards[-1] = last._replace(y1=area.y1)
-        else:
-            upwards.append(area)
-    return upwards
+    for begin, end, *others in (("x0", "x1", "y0", "y1"), ("y0", "y1", "x0", "x1")):
+        joined: list[Area] = []
+        for area in sorted(areas, key=attrgetter(*others, begin)):
+            last = joined[-1] if joined else None
+            beside = attrgetter(*others, begin)(area)
+            if last and last.says_as(area) and attrgetter(*others, end)(last) == beside:
+                joined[-1] = last._replace(**{end: getattr(area, end)})
+            else:
+                joined.append(area)
+        areas = joined
+    return list(areas)
 
 
 def pieces_of(areas: Sequence[Area]) -> dict[Area, int]:

@@ -78,7 +78,10 @@ def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
 def _draw_calls(calls: list[Call]) -> Figure:
     names = sorted({each.listener for each in calls})
     place = {name: at for at, name in enumerate(names)}
-    shared = {name for name in {each.name for each in calls} if _of(calls, name) == set(names)}
+    heard_by: dict[str, set[str]] = {}
+    for each in calls:
+        heard_by.setdefault(each.name, set()).add(each.listener)
+    shared = {name for name, listeners in heard_by.items() if listeners == set(names)}
     # Ends before beginnings: what begins when another ends stands behind it.
     moments = sorted({(each.end, 0) for each in calls} | {(each.begin, 1) for each in calls})
     order = {moment: at for at, moment in enumerate(moments)}
@@ -107,10 +110,6 @@ def _draw_calls(calls: list[Call]) -> Figure:
     for name, colour, box in boxes:
         labels.write_in([name, name.split(" ")[-1]], box, colour=ink_on(colour))
     return figure
-
-
-def _of(calls: list[Call], name: str) -> set[str]:
-    return {each.listener for each in calls if each.name == name}
 
 
 _READ = T.StructType(

@@ -79,9 +79,12 @@ def as_of_slider(
         *(quoted(name) for name in shown),
         *(name for name in STANDARD_COLUMNS if name in history.columns),
     )
-    sortable = [name for name in shown if _can_be_sorted(known[name].dataType)]
-
     shown_fields = [known[name] for name in shown]
+    sortable = [
+        field.name
+        for field in shown_fields
+        if isinstance(field.dataType, T.AtomicType) and not isinstance(field.dataType, T.VariantType)
+    ]
     comparable = "guid" in kept.columns
 
     def table(frame: DataFrame, order: str | Sequence[str] | None) -> Table:
@@ -148,7 +151,3 @@ def _steps(start: Any, end: Any, step: timedelta) -> list[datetime]:
         needed = f"a start, an end not before it, and a step that makes at most {_MOST_INSTANTS} instants"
         raise InvalidArgument(_SLIDER, "instants", needed, (start.isoformat(), end.isoformat(), str(step)))
     return [first + number * step for number in range((last - first) // step + 1)]
-
-
-def _can_be_sorted(kind: T.DataType) -> bool:
-    return isinstance(kind, T.AtomicType) and not isinstance(kind, T.VariantType)
