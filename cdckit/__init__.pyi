@@ -18,8 +18,8 @@ from cdckit.query.joins import Lookup, as_of_join
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
 from cdckit.records import rejects
+from cdckit.sources import with_fields
 from cdckit.tables import changes_from, changes_from_snapshots
-from cdckit.wording import with_fields
 
 __version__: str
 
