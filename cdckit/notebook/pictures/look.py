@@ -201,7 +201,7 @@ def draw_key(
         else:
             patch = Patch(facecolor=look.colour)
         handles.append(line if points else (patch, line))
-    names = [one_line(name, 30) for name in (*looks, *others)]
+    names = [one_line(name, 40) for name in (*looks, *others)]
     legend = figure.legend([*handles, *others.values()], names, loc=loc, ncols=6, frameon=False, fontsize=9)
     for text in legend.get_texts():
         text.set_parse_math(False)
