@@ -7,7 +7,7 @@ and shows, in all other fields, what the last of them says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -179,16 +179,7 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    return _TypeTwo(
-        "scd_type_2",
-        history,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
-        valid_to_current=valid_to_current,
-        surrogate_key=surrogate_key,
-        deletes=deletes,
-        provenance=provenance,
-    ).table()
+    return _TypeTwo("scd_type_2", locals()).table()
 
 
 @dataclass(frozen=True)
@@ -260,63 +251,35 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    rows = _TypeTwo(
-        "scd_type_4",
-        history,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
-        surrogate_key=surrogate_key,
-        provenance=provenance,
-        flagged=False,
-    ).table()
+    rows = _TypeTwo("scd_type_4", locals(), flagged=False).table()
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 
 class _TypeTwo:
     """A call for a table of type 2, checked: its rows, and the columns that they get."""
 
-    def __init__(
-        self,
-        function: str,
-        history: DataFrame,
-        *,
-        track_history_column_list: Iterable[str] | None,
-        track_history_except_column_list: Iterable[str] | None,
-        surrogate_key: str | None,
-        provenance: bool,
-        valid_to_current: datetime | None = None,
-        deletes: bool = False,
-        fields: Iterable[str] | None = None,
-        flagged: bool = True,
-    ) -> None:
-        said = {
-            "fields": fields,
-            "track_history_column_list": track_history_column_list,
-            "track_history_except_column_list": track_history_except_column_list,
-            "valid_to_current": valid_to_current,
-            "surrogate_key": surrogate_key,
-            "deletes": deletes,
-            "provenance": provenance,
-        }
-        require_flag(deletes, "deletes", function=function)
-        require_flag(provenance, "provenance", function=function)
-        self._call = Call(function, history, **said)
-        self._now = [] if fields is None else self._call.fields(fields, "fields")
-        self._tracked = self._tracked_fields(track_history_column_list, track_history_except_column_list)
+    def __init__(self, function: str, given: Mapping[str, Any], *, flagged: bool = True) -> None:
+        """*given* are the arguments of `scd_type_2`, or of a function like it, by name."""
+        said = {"valid_to_current": None, "deletes": False, **given}
+        for flag in ("deletes", "provenance"):
+            require_flag(said[flag], flag, function=function)
+        self._deletes, self._provenance, key = said["deletes"], said["provenance"], said["surrogate_key"]
+        call = self._call = Call(function, **said)
+        self._now = call.fields(said["fields"], "fields") if "fields" in said else []
+        self._tracked = self._tracked_fields(
+            said["track_history_column_list"], said["track_history_except_column_list"]
+        )
         self._open: int | None = None
-        if valid_to_current is not None:
+        if said["valid_to_current"] is not None:
             self._open = microseconds(
-                valid_to_current,
+                said["valid_to_current"],
                 "valid_to_current",
                 function=function,
                 call=lambda said: f"{function}(history, valid_to_current={said})",
             )
-        if surrogate_key is not None:
-            require_name(surrogate_key, "surrogate_key", function=function)
-        self._key, self._deletes, self._provenance = surrogate_key, deletes, provenance
-        key = [] if surrogate_key is None else [surrogate_key]
+        self._key = [] if key is None else [require_name(key, "surrogate_key", function=function)]
         self._flags = [IS_CURRENT] if flagged else []
-        self._call.new_columns([*key, *self._flags, *(_current(field.name) for field in self._now)])
+        call.new_columns([*self._key, *self._flags, *(_current(field.name) for field in self._now)])
 
     def _tracked_fields(
         self, listed: Iterable[str] | None, excepted: Iterable[str] | None
@@ -340,11 +303,9 @@ class _TypeTwo:
         rows = folded(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
         now = self._values_of_now()
         begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-        named: dict[str, Any] = {}
-        if self._key is not None:
-            # The instant as a number: its text would depend on the session's zone.
-            version = F.concat_ws("|", "guid", F.unix_micros(begins).cast("string"))
-            named[self._key] = F.md5(version)
+        # The instant as a number: its text would depend on the session's zone.
+        version = F.md5(F.concat_ws("|", "guid", F.unix_micros(begins).cast("string")))
+        named = dict.fromkeys(self._key, version)
         for name in ("guid", *self._call.known.fieldNames(), *now):
             named[name] = F.col(quoted(name))
         named |= {VALID_FROM: begins, VALID_TO: ends} | dict.fromkeys(self._flags, ends.isNull())
@@ -492,17 +453,7 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    return _TypeTwo(
-        "scd_type_6",
-        history,
-        fields=fields,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
-        valid_to_current=valid_to_current,
-        surrogate_key=surrogate_key,
-        deletes=deletes,
-        provenance=provenance,
-    ).table()
+    return _TypeTwo("scd_type_6", locals()).table()
 
 
 def _current(field: str) -> str:
