@@ -29,7 +29,7 @@ from cdckit.databus.event_stream import EventStream, Window
 from cdckit.databus.event_values import DatabusFault, Source, schema_id
 from cdckit.databus.events import decode
 from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
-from cdckit.databus.relay import Received, Relay
+from cdckit.databus.relay import Relay
 from cdckit.databus.source_rows import changes, find_without_key, rows
 from cdckit.databus.subscriptions import Subscription, in_order, subscribed
 from cdckit.databus.window_tables import consistent, windows, with_windows
@@ -45,7 +45,6 @@ __all__ = [
     "ModFilter",
     "Outcome",
     "RangeFilter",
-    "Received",
     "Recorder",
     "Relay",
     "Result",

@@ -2,77 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.databus.relay_answers import RELAY, Answers
+from cdckit.databus.event_values import DatabusFault, Source, by_id
+from cdckit.databus.events import DATA
 from cdckit.databus.relay_intake import Intake
-from cdckit.databus.relay_tables import EVENTS, GIVEN_UP, WAITING
+from cdckit.databus.relay_streams import BootstrapStream, RelayStream
+from cdckit.databus.relay_tables import (
+    EVENTS,
+    KEPT_SCHEMA,
+    STREAMS,
+    STREAMS_SCHEMA,
+    WAITING_SCHEMA,
+    Place,
+    Settings,
+    as_told,
+    told_rows,
+    waiting_rows,
+)
+from cdckit.databus.source_rows import find_without_key, row_fields, rows
+from cdckit.databus.subscriptions import Subscription
 from cdckit.databus.window_rows import STREAM
-from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document, as_records, sink_of
-from cdckit.parts.workers import doing
-from cdckit.store import Transaction
-from cdckit.store.files import digest_of
-from cdckit.store.store import KIND, read_some
+from cdckit.databus.window_tables import windows
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.parts.arguments import require_keys
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, headers_from_workers
+from cdckit.shell import GIVEN_UP, WAITING, Done, Shell, with_given_up
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import read_some, rows_of
+
+_BYTES = ("key", "value", "headers")
 
 
-@dataclass(frozen=True)
-class Received:
-    """
-    What `Relay.receive` did.
-
-    Args:
-        version: The commit by which it is seen.
-        records: How many records came that had not come before.
-        repeated: Whether nothing was done, because the batch had been received before.
-
-    >>> said = Received(version=7, records=352, repeated=True)
-    >>> "received before" if said.repeated else f"{said.records} records, seen from {said.version} on"
-    'received before'
-    """
-
-    version: int
-    records: int
-    repeated: bool = False
-
-
-class Relay(Answers):
+class Relay(Shell):
     """
     The events of Databus streams, kept up as they come: a ledger for each source, in one store.
 
     Only windows that are whole reach the ledgers, each once, however often the source rolls back or sends
     again, in the same batch or in a later one.  All ledgers move on in one commit, so whoever reads several
-    of them at one commit (`tables`) sees them at the end of one window.  The events of a window that is open
-    wait in a table of their own until its end comes.
+    of them at one commit (`ledgers`) sees them at the end of one window.
+
+    The events of a window that is open wait until its end comes, from the time of their records on: `waiting`
+    shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are rejects
+    (WINDOW_OPEN).  An event in error damages its window, which passes when the source sends it again: so
+    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.
 
     What the relay answers is at any time what one batch of all records would have given.  The batches must
     bring the records of a partition of a topic in the order of their offsets, as a structured stream does; a
     record that comes again is passed over, and one that comes behind others of its partition for the first
-    time is a reject (PLACE_TAKEN), which finds its place with `rebuild`.  Everything is kept as it came.
+    time is a reject (PLACE_TAKEN), which finds its place with `rebuild` if no other record stands there.
 
-    Each call of `receive`, `process` and `rebuild` is one transaction: seen whole or not at all, whatever
-    dies meanwhile.  Opening a relay, and every question to it, writes and deletes nothing; a question is
-    answered from the newest commit.
+    Its verbs and most of its questions are those of every `Shell`.
 
     Args:
-        spark: The session that does the work.
-        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this relay's.
+        spark, location, storage_options: As for `Shell`.
         sources: What the srcIds of events stand for (see `decode`).  More of them, and newer schemas, may be
             given when the relay is opened again.
         keys: By the name of a source, the fields of its key: of these sources a ledger is kept.
         skip_sources: The srcIds of sources that nobody needs here: their events are not kept.
         buckets: For new ledgers, as for `cdckit.Ledger`.
-        storage_options: What deltalake calls so, for a URI.
 
     Raises:
         InvalidArgument: An argument is not of its form.
-        OtherKind: The location holds something else than a relay.
-        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+        OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
+
+    Cost:
+        `receive` is one job, in which the records are decoded, shuffled by topic and partition, cut and
+        written once; then two jobs for each ledger of which a window passed.  Of what came before, the
+        events of windows that are open are read when these end, and small files of a stream are written
+        together now and then; and where the source sends again, two columns of the events from that SCN on
+        are read.
 
     Source:
         Databus, "Consistency window": "if one started from a consistent state of the data and applied all
@@ -89,7 +95,7 @@ class Relay(Answers):
     ...     print([row["offset"] for row in relay.waiting().collect()])
     ...     print(relay.receive(sent, "tuesday").records)
     ...     relay.streams().select("windows", "passed_scn", "needed_scn", "open_events").show()
-    ...     relay.table("planes").history().select("tail", "seats", "deleted_indicator").show()
+    ...     relay.ledgers()["planes"].history().select("tail", "seats", "deleted_indicator").show()
     4
     [3]
     7
@@ -107,105 +113,193 @@ class Relay(Answers):
     <BLANKLINE>
     """
 
-    @doing("relay: take a batch of events")
-    def receive(
+    kind = "Databus relay (form 2)"
+
+    def __init__(
         self,
-        records: DataFrame | Iterable[Document],
-        batch: str | int | None = None,
+        spark: SparkSession,
+        location: str | Path,
+        sources: Iterable[Source],
         *,
-        at: datetime | None = None,
-    ) -> Received:
+        keys: Mapping[str, Sequence[str]] | None = None,
+        skip_sources: Iterable[int] = (),
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        known = by_id(sources, function="Relay")
+        named = {each.name: each for each in known.values()}
+        told = dict(keys or {})
+        if strangers := sorted(set(told) - set(named)):
+            raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(named)}", strangers)
+        for name, fields in told.items():
+            require_keys(fields, [each.name for each in row_fields(named[name])], function="Relay")
+        self._settings = Settings(
+            known,
+            {name: tuple(fields) for name, fields in told.items()},
+            frozenset(skip_sources),
+            buckets or BUCKETS,
+        )
+        super().__init__(spark, location, storage_options)
+
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        return {name: self._settings.kind(name) for name in self._settings.keys}
+
+    def _take(self, tables: Transaction, records: DataFrame) -> Done:
+        return Done(Intake(tables, self._settings).take(records))
+
+    def _rebuild(self, tables: Transaction) -> Done | None:
+        if not tables.has(EVENTS):
+            return None
+        Intake(tables, self._settings).rebuild()
+        return Done()
+
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        rows = read_some(tables, WAITING)
+        if rows is None:
+            return 0
+        now_waiting, found = with_given_up(rows, F.col("timestamp"), now, wait)
+        if found:
+            in_order = now_waiting.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset")
+            tables.replace(WAITING, in_order)
+        return found
+
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        found = waiting_rows(tables)
+        sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
+        return sound.select(
+            *RECORD_COLUMNS[:-1],
+            headers_from_workers(),
+            *("kind", "source", "scn", "window", "window_start_scn"),
+            F.col("timestamp").alias("waiting_since"),
+            F.concat(F.lit("the end of window "), "window").alias("waiting_for"),
+        )
+
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        waiting = rows_of(tables, WAITING, WAITING_SCHEMA)
+        overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
+        fault = DatabusFault.WINDOW_OPEN
+        named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
+        told = waiting.withColumns(
+            {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
+        )
+        columns = KEPT_SCHEMA.fieldNames()
+        found = rows_of(tables, EVENTS, KEPT_SCHEMA).select(*columns).unionByName(told.select(*columns))
+        bad = found.where(F.col(ERROR_CODE).isNotNull())
+        return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        return {"windows": (windows(as_told(told_rows(tables))), "databus_windows")}
+
+    def events(self) -> DataFrame:
         """
-        Take records, and bring everything up to them, in one transaction.
+        Every record that came, its event, and what became of its window.
+
+        Returns:
+            What `with_windows` returns for all records that came, each once.  A record that came behind
+            others of its partition is in error, without a window.
+        """
+        return as_told(told_rows(self._snapshot()))
+
+    def consistent(self, *, version: int | None = None) -> DataFrame:
+        """
+        The data events of complete windows, each once, in the columns of the function `consistent`.
 
         Args:
-            records: One row per transported event (`cdckit.records.RECORD_SCHEMA`), a batch or a list of
-                documents; of a stream, see `sink`.
-            batch: An id of the batch: of one id, one batch is received.
-            at: When the documents of a list were delivered, an aware datetime; without it the clock's time.
+            version: The commit that is meant; the newest without it.
+        """
+        found = rows_of(self.store.snapshot(version, function="consistent"), EVENTS, KEPT_SCHEMA)
+        whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete"))
+        return as_told(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+
+    def streams(self) -> DataFrame:
+        """
+        Where each stream stands: what a reader of the ledgers may go by.
+
+        Returns:
+            One row per stream: `topic`, `partition`, `physical_partition`; `windows`, how many have ended,
+            attempts that failed included; `passed_scn`, the SCN at which the last window ended that passed
+            (-1: none did), and `passed_timestamp`, when that became true; `needed_scn`, the SCN at which, or
+            before which, the next window must start, since one was rolled back or damaged, else null;
+            `open_events` and `open_since`, how many data events wait for the end of their window, and since
+            when.
+        """
+        snapshot = self._snapshot()
+        known = rows_of(snapshot, STREAMS, spark_columns(STREAMS_SCHEMA)).where(
+            F.col("physical_partition").isNotNull()
+        )
+        waits = rows_of(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
+        counted = waits.groupBy(*STREAM).agg(
+            F.count("*").alias("open_events"), F.min("timestamp").alias("open_since")
+        )
+        passed = F.when(F.col("passed_scn") >= 0, F.timestamp_micros("passed_micros"))
+        return known.join(counted, list(STREAM), "left").select(
+            *STREAM,
+            "windows",
+            "passed_scn",
+            passed.alias("passed_timestamp"),
+            "needed_scn",
+            F.coalesce("open_events", F.lit(0)).alias("open_events"),
+            "open_since",
+        )
+
+    def stream(
+        self,
+        subscription: Subscription,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        physical_partition: int | None = None,
+    ) -> RelayStream:
+        """
+        The windows that have passed, for a loop or for `dispatch`: read from files, batch by batch.
+
+        Args:
+            subscription: What the consumer asks for.
+            topic: That of the stream, where the relay keeps several.
+            partition: Likewise.
+            physical_partition: Likewise.
+        """
+        return RelayStream(
+            self.store, subscription, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        )
+
+    def bootstrap(
+        self,
+        subscription: Subscription,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        physical_partition: int | None = None,
+        folder: str | Path | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> BootstrapStream:
+        """
+        The same for a consumer that begins with nothing: first a snapshot (see `BootstrapStream`).
+
+        Args:
+            subscription: As for `stream`.
+            topic: As for `stream`.
+            partition: As for `stream`.
+            physical_partition: As for `stream`.
+            folder: Where a snapshot is put down while it is read, as for `EventStream`.
+            storage_options: As for `EventStream`.
+
+        Cost: for the snapshot of each source, a job over all its events that passed.
+        """
+        where = dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        return BootstrapStream(self.store, subscription, where, Place(folder, storage_options))
+
+    def without_key(self, source: str) -> DataFrame:
+        """
+        The events of complete windows that do not say which entity they are about (see `find_without_key`).
 
         Raises:
-            MissingColumns, WrongColumnType: *records* are not records.
-            InvalidArgument: They are a stream, or no list of documents; or the ledger of a source was made by
-                another key (`rebuild` makes it anew by this one).
-            BatchIdReused: The batch id was received with other content.
-            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+            InvalidArgument: No ledger is kept of the source.
 
-        Cost: one job, in which the records are decoded, shuffled by topic and partition, cut and written once
-            (and one that reads them, with a batch id); then two jobs for each ledger of which a window
-            passed.  Of what came before, the events of windows that are open are read when these end, and
-            small files of a stream are written together now and then; and where the source sends again, two
-            columns of the events from that SCN on are read.
+        Cost: reads all events of the source that passed.
         """
-        given = as_records(self._spark, records, at, shell="relay")
-        key = require_batch_id(batch, function="receive")
-        digest = None if key is None else digest_of(given, F.xxhash64("key", "value"))
-
-        def work(transaction: Transaction) -> Received:
-            if key is not None and self.store.batch(key) is not None:
-                done = transaction.commit(batch=key, digest=digest, reads=())
-                return Received(done.version, 0, repeated=True)
-            count = Intake(transaction, self._settings).take(given)
-            transaction.note(KIND, RELAY)
-            done = transaction.commit(batch=key, digest=digest)
-            return Received(done.version, 0 if done.repeated else count, done.repeated)
-
-        return self.store.atomically(work)
-
-    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
-        """
-        `receive` for a stream: `stream.writeStream.foreachBatch(relay.sink("databus")).start()`.
-
-        Args:
-            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
-                stream that begins anew, with another checkpoint, needs another name; what it brings again is
-                passed over.
-        """
-        return sink_of(self.receive, name)
-
-    @doing("relay: give up what waited too long")
-    def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(hours=1)) -> int:
-        """
-        Give up the events whose windows have been open for too long; returns how many that are.
-
-        They are rejects then (WINDOW_OPEN), until the end of their window comes all the same.
-
-        Args:
-            now: The instant at which waiting is measured, aware; without it the clock's.
-            wait: How long an event may wait, from the `timestamp` of its record on.
-        """
-        at = datetime.now(UTC) if now is None else now
-        instant = require_instant(at, "now", function="process")
-
-        def work(transaction: Transaction) -> int:
-            rows = read_some(transaction, WAITING)
-            if rows is None:
-                return 0
-            overdue = F.col(GIVEN_UP).isNull() & (instant - F.col("timestamp") > F.lit(wait))
-            found = rows.where(overdue).count()
-            if found:
-                given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
-                in_order = rows.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset")
-                transaction.replace(WAITING, in_order.withColumn(GIVEN_UP, given_up))
-                transaction.commit()
-            return found
-
-        return self.store.atomically(work)
-
-    @doing("relay: make all tables anew")
-    def rebuild(self) -> None:
-        """
-        Make everything anew from the records as they came, by the sources and keys as they are now.
-
-        By the same ones nothing changes, but that records which came behind others of their partition find
-        their place, if no other record stands there, and that what was given up waits again, until `process`.
-
-        Cost: as for receiving all records at once.
-        """
-
-        def work(transaction: Transaction) -> None:
-            if transaction.has(EVENTS):
-                Intake(transaction, self._settings).rebuild()
-                transaction.commit()
-
-        self.store.atomically(work)
+        told = self._settings
+        if source not in told.keys:
+            needed = f"a source of which a ledger is kept: {', '.join(told.keys) or 'there is none'}"
+            raise InvalidArgument("without_key", "source", needed, source)
+        return find_without_key(rows(self.consistent(), told.named[source]), keys=told.keys[source])

@@ -24,7 +24,6 @@ from cdckit.databus.relay_tables import (
     KEPT_SCHEMA,
     STREAMS,
     TAKEN,
-    WAITING,
     WAITING_SCHEMA,
     Last,
     Settings,
@@ -51,6 +50,7 @@ from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.parts.workers import Made, at_once
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
+from cdckit.shell import WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, Where, batches_of
 from cdckit.store.writing import OpenFiles, reported

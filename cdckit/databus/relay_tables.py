@@ -24,6 +24,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
+from cdckit.shell import GIVEN_UP, WAITING
 from cdckit.store import DamagedTable, Snapshot, Store, Transaction
 from cdckit.store.locations import locate
 from cdckit.store.store import Tables, note, noted, rows_of
@@ -73,8 +74,7 @@ class Place:
             location.delete_all()
 
 
-WAITING, STREAMS = "waiting", "streams"
-TAKEN, GIVEN_UP = "taken", "given_up_timestamp"
+STREAMS, TAKEN = "streams", "taken"
 _NOTE = "cdckit.databus"
 
 _OWN = {field.name: field for field in [*WORKER_FIELDS, *EVENT_FIELDS, *spark_columns(EVENT_WINDOW)]}
@@ -161,10 +161,7 @@ class Settings:
         """Let there be no ledgers: they are begun anew."""
         before: dict[str, Any] = noted(transaction, _NOTE, {})
         for name, keys in before.items():
-            kind = Kind(name, tuple(keys), self.buckets, False, name)
-            for table in (kind.changes, kind.history, kind.unborn):
-                transaction.drop(table)
-            kind.forget(transaction)
+            Kind(name, tuple(keys), self.buckets, False, name).forget(transaction)
         note(transaction, _NOTE, {})
 
 

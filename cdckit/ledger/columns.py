@@ -87,7 +87,9 @@ class Kind:
             transaction.note(self._key, text)
 
     def forget(self, transaction: Transaction) -> None:
-        """Let the store know nothing of the ledger: it is begun anew."""
+        """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
+        for name in (self.changes, self.history, self.unborn, self.words, self.lists):
+            transaction.drop(name)
         transaction.note(self._key, None)
 
     def within(self, transaction: Transaction) -> Kind:

@@ -133,22 +133,24 @@ _Answer = TypeVar("_Answer")
 
 
 def as_records(
-    spark: SparkSession, given: DataFrame | Iterable[Document], at: datetime | None, *, shell: str
+    spark: SparkSession, given: DataFrame | Iterable[Document], received_at: datetime | None, *, shell: str
 ) -> DataFrame:
     """
     What the `receive` of a *shell* is given, as a table of records.
 
     Args:
         spark: The session.
-        given: Such a table, or documents, which become records that are stored *at* that time, or now.
-        at: None for a table, whose rows say when they were stored.
+        given: Such a table, or documents, which become records.
+        received_at: When these came, now without it; None for a table, whose rows say when.
         shell: What a user calls it, as in "hub.sink".
     """
     if not isinstance(given, DataFrame):
-        stored = datetime.now(UTC) if at is None else at
+        stored = datetime.now(UTC) if received_at is None else received_at
+        require_instant(stored, "received_at", function="receive")
         return records_of(spark, given, stored, argument="records", function="receive")
-    if at is not None:
-        raise InvalidArgument("receive", "at", "left out for a table: its rows have a timestamp", at)
+    if received_at is not None:
+        needed = "left out for a table: its rows have a timestamp"
+        raise InvalidArgument("receive", "received_at", needed, received_at)
     require_records(given, function="receive")
     instead = f"let writeStream.foreachBatch({shell}.sink('a name')) hand them over"
     require_batch(given, "records", instead, function="receive")

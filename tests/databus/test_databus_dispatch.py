@@ -17,7 +17,7 @@ from cdckit import databus
 from cdckit.databus import consumer_threads
 from cdckit.databus.dispatcher import dispatch
 from cdckit.databus.event_stream import Window, split
-from cdckit.databus.relay_answers import BootstrapStream
+from cdckit.databus.relay_streams import BootstrapStream
 from cdckit.databus.relay_tables import Place
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store

@@ -16,7 +16,7 @@ import pytest
 
 from cdckit import databus
 from cdckit.databus.event_stream import EVENTS
-from cdckit.databus.relay_answers import RelayStream
+from cdckit.databus.relay_streams import RelayStream
 from cdckit.databus.window_rows import STREAM
 from cdckit.store import Store
 from tools.tiers import seeds

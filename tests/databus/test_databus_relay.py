@@ -55,7 +55,7 @@ def rows_of(frame: DataFrame, *columns: str) -> list[str]:
 
 def sums(relay: Relay) -> list[int]:
     """What the two tables have together: at the end, and at every instant at which something changes."""
-    found = {name: view.history().collect() for name, view in relay.tables().items()}
+    found = {name: view.history().collect() for name, view in relay.ledgers().items()}
     versions = [row for rows in found.values() for row in rows]
     instants = sorted({row["valid_from_timestamp"] for row in versions})
     return [
@@ -106,10 +106,14 @@ def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
     for name, source in SOURCES.items():
         changes = databus.changes(databus.rows(whole, source), keys=KEYS[name])
         right = merge(changes, entity=name, keys=KEYS[name])
-        assert rows_of(relay.table(name).history()) == rows_of(right)
-    before = rows_of(relay.events()), rows_of(relay.table("a").history()), rows_of(relay.streams())
+        assert rows_of(relay.ledgers()[name].history()) == rows_of(right)
+    before = rows_of(relay.events()), rows_of(relay.ledgers()["a"].history()), rows_of(relay.streams())
     relay.rebuild()
-    assert (rows_of(relay.events()), rows_of(relay.table("a").history()), rows_of(relay.streams())) == before
+    assert (
+        rows_of(relay.events()),
+        rows_of(relay.ledgers()["a"].history()),
+        rows_of(relay.streams()),
+    ) == before
 
 
 def test_a_window_that_is_open_waits_is_given_up_and_passes_when_it_ends(
@@ -119,18 +123,18 @@ def test_a_window_that_is_open_waits_is_given_up_and_passes_when_it_ends(
     assert [row["waiting_for"] for row in relay.waiting().collect()] == ["the end of window 2"]
     [row] = relay.streams().collect()
     assert (row["windows"], row["passed_scn"], row["open_events"]) == (1, 1, 1)
-    assert relay.process(now=NOON + timedelta(minutes=5)) == 0
-    assert relay.process(now=NOON + timedelta(hours=2)) == 1
-    assert relay.process(now=NOON + timedelta(hours=3)) == 0
+    assert relay.expire(now=NOON + timedelta(minutes=5)) == 0
+    assert relay.expire(now=NOON + timedelta(hours=2)) == 1
+    assert relay.expire(now=NOON + timedelta(hours=3)) == 0
     assert [row["error_code"] for row in relay.rejects().collect()] == ["WINDOW_OPEN"]
     assert relay.waiting().isEmpty()
     relay.receive(frame(spark, sent_of("b2:1=15", 4)))
     assert [row["offset"] for row in relay.waiting().collect()] == [4]
     version = relay.receive(frame(spark, sent_of(".2", 5))).version
     assert relay.rejects().isEmpty()
-    amounts = {name: view.as_of(NOON).collect()[0]["amount"] for name, view in relay.tables().items()}
+    amounts = {name: view.as_of(NOON).collect()[0]["amount"] for name, view in relay.ledgers().items()}
     assert amounts == {"a": -15, "b": 15}
-    before = relay.tables(version=version - 1)
+    before = relay.ledgers(version=version - 1)
     assert {name: view.as_of(NOON).collect()[0]["amount"] for name, view in before.items()} == {
         "a": -10, "b": 10,
     }  # fmt: skip
@@ -143,11 +147,11 @@ def test_a_record_in_the_place_of_another_is_a_reject_and_one_behind_others_find
     relay = relay_of(spark, tmp_path, [*sent[:3], *sent[5:]], [(b"other", 0, 1), *sent[3:5]])
     codes = [(row["offset"], row["error_code"]) for row in relay.rejects().orderBy("offset").collect()]
     assert codes == [(1, "PLACE_TAKEN"), (3, "PLACE_TAKEN"), (4, "PLACE_TAKEN")]
-    assert [row["amount"] for row in relay.table("b").history().collect()] == [10]
+    assert [row["amount"] for row in relay.ledgers()["b"].history().collect()] == [10]
     relay.rebuild()
     codes = [(row["offset"], row["error_code"]) for row in relay.rejects().collect()]
     assert codes == [(1, "PLACE_TAKEN")]
-    assert sorted(row["amount"] for row in relay.table("b").history().collect()) == [10, 15]
+    assert sorted(row["amount"] for row in relay.ledgers()["b"].history().collect()) == [10, 15]
 
 
 def test_a_batch_is_received_once_by_the_keys_of_the_relay(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,15 +162,15 @@ def test_a_batch_is_received_once_by_the_keys_of_the_relay(spark: SparkSession, 
     assert (again.repeated, again.records) == (True, 0)
     with pytest.raises(BatchIdReused):
         relay.receive(frame(spark, sent[:1]), 0)
-    with pytest.raises(InvalidArgument, match="a source of which a ledger is kept: a"):
-        relay.table("b")
+    with pytest.raises(InvalidArgument, match="one of a; it is 'b'"):
+        relay.ledgers()["b"]
     with pytest.raises(InvalidArgument, match="of sources among a, b"):
         Relay(spark, tmp_path, SOURCES.values(), keys={"c": ["id"]})
     other = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["amount"]}, buckets=1)
     with pytest.raises(InvalidArgument, match="rebuild makes it anew"):
         other.receive(frame(spark, sent))
     other.rebuild()
-    assert [row["amount"] for row in other.table("a").history({"amount": -10}).collect()] == [-10]
+    assert [row["amount"] for row in other.ledgers()["a"].history({"amount": -10}).collect()] == [-10]
     with Store(spark, tmp_path / "other").begin() as transaction:
         transaction.append("things", frame(spark, sent).select("topic"))
         transaction.commit()

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import merge, replicate
-from cdckit.databus.relay_answers import RELAY
+from cdckit.databus import Relay
 from cdckit.errors import InvalidArgument
 from cdckit.replicate import Feed, TableName, TableSettings, intake
 from cdckit.store import BatchIdReused, OtherKind, Store
@@ -357,12 +357,12 @@ def test_a_store_of_something_else_is_refused_and_asking_writes_nothing(
     # Other doors keep records, too, under the same name.
     with Store(spark, tmp_path / "relay").begin() as transaction:
         transaction.append("records", spark.range(1))
-        transaction.note(KIND, RELAY)
+        transaction.note(KIND, Relay.kind)
         transaction.commit()
-    with pytest.raises(OtherKind, match=rf"it holds {re.escape(RELAY)}"):
+    with pytest.raises(OtherKind, match=rf"it holds {re.escape(Relay.kind)}"):
         Feed(spark, tmp_path / "relay")
     kept = fed(spark, tmp_path / "kept", [[record(b"?", 0)]])
     with pytest.raises(OtherKind, match=r"it holds Replicate feed"):
-        require_kind(kept.store.snapshot(), RELAY)
+        require_kind(kept.store.snapshot(), Relay.kind)
     with pytest.raises(InvalidArgument, match=r"one of no table yet"):
         feed.table("ITEMS")
