@@ -60,7 +60,7 @@ from cdckit.streams.catalogue import (
 from cdckit.streams.decoding import compacted, decode, message_text, to_records
 from cdckit.streams.entity_changes import KEYS, changes, fields_of, find_unfit
 from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
-from cdckit.streams.service import Received, Service
+from cdckit.streams.service import Service
 from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
 from cdckit.streams.zones import (
     app_versions,
@@ -86,7 +86,6 @@ __all__ = [
     "SCHEMA_UPDATES",
     "STREAMS",
     "ZONE_CHANGES",
-    "Received",
     "Service",
     "Status",
     "Stream",

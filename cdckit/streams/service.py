@@ -2,57 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_batch, require_batch_id, require_instant, require_types
-from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.parts.arguments import require_batch, require_int, require_types
+from cdckit.parts.documents import Document
 from cdckit.parts.workers import doing
-from cdckit.records import ERROR_CODE
-from cdckit.store import Transaction
-from cdckit.store.files import digest_of
-from cdckit.store.store import committed, rows_of
-from cdckit.streams.catalogue import Stream, require_stream
-from cdckit.streams.responses import waiting
-from cdckit.streams.service_answers import SERVICE, Answers
+from cdckit.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.shell import MANY_FILES, Done, Received, Shell
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import rows_of
+from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA, require_limits
+from cdckit.streams.batches import require_databases
+from cdckit.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
+from cdckit.streams.decoding import record_columns
+from cdckit.streams.entity_changes import Nested, changes
+from cdckit.streams.responses import REQUEST_SCHEMA, waiting
 from cdckit.streams.service_intake import (
-    MANY_FILES,
+    ENTITIES,
+    ENTITIES_SCHEMA,
+    LEARNED,
+    LEARNED_TYPES_SCHEMA,
     PARTS,
     PARTS_SCHEMA,
     RECORDS,
+    REJECTS,
+    REJECTS_SCHEMA,
+    SCHEMAS,
     SEEN,
     SEEN_SCHEMA,
     TAKES,
+    TYPES,
     Intake,
+    Settings,
+    subscriptions_kind,
+    taken,
 )
+from cdckit.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
+from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
+from cdckit.streams.zones import user_devices
 
 
-@dataclass(frozen=True)
-class Received:
-    """
-    What `Service.receive` did.
-
-    Args:
-        number: That of the batch, counted from 1: `messages(…, after=number)` tells what came later.
-        messages: How many messages came.
-        repeated: Whether nothing was done, because the batch had been received before.
-
-    >>> said = Received(number=3, messages=40, repeated=True)
-    >>> "received before" if said.repeated else f"{said.messages} messages in batch {said.number}"
-    'received before'
-    """
-
-    number: int
-    messages: int
-    repeated: bool = False
-
-
-class Service(Answers):
+class Service(Shell):
     """
     The streams of the page, kept up as requests come: what is known of entities, schemas and entity types,
     the responses that wait, and a ledger of subscriptions, in one store.
@@ -62,27 +61,31 @@ class Service(Answers):
     the same: what is told of an entity type on the way (not what it is in the end), and a request that
     contradicts itself after it was complete: it stays complete.
 
-    Each call of `receive`, `acknowledge`, `process` and `rebuild` is one transaction: seen whole or not at
-    all, whatever dies meanwhile.  Opening a service, and every question to it, writes and deletes nothing; a
-    question is answered from the newest commit.
+    What waits are the partial responses whose requests are not complete, from the record time of the first of
+    them on: `waiting` shows them as the records that they would be, without an offset, with the columns of
+    `REQUEST_SCHEMA`.  Given up, they are rejects (MISSING_PART); so is one whose others contradict it.
+
+    Its verbs and most of its questions are those of every `Shell`.
 
     The state is kept here, for batches and for streams (`sink`), and not in Spark's own state: so a commit
     has the state and the answers together, batches and streams go on from each other, others can read what is
     known of entities, and a stream may begin anew without its checkpoint.
 
     Args:
-        spark: The session that does the work.
-        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this service's.
+        spark, location, storage_options: As for `Shell`.
         databases: Those that are served; all by default (see `entity_patches`).
         most_characters, remember: As for `apply_patches`.
         buckets: Into how many parts what is known of entities is cut: a batch reads and writes the parts of
             the entities that it names.
-        storage_options: What deltalake calls so, for a URI.
 
     Raises:
         InvalidArgument: An argument is not of its form.
-        OtherKind: The location holds something else than a service.
-        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+        OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
+
+    Cost:
+        `receive` reads the messages once, in Python, and applies patches as `apply_patches` does.  Of what is
+        known of entities, the buckets of those that the batch names are read and written anew.  Of the
+        requests that were complete before, the columns that name them are read.
 
     Source:
         Debezium streams; all of them.
@@ -95,7 +98,8 @@ class Service(Answers):
     >>> more = {**mug, "request": 2, "ops": [{"op": "inc", "path": "cl", "value": 5}]}
     >>> with TemporaryDirectory() as folder:
     ...     service = Service(session(), folder, buckets=1)
-    ...     monday = service.receive([made], "monday", stream=streams.ENTITY_PATCHES).number
+    ...     _ = service.receive([made], "monday", stream=streams.ENTITY_PATCHES)
+    ...     monday = service.taken()
     ...     _ = service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES)
     ...     print(service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES).repeated)
     ...     service.entities().select("entity", "document", "revision").show()
@@ -115,67 +119,94 @@ class Service(Answers):
     <BLANKLINE>
     """
 
-    @doing("service: take a batch of messages")
+    kind = "Debezium streams (form 1)"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        databases: Iterable[str] | None = None,
+        most_characters: int = 1_000_000,
+        remember: int = 100,
+        buckets: int = BUCKETS,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        chosen = require_databases(databases, function="Service")
+        require_limits(most_characters, remember, function="Service")
+        named = None if chosen is None else tuple(sorted(chosen))
+        self._settings = Settings(named, most_characters, remember, buckets)
+        super().__init__(spark, location, storage_options)
+
+    # What the shell asks for -------------------------------------------------------------------------------
+
+    def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> Done:
+        settings = self._settings.within(tables)
+        intake = Intake(tables, settings)
+        written = intake.keep(records, stream)
+        intake.take(written, stream)
+        settings.note(tables)
+        return Done(written.rows, [RECORDS])
+
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        rows = rows_of(tables, PARTS, PARTS_SCHEMA)
+        is_wrong = F.col(ERROR_CODE).isNotNull()
+        judged = waiting(rows.where(~is_wrong), now=now, wait=wait, overdue="reject")
+        found = judged.where("is_overdue").count()
+        if found:
+            columns = PARTS_SCHEMA.fieldNames()
+            before = rows.where(is_wrong).select(*columns)
+            tables.replace(PARTS, judged.select(*columns).unionByName(before))
+        return found
+
+    def _rebuild(self, tables: Transaction) -> Done | None:
+        if not taken(tables):
+            return None
+        Intake(tables, self._settings).rebuild()
+        self._settings.note(tables)
+        return Done(reads=[RECORDS])
+
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        kind = subscriptions_kind()
+        return {kind.entity: kind} if tables.has(kind.history) else {}
+
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        found = rows_of(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())
+        return _with_records(found).select(*RECORD_SCHEMA.names, *_OF_REQUESTS)
+
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        came = rows_of(tables, REJECTS, REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
+        parts = rows_of(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
+        return came.unionByName(_with_records(parts).select(*REJECT_SCHEMA.names))
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        return {"updates": (TOLD[ENTITY_UPDATES.name](tables, None), "debezium_updates")}
+
+    # Verbs of its own --------------------------------------------------------------------------------------
+
     def receive(
         self,
         records: DataFrame | Iterable[Document],
         batch: str | int | None = None,
         *,
         stream: Stream | None = None,
-        at: datetime | None = None,
+        received_at: datetime | None = None,
     ) -> Received:
         """
-        Take messages, and bring everything up to them, in one transaction.
+        `Shell.receive`, of one *stream*.
 
         Args:
-            records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), a batch or a list of
-                documents; of a stream, see `sink`.
-            batch: An id of the batch: of one id, one batch is received.
+            records, batch, received_at: As for `Shell.receive`.
             stream: Which stream they are of: entity-batches, entity-patches, schema-patches or connections.
                 Without it the topic of each says so; a record of another topic is a reject (OTHER_STREAM).
-            at: When the documents of a list were delivered, an aware datetime; without it the clock's time.
 
         Raises:
-            MissingColumns, WrongColumnType: *records* are not records.
-            InvalidArgument: They are a stream, or no list of documents; *stream* is none that is taken; or
-                the service was made by other settings (`rebuild` makes it anew by these).
-            BatchIdReused: The batch id was received with other content.
-            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
-
-        Cost: the messages are read once, in Python, and patches are applied as `apply_patches` does.  Of what
-            is known of entities, the buckets of those that the batch names are read and written anew.  Of the
-            requests that were complete before, the columns that name them are read.
+            InvalidArgument: *stream* is none that is taken; or as for `Shell.receive`.
         """
         named = None if stream is None else require_stream(stream, function="receive").name
         if named is not None and named not in TAKES:
             raise InvalidArgument("receive", "stream", f"one of {', '.join(sorted(TAKES))}", named)
-        given = as_records(self._spark, records, at, shell="service")
-        key = require_batch_id(batch, function="receive")
-        digest = None if key is None else digest_of(given, F.xxhash64("topic", "key", "value"))
-
-        def work(tables: Transaction) -> Received:
-            settings = self._settings.within(tables)
-            intake = Intake(tables, settings)
-            written = intake.keep(given, named)
-            intake.take(written, named)
-            settings.note(tables)
-            return Received(intake.number, written.rows)
-
-        # To do the work again would show as well that a batch came before, but take its time.
-        came_before = key is not None and self.store.batch(key) is not None
-        once = _nothing if came_before else work
-        done = committed(self.store, SERVICE, once, reads=[RECORDS], batch=key, digest=digest)
-        return done or Received(self.taken(), 0, repeated=True)
-
-    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
-        """
-        `receive` for a stream: `stream.writeStream.foreachBatch(service.sink("requests")).start()`.
-
-        Args:
-            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
-                stream that begins anew, with another checkpoint, needs another name.
-        """
-        return sink_of(self.receive, name)
+        return self._receive(records, batch, received_at, partial(self._take, stream=named))
 
     @doing("service: note what devices have acknowledged")
     def acknowledge(self, notifications: DataFrame, batch: str | int | None = None) -> None:
@@ -193,60 +224,83 @@ class Service(Answers):
         """
         require_types(notifications, SEEN_SCHEMA, function="acknowledge")
         require_batch(notifications, "notifications", "hand its batches over", function="acknowledge")
-        key = require_batch_id(batch, function="acknowledge")
-
         rows = notifications.select(*SEEN_SCHEMA.fieldNames())
 
-        def work(tables: Transaction) -> None:
-            tables.append(SEEN, rows, compact_at=MANY_FILES)
+        def work(tables: Transaction) -> Done:
+            return Done(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
 
-        committed(self.store, SERVICE, work, batch=key)
+        self._commit(work, batch, rows, function="acknowledge")
 
-    @doing("service: give up what waited too long")
-    def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(hours=1)) -> int:
+    # Questions of its own ----------------------------------------------------------------------------------
+
+    def messages(self, stream: Stream, *, after: int | None = None) -> DataFrame:
         """
-        Give up the responses whose requests have been incomplete for too long; returns how many that are.
-
-        They are rejects then (MISSING_PART), until a missing part comes all the same.
+        The messages of one stream: of those that came, or of those that are made of them.
 
         Args:
-            now: The instant at which waiting is measured, aware; without it the clock's.
-            wait: How long a request may be incomplete, from the record time of its first response on.
+            stream: Any stream of the page.
+            after: The number of a batch, as `taken` gave it: only what was taken since is told, so that each
+                batch can be sent on.  Of changes-by-device that is what follows from updates that were taken
+                since; device-notifications are always as they are now.
+
+        Returns:
+            One row per message, in the columns that the function of that stream returns (`entity_updates`,
+            `partial_responses` and so on): `to_records` makes records of them.
+
+        Raises:
+            InvalidArgument: *stream* is none.
+
+        Cost: a filter of the answers, no shuffle; of changes-by-device and device-notifications, which are
+        made anew each time since a subscription may come late, what the functions say.
         """
-        at = datetime.now(UTC) if now is None else now
-        require_instant(at, "now", function="process")
+        require_stream(stream, function="messages")
+        number = None if after is None else require_int(after, "after", function="messages")
+        return TOLD[stream.name](self._snapshot(), number)
 
-        def work(tables: Transaction) -> int:
-            rows = rows_of(tables, PARTS, PARTS_SCHEMA)
-            is_wrong = F.col(ERROR_CODE).isNotNull()
-            judged = waiting(rows.where(~is_wrong), now=at, wait=wait, overdue="reject")
-            found = judged.where("is_overdue").count()
-            if found:
-                columns = PARTS_SCHEMA.fieldNames()
-                before = rows.where(is_wrong).select(*columns)
-                tables.replace(PARTS, judged.select(*columns).unionByName(before))
-            return found or False
+    def taken(self) -> int:
+        """The number of the newest batch, counted from 1; `rebuild` counts as one, since all is made anew."""
+        return taken(self._snapshot())
 
-        return committed(self.store, SERVICE, work) or 0
+    def entities(self) -> DataFrame:
+        """One row per entity that exists: its identity, `document` (JSON text), `revision`, `changed`."""
+        found = rows_of(self._snapshot(), ENTITIES, ENTITIES_SCHEMA).where(F.col("document").isNotNull())
+        return found.select(*ENTITY, "document", "revision", "changed")
 
-    @doing("service: make all tables anew")
-    def rebuild(self) -> None:
-        """
-        Make everything anew from the messages as they came, by the settings as they are now.
+    def schemas(self) -> DataFrame:
+        """One row per database that has a schema: `db`, `document` (JSON text), `revision`, `changed`."""
+        found = rows_of(self._snapshot(), SCHEMAS, SCHEMA_SCHEMA).where(F.col("document").isNotNull())
+        return found.select("db", "document", "revision", "changed")
 
-        By the same settings nothing changes, but that what was given up waits again, until `process`, and
-        that messages that came out of their order are taken in it.
+    def entity_types(self) -> DataFrame:
+        """One row per entity type: `db`, `collection`, `entity_type` (JSON text), as it is known now."""
+        found = rows_of(self._snapshot(), TYPES, TYPE_SCHEMA)
+        return found.select("db", "collection", "entity_type")
 
-        Cost: as for receiving all messages at once.
-        """
+    def learned_types(self, *, after: int | None = None) -> DataFrame:
+        """The entity types as they were learnt, a row for each change (see `learned_types`)."""
+        found = since(rows_of(self._snapshot(), LEARNED, LEARNED_TYPES_SCHEMA), after)
+        return found.select(*LEARNED_SCHEMA.fieldNames())
 
-        def work(tables: Transaction) -> None:
-            Intake(tables, self._settings).rebuild()
-            self._settings.note(tables)
+    def changes(self, collection: str, fields: T.StructType, *, nested: Nested = "dotted") -> DataFrame:
+        """The changes of the entities of one collection, for `merge` or a ledger (see `changes`)."""
+        return changes(entity_answers(self._snapshot()), collection, fields, nested=nested)
 
-        if self.taken():
-            committed(self.store, SERVICE, work, reads=[RECORDS])
+    def subscriptions(self) -> DataFrame:
+        """The history of subscriptions to zones, kept in a ledger: one row per version."""
+        return subscriptions(self._snapshot())
+
+    def devices(self) -> DataFrame:
+        """The devices of each user (see `user_devices`)."""
+        return user_devices(connections(self._snapshot()))
 
 
-def _nothing(tables: Transaction) -> None:
-    """What is left to do for a batch that came before."""
+_OF_REQUESTS = [name for name in REQUEST_SCHEMA.names if name not in RECORD_SCHEMA.names]
+
+
+def _with_records(parts: DataFrame) -> DataFrame:
+    """Responses with the columns of the records that they would be: such a one has no offset."""
+    known = record_columns(parts, PARTIAL_RESPONSES)
+    others = (field for field in RECORD_SCHEMA if field.name != "timestamp")
+    return parts.withColumns(
+        {each.name: known.get(each.name, F.lit(None)).cast(each.dataType) for each in others}
+    )

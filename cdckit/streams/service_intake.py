@@ -16,6 +16,7 @@ from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.workers import at_once
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, rejects
+from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, note, noted, rows_of
 from cdckit.store.writing import Rows, Written
@@ -160,10 +161,6 @@ def answers_of(tables: Tables, name: str) -> DataFrame:
     return found.select(*columns.fieldNames(), TAKEN)
 
 
-MANY_FILES = 16
-"""So many small files of a table that grows are written together: each batch adds some."""
-
-
 class Intake:
     """
     What a transaction does with messages: first `keep`, then `take`; or `rebuild` alone.
@@ -194,10 +191,7 @@ class Intake:
         """Make everything anew from the records as they came, by the settings as they are now."""
         for name in MADE:
             self._tables.drop(name)
-        kind = subscriptions_kind(self._settings.buckets)
-        for name in (kind.changes, kind.history, kind.unborn):
-            self._tables.drop(name)
-        kind.forget(self._tables)
+        subscriptions_kind(self._settings.buckets).forget(self._tables)
         note_taken(self._tables, self.number)
         self._take(self._tables.read(RECORDS))
 

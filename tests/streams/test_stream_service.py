@@ -33,10 +33,10 @@ def test_any_batches_give_what_one_gives(spark: SparkSession, tmp_path: Path, se
         service = streams.Service(spark, tmp_path / name, buckets=2)
         for number, batch in enumerate(batches):
             came = to_records(spark, batch)
-            assert service.receive(came, number).messages == len(batch)
+            assert service.receive(came, number).records == len(batch)
             if number % 2:
                 again = service.receive(came, number)
-                assert (again.repeated, again.messages) == (True, 0)
+                assert (again.repeated, again.records) == (True, 0)
         found[name] = told(service)
     assert {name for name, table in found["one"].items() if not table} <= {
         "waiting",
@@ -84,12 +84,12 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
     where = {"collection": "$zoneSubscription", "zone": "own", "entity": "s"}
     subscribed = request(4, {"op": "add", "path": "/", "value": wish}, **where)
     first = [request(1, part=2, parts=2), {**request(2), "db": "other"}, request(3), subscribed]
-    said = service.receive(first, "a", stream=streams.ENTITY_PATCHES, at=AT)
+    service.receive(first, "a", stream=streams.ENTITY_PATCHES, received_at=AT)
     assert [(row.part, row.waiting_for) for row in service.waiting().collect()] == [
         (2, "1 of 2 parts, the first of them part 1")
     ]
-    assert service.process(now=AT + timedelta(minutes=59)) == 0
-    assert service.process(now=AT + timedelta(minutes=61)) == 1
+    assert service.expire(now=AT + timedelta(minutes=59)) == 0
+    assert service.expire(now=AT + timedelta(minutes=61)) == 1
     assert service.waiting().isEmpty()
     [given_up] = service.rejects().collect()
     assert (given_up.error_code, given_up.topic, json.loads(given_up.value)["part"]) == (
@@ -100,9 +100,9 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
     created = request(1, {"op": "add", "path": "a", "value": 1}, parts=2)
     refused = service.messages(streams.PARTIAL_RESPONSES).where("request = 2").collect()
     assert [(row.status, row.errors) for row in refused] == [(3, ["the database 'other' is not served here"])]
-    service.receive([created], "b", stream=streams.ENTITY_PATCHES, at=AT + timedelta(hours=2))
+    service.receive([created], "b", stream=streams.ENTITY_PATCHES, received_at=AT + timedelta(hours=2))
     assert service.rejects().isEmpty()
-    whole = service.messages(streams.COMPLETE_RESPONSES, after=said.number).collect()
+    whole = service.messages(streams.COMPLETE_RESPONSES, after=1).collect()
     assert [(row.request, row.parts) for row in whole] == [(1, 2)]
 
     # The phone had subscribed when request 1 created the entity.
@@ -117,7 +117,7 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
         service.acknowledge(spark.createDataFrame(seen, "device string, notification string"))
 
     with pytest.raises(BatchIdReused):
-        service.receive(first, "b", stream=streams.ENTITY_PATCHES, at=AT)
+        service.receive(first, "b", stream=streams.ENTITY_PATCHES, received_at=AT)
     with pytest.raises(InvalidArgument, match="one of connections, entity-batches"):
         service.receive([], stream=streams.ENTITY_UPDATES)
     with pytest.raises(InvalidArgument, match="settings by which the service was made"):
