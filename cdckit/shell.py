@@ -136,10 +136,6 @@ class Shell(ABC):
         """Make everything anew from the records as they came; None if there is nothing."""
 
     @abstractmethod
-    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        """The ledgers that are kept, by name."""
-
-    @abstractmethod
     def _waiting(self, tables: Snapshot) -> DataFrame:
         """What waits: records, the door's own columns, `waiting_since` and `waiting_for`, in any order."""
 
@@ -274,6 +270,10 @@ class Shell(ABC):
     @property
     def _door(self) -> str:
         return type(self).__name__.lower()
+
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        """The ledgers that are kept, by name."""
+        return {}
 
     def _ledgers(self, tables: Snapshot) -> Ledgers:
         return Ledgers({name: View(tables, kind.noted(tables)) for name, kind in self._kinds(tables).items()})

@@ -20,7 +20,7 @@ table has them in one step with `table_changes`, and those of many with `with_ta
 """
 
 from cdckit.replicate.envelope import ReplicateFault, decode
-from cdckit.replicate.feed import Feed, Received
+from cdckit.replicate.feed import Feed
 from cdckit.replicate.intake import waiting
 from cdckit.replicate.many_tables import TableName, TableSettings, tables_changes, with_table
 from cdckit.replicate.row_changes import changes, find_without_key, table_changes
@@ -30,7 +30,6 @@ from cdckit.replicate.table_versions import keys
 
 __all__ = [
     "Feed",
-    "Received",
     "ReplicateFault",
     "TableName",
     "TableSettings",

@@ -31,6 +31,7 @@ from cdckit.replicate.row_changes import changes
 from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, metadata, schema_zone
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.table_versions import Table
+from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
 from cdckit.store.store import read_some, rows_of
 from cdckit.store.transaction import Scope
@@ -152,8 +153,7 @@ def _finding() -> Column:
     )
 
 
-RECORDS, WAITING, REJECTS, ZONE = "records", "waiting", "rejects", "schema_zone"
-GIVEN_UP = "given_up_timestamp"
+RECORDS, REJECTS, ZONE = "records", "rejects", "schema_zone"
 ADDRESS = ("form", "schema_id", "topic")
 """The columns of a received record that say of which table it is."""
 
@@ -260,9 +260,6 @@ def json_topics(tables: Iterable[FeedTable]) -> list[str]:
 def _names(table: FeedTable) -> set[str]:
     return {field.name for field in table.table.fields}
 
-
-MANY_FILES = 16
-"""So many small files of the records, or of the rejects, are written together: each batch adds some."""
 
 _NOTE = "cdckit.feed"
 
@@ -405,10 +402,7 @@ class Intake:
             self.reads += apply_within(self._transaction, kind, changes(rows, keys=table.keys))
 
     def _make_anew(self, table: FeedTable) -> None:
-        kind = table.kind(self._buckets)
-        for name in (kind.changes, kind.history, kind.unborn):
-            self._transaction.drop(name)
-        kind.forget(self._transaction)
+        table.kind(self._buckets).forget(self._transaction)
         rejects = self._read(REJECTS)
         if rejects is not None:
             self._transaction.replace(REJECTS, rejects.where(~F.col("of_table").eqNullSafe(str(table))))

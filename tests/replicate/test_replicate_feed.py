@@ -133,8 +133,8 @@ def test_data_before_its_metadata_waits_and_is_used_when_it_comes(
     feed = fed(spark, tmp_path, [[said(V1, "INSERT", {"id": 1, "name": "a"}, 1, 1, timestamp=NOON)]])
     assert [row["offset"] for row in feed.waiting().collect()] == [1]
     assert feed.tables().collect() == []
-    assert feed.process(now=NOON + timedelta(seconds=10)) == 0
-    assert feed.process(now=NOON + MINUTE) == 1
+    assert feed.expire(now=NOON + timedelta(seconds=10)) == 0
+    assert feed.expire(now=NOON + MINUTE) == 1
     assert feed.waiting().collect() == []
     given_up = feed.rejects().collect()
     assert [(row["offset"], row["error_code"]) for row in given_up] == [(1, "METADATA_MISSING")]
@@ -257,8 +257,8 @@ def test_a_record_that_came_twice_waits_once_and_is_given_up_once(
     other = said(V1, "INSERT", {"id": 2, "name": "b"}, 1, 1, timestamp=NOON)
     feed = fed(spark, tmp_path, [[early, early], [early, other]])
     assert [row["offset"] for row in feed.waiting().collect()] == [1, 1]
-    assert feed.process(now=NOON + MINUTE) == 2
-    assert feed.process(now=NOON + MINUTE) == 0
+    assert feed.expire(now=NOON + MINUTE) == 2
+    assert feed.expire(now=NOON + MINUTE) == 0
     feed.receive(to_dataframe(spark, [early]))
     assert feed.waiting().collect() == []
     assert feed.rejects().count() == 2
