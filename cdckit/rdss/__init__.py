@@ -18,12 +18,12 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 """
 
 from cdckit.rdss.decoding import decode
-from cdckit.rdss.exchange import Exchange, Received
-from cdckit.rdss.exchange_answers import as_preserved, preservation_events
+from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.existence import find_unknown, with_unknown
 from cdckit.rdss.findings import Queue, RdssFault
 from cdckit.rdss.objects import ObjectType, changes, reads
+from cdckit.rdss.preservation import as_preserved, preservation_events
 from cdckit.rdss.queues import decorated, decorated_value, queued
 from cdckit.rdss.reading import RULES, Rules, joined, split
 from cdckit.rdss.sequences import assembled, parts, waiting, with_repeats
@@ -43,7 +43,6 @@ __all__ = [
     "ObjectType",
     "Queue",
     "RdssFault",
-    "Received",
     "Rules",
     "Status",
     "Verdict",

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.parts.arguments import require_flag, require_instant
+from cdckit.parts.documents import Document, as_records
 from cdckit.parts.workers import doing
-from cdckit.rdss.exchange_answers import EXCHANGE, Answers
 from cdckit.rdss.exchange_intake import Intake
-from cdckit.rdss.exchange_tables import GIVEN_UP, MESSAGES, WAITING, WAITING_SCHEMA, Status
+from cdckit.rdss.exchange_tables import (
+    MESSAGES,
+    MESSAGES_SCHEMA,
+    VERDICT,
+    WAITING_SCHEMA,
+    Fate,
+    Settings,
+    Status,
+    own_messages,
+    status_of,
+    wholes_of,
+    with_body,
+    with_fates,
+)
+from cdckit.rdss.objects import PRESERVATION, READ, ObjectType, reads, require_object_type
+from cdckit.rdss.preservation import as_preserved, preservation_events
+from cdckit.rdss.queues import queued
+from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import waiting
-from cdckit.store import Transaction
-from cdckit.store.files import digest_of
-from cdckit.store.store import KIND, read_some
+from cdckit.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.shell import GIVEN_UP, WAITING, Done, Shell
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import read_some, rows_of
+
+_TOLD = (
+    *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
+    *("sequence_total", "published_timestamp", "generator", "tenant_jisc_id", "object_uuid"),
+)
 
 
-@dataclass(frozen=True)
-class Received:
-    """
-    What `Exchange.receive` did.
-
-    Args:
-        version: The commit by which it is seen.
-        messages: How many messages came.
-        repeated: Whether nothing was done, because the batch had been received before.
-
-    >>> said = Received(version=7, messages=352, repeated=True)
-    >>> "received before" if said.repeated else f"{said.messages} messages, seen from {said.version} on"
-    'received before'
-    """
-
-    version: int
-    messages: int
-    repeated: bool = False
-
-
-class Exchange(Answers):
+class Exchange(Shell):
     """
     The messages of an RDSS exchange, kept up as they come: a ledger for each type of object, in one store.
 
@@ -53,28 +56,34 @@ class Exchange(Answers):
     one id, of which the one counts that was whole first.  So batches that follow each other give what one
     batch of all gives, and so does `rebuild`.
 
-    Each call of `receive`, `process` and `rebuild` is one transaction: seen whole or not at all, whatever
-    dies meanwhile.  Opening an exchange, and every question to it, writes and deletes nothing; a question is
-    answered from the newest commit.
-
     Every message that came has one fate: *processed*; *invalid* or an *error*, by the queue that takes it; a
     *duplicate* of one that came before, or of one of our own (see `note_own`); or *waiting*, a part whose
-    sequence is not all there.
+    sequence is not all there.  `waiting` shows such parts with `message_id` and their place in the sequence;
+    they wait from the record time of its first part on.  Given up, they are rejects (GENERR001).  A message
+    about an unknown object is a reject until the object's create comes, which was published before it.
+
+    Its verbs and most of its questions are those of every `Shell`; how a message expires is judged by the
+    `timestamp` of its record.  `rebuild` keeps what came first; a message of our own is a duplicate then also
+    where it came before it was noted.
 
     Args:
-        spark: The session that does the work.
-        location: A local folder or a URI, as for `cdckit.store.Store`; new, or this exchange's.
+        spark, location, storage_options: As for `Shell`.
         types: The types of objects of which a ledger is kept (`ObjectType`); all of them without it.
         keeps_deleted: Whether this is a preservation system, which keeps what is deleted: then an object that
             was deleted can be updated and read all the same (see `with_unknown`), and `history` marks it.
         rules: The limits that messages are validated against.
         buckets: For new ledgers, as for `cdckit.Ledger`.
-        storage_options: What deltalake calls so, for a URI.
 
     Raises:
         InvalidArgument: An argument is not of its form.
-        OtherKind: The location holds something else than an exchange.
-        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+        OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
+
+    Cost:
+        `receive` reads and validates the messages once, in Python, and writes them once.  Of what is known of
+        messages and of objects, the buckets are read of those that the batch names.  Then two jobs for the
+        ledger of each type.  A message that comes late, and shows that others were about an unknown object
+        when they were published, takes them back: the buckets of those objects are written anew.  Where such
+        a message is a version of another, those about that version are looked at, too, step by step.
 
     Source:
         RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence".
@@ -109,66 +118,82 @@ class Exchange(Answers):
     <BLANKLINE>
     """
 
-    @doing("exchange: take a batch of messages")
-    def receive(
+    kind = "RDSS exchange (form 2)"
+
+    def __init__(
         self,
-        records: DataFrame | Iterable[Document],
-        batch: str | int | None = None,
+        spark: SparkSession,
+        location: str | Path,
         *,
-        at: datetime | None = None,
-    ) -> Received:
-        """
-        Take messages, and bring everything up to them, in one transaction.
+        types: Iterable[str] | None = None,
+        keeps_deleted: bool = False,
+        rules: Rules = RULES,
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        if isinstance(types, str):
+            raise InvalidArgument("Exchange", "types", "a list of object types", types)
+        chosen = list(ObjectType) if types is None else types
+        kinds = tuple(dict.fromkeys(require_object_type(each, function="Exchange") for each in chosen))
+        require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
+        if not isinstance(rules, Rules):
+            raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
+        self._settings = Settings(kinds, keeps_deleted, rules, buckets or BUCKETS)
+        super().__init__(spark, location, storage_options)
 
-        Args:
-            records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), a batch or a list of
-                documents: dictionaries, texts, or bytes as `split` gives them; of a stream, see `sink`.
-                Expiry is judged by the record's own `timestamp`.
-            batch: An id of the batch: of one id, one batch is received.
-            at: When the documents of a list were delivered, an aware datetime; without it the clock's time.
+    # What the shell asks for -------------------------------------------------------------------------------
 
-        Raises:
-            MissingColumns, WrongColumnType: *records* are not records.
-            InvalidArgument: They are a stream, or no list of documents; or the exchange was made by other
-                settings (`rebuild` makes it anew by these).
-            BatchIdReused: The batch id was received with other content.
-            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+    def _take(self, tables: Transaction, records: DataFrame) -> Done:
+        settings = self._settings.within(tables)
+        intake = Intake(tables, settings)
+        written = intake.keep(records)
+        intake.take(written)
+        settings.note(tables)
+        return Done(written.rows)
 
-        Cost: the messages are read and validated once, in Python (see `decode`), and written once; with a
-            batch id *records* are read a second time.  Of what is known of messages and of objects, the
-            buckets are read of those that the batch names.  Then two jobs for the ledger of each type.  A
-            message that comes late, and shows that others were about an unknown object when they were
-            published, takes them back: the buckets of those objects are written anew.  Where such a message
-            is a version of another, those about that version are looked at, too, step by step.
-        """
-        given = as_records(self._spark, records, at, shell="exchange")
-        key = require_batch_id(batch, function="receive")
-        digest = None if key is None else digest_of(given, F.xxhash64("key", "value"))
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        rows = read_some(tables, WAITING)
+        if rows is None:
+            return 0
+        instant, given_up = require_instant(now, "now", function="expire"), F.col(GIVEN_UP).isNotNull()
+        judged = waiting(rows.where(~given_up), now=now, wait=wait, overdue="reject")
+        found = judged.where("is_overdue").count()
+        if found:
+            told = judged.withColumn(GIVEN_UP, F.when(F.col("is_overdue"), instant))
+            columns = WAITING_SCHEMA.names
+            before = rows.where(given_up).select(*columns)
+            tables.replace(WAITING, told.select(*columns).unionByName(before))
+        return found
 
-        def work(transaction: Transaction) -> Received:
-            if key is not None and self.store.batch(key) is not None:
-                done = transaction.commit(batch=key, digest=digest, reads=())
-                return Received(done.version, 0, repeated=True)
-            settings = self._settings.within(transaction)
-            intake = Intake(transaction, settings)
-            written = intake.keep(given)
-            intake.take(written)
-            settings.note(transaction)
-            transaction.note(KIND, EXCHANGE)
-            done = transaction.commit(batch=key, digest=digest)
-            return Received(done.version, 0 if done.repeated else written.rows, done.repeated)
+    def _rebuild(self, tables: Transaction) -> Done | None:
+        if not tables.has(MESSAGES):
+            return None
+        Intake(tables, self._settings).rebuild()
+        self._settings.note(tables)
+        return Done()
 
-        return self.store.atomically(work)
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        return {str(each): self._settings.kind(each) for each in self._settings.types}
 
-    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
-        """
-        `receive` for a stream: `stream.writeStream.foreachBatch(exchange.sink("rdss")).start()`.
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        found = rows_of(tables, WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
+        return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
-        Args:
-            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
-                stream that begins anew, with another checkpoint, needs another name.
-        """
-        return sink_of(self.receive, name)
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        found = with_fates(tables).where(F.col("fate").isin(Fate.INVALID.value, Fate.ERROR.value))
+        return found.select(*REJECT_SCHEMA.names)
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        # Of what comes again nothing is said but that.
+        first = with_fates(tables).where(F.col("fate") != Fate.DUPLICATE.value)
+        return {"messages": (first, "rdss_messages"), "queued": (self._queued(tables), "rdss_queues")}
+
+    def _queued(self, tables: Snapshot) -> DataFrame:
+        found = with_fates(tables).where(F.col(ERROR_CODE).isNotNull())
+        return queued(with_body(found), rules=self._settings.rules)
+
+    # Its own ----------------------------------------------------------------------------------------------
 
     @doing("exchange: note messages of our own")
     def note_own(
@@ -176,7 +201,7 @@ class Exchange(Answers):
         records: DataFrame | Iterable[Document],
         status: Status = Status.SENT,
         *,
-        at: datetime | None = None,
+        received_at: datetime | None = None,
     ) -> int:
         """
         Note messages of our own, in one transaction: one that comes back is a duplicate, and not processed.
@@ -188,7 +213,7 @@ class Exchange(Answers):
             records: The messages as they are sent (`cdckit.records.RECORD_SCHEMA`), or a list of documents;
                 of a longer message, its parts.
             status: TO_SEND or SENT.  A message that was SENT stays so.
-            at: As for `receive`.
+            received_at: As for `receive`.
 
         Returns:
             How many messages were noted; what is no valid message cannot come back as one, and is not.
@@ -204,66 +229,80 @@ class Exchange(Answers):
         """
         if status not in (Status.TO_SEND, Status.SENT):
             raise InvalidArgument("note_own", "status", "TO_SEND or SENT", status)
-        given = as_records(self._spark, records, at, shell="exchange")
+        given = as_records(self._spark, records, received_at, shell=self._door)
 
-        def work(transaction: Transaction) -> int:
-            settings = self._settings.within(transaction)
-            noted = Intake(transaction, settings).own(given, status)
-            settings.note(transaction)
-            transaction.note(KIND, EXCHANGE)
-            transaction.commit()
-            return noted
+        def work(tables: Transaction) -> Done:
+            settings = self._settings.within(tables)
+            noted = Intake(tables, settings).own(given, status)
+            settings.note(tables)
+            return Done(noted)
 
-        return self.store.atomically(work)
+        return self._commit(work).records
 
-    @doing("exchange: give up what waited too long")
-    def process(self, *, now: datetime | None = None, wait: timedelta = timedelta(hours=1)) -> int:
+    def messages(self) -> DataFrame:
         """
-        Give up the parts whose sequences have been incomplete for too long; returns how many that are.
+        Every message that came, and what became of it: the local data repository of the specification.
 
-        They are rejects then (GENERR001), until a missing part comes all the same.
-
-        Args:
-            now: The instant at which waiting is measured, aware; without it the clock's.
-            wait: How long a sequence may be incomplete, from the record time of its first part on.
+        Returns:
+            One row per message that came: the columns of its record; of its header `message_id`,
+            `correlation_id`, `message_class`, `message_type`, `sequence_id`, `sequence_position`,
+            `sequence_total`, `published_timestamp`, `generator`, `tenant_jisc_id`; `object_uuid`; `status`
+            (RECEIVED); `fate` (`Fate`); and of what is invalid or an error `queue`, `error_code` and
+            `error_description`.  The parts of a longer message have one fate each: all that of the whole,
+            once it is whole.
         """
-        at = datetime.now(UTC) if now is None else now
-        instant = require_instant(at, "now", function="process")
+        return with_fates(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "fate", *VERDICT)
 
-        def work(transaction: Transaction) -> int:
-            rows = read_some(transaction, WAITING)
-            if rows is None:
-                return 0
-            given_up = F.col(GIVEN_UP).isNotNull()
-            still = rows.where(~given_up)
-            judged = waiting(still, now=at, wait=wait, overdue="reject")
-            found = judged.where("is_overdue").count()
-            if found:
-                told = judged.withColumn(GIVEN_UP, F.when(F.col("is_overdue"), instant))
-                columns = WAITING_SCHEMA.fieldNames()
-                before = rows.where(given_up).select(*columns)
-                transaction.replace(WAITING, told.select(*columns).unionByName(before))
-                transaction.commit()
-            return found
-
-        return self.store.atomically(work)
-
-    @doing("exchange: make all tables anew")
-    def rebuild(self) -> None:
+    def own_messages(self) -> DataFrame:
         """
-        Make everything anew from the messages as they came, by the settings as they are now.
+        The messages of our own that were noted (see `Exchange.note_own`).
 
-        What came first stays first.  By the same settings nothing changes, but that parts which were given up
-        wait again, until `process`, and that a message of our own is a duplicate also where it came before it
-        was noted.
-
-        Cost: as for receiving all messages at once.
+        Returns:
+            One row per message: `message_id`, `message_class`, `message_type`, `sequence_id`,
+            `sequence_position` and `status`, TO_SEND or SENT.
         """
+        return own_messages(self._snapshot())
 
-        def work(transaction: Transaction) -> None:
-            if transaction.has(MESSAGES):
-                Intake(transaction, self._settings).rebuild()
-                self._settings.note(transaction)
-                transaction.commit()
+    def status(self, message_id: str) -> Status | None:
+        """
+        What is known of a message: RECEIVED, or of one of our own TO_SEND or SENT; None if nothing is.
 
-        self.store.atomically(work)
+        So says the gateway's repository, too (`KnownMessages`).
+
+        Cost: no job; the files of one bucket are read by this program.
+        """
+        return status_of(self._snapshot(), message_id)
+
+    def queued(self) -> DataFrame:
+        """
+        The same as the queues take them, decorated with their errors (see `queued`).
+
+        Cost: they are read once more, in Python.
+        """
+        return self._queued(self._snapshot())
+
+    def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
+        """
+        Every version of the objects of one type: of a preservation system as `as_preserved` has them.
+
+        Raises:
+            InvalidArgument: No ledger is kept of that type.
+            NoSuchTable: No message has said anything of objects yet.
+        """
+        found = self.ledgers()[require_object_type(object_type, function="history")].history()
+        return as_preserved(found) if self._settings.keeps_deleted else found
+
+    def reads(self) -> DataFrame:
+        """The requests to read an object, each with its response (see `reads`)."""
+        return reads(self._processed(READ))
+
+    def preservation_events(self) -> DataFrame:
+        """What preservation systems have done with objects, each message once (see `preservation_events`)."""
+        return preservation_events(self._processed(PRESERVATION))
+
+    def _processed(self, message_type: str) -> DataFrame:
+        """The whole messages of one type that were processed, in the columns of `decode`."""
+        snapshot = self._snapshot()
+        rows = with_fates(snapshot).where(F.col("fate") == Fate.PROCESSED.value)
+        some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
+        return wholes_of(some, snapshot, self._settings.rules)

@@ -16,7 +16,6 @@ from cdckit.rdss.exchange_tables import (
     BUCKET,
     FATES,
     FATES_SCHEMA,
-    GIVEN_UP,
     MESSAGES,
     MESSAGES_SCHEMA,
     NAMINGS,
@@ -31,7 +30,6 @@ from cdckit.rdss.exchange_tables import (
     TAKEN,
     UNKNOWN,
     VERDICT,
-    WAITING,
     WAITING_SCHEMA,
     WHOLE_SCHEMA,
     Fate,
@@ -53,12 +51,11 @@ from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
 from cdckit.rdss.sequences import CAME, IDENTITY, digest, marked, with_outcome, with_terms
 from cdckit.rdss.version_chains import related_versions
 from cdckit.records import ERROR_CODE, RECORD_COLUMNS
+from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
 from cdckit.store.files import are_few
 from cdckit.store.store import rows_of
 from cdckit.store.writing import Written
-
-MANY_FILES = 16
 
 
 class _Sort(NamedTuple):
@@ -80,10 +77,7 @@ class Objects:
     def forget(self) -> None:
         """Let there be no ledgers: they are begun anew."""
         for each in ObjectType:
-            kind = self._settings.kind(each)
-            for name in (kind.changes, kind.history, kind.unborn):
-                self._transaction.drop(name)
-            kind.forget(self._transaction)
+            self._settings.kind(each).forget(self._transaction)
 
     def take(self, wholes: DataFrame) -> None:
         """
@@ -267,7 +261,6 @@ def _keys(messages: DataFrame) -> DataFrame:
 # Nobody has delivered what is to be sent, so it has not expired.
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 _NOTED = ("message_class", "message_type", "sequence_id", "sequence_position")
-"""So many small files of a table that grows are written together: each batch adds some."""
 
 
 class Intake:

@@ -22,6 +22,7 @@ from cdckit.rdss.objects import KEY, ObjectType
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assembled, identity, parts
 from cdckit.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Where, are_few
 from cdckit.store.store import Tables, rows_of
@@ -71,7 +72,7 @@ class KnownMessages(Protocol):
         """The status of a message; None if it is not known."""
 
 
-MESSAGES, FATES, WAITING, UNKNOWN = "messages", "fates", "waiting", "unknown"
+MESSAGES, FATES, UNKNOWN = "messages", "fates", "unknown"
 SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"
 TABLES = (FATES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
 """What is made of the messages, beside the ledgers."""
@@ -84,7 +85,6 @@ VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
 _NOTE = "cdckit.exchange"
-GIVEN_UP = "given_up_timestamp"
 
 PLACE_SCHEMA = T.StructType([T.StructField(name, T.LongType()) for name in PLACE])
 _PLACE_FIELDS = PLACE_SCHEMA.fields
@@ -283,7 +283,6 @@ def with_fates(tables: Tables) -> DataFrame:
 
 
 _TOLD = ("message_class", "message_type", "sequence_id", "sequence_position")
-MANY_FILES = 16
 
 REPOSITORY_SCHEMA = T.StructType(
     [

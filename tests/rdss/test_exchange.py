@@ -149,10 +149,10 @@ def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lac
         51,
         f"{len(PARTS) - 1} of {len(PARTS)} parts, the first of them part 1",
     )
-    assert exchange.process(now=NOON + timedelta(minutes=5)) == 0
+    assert exchange.expire(now=NOON + timedelta(minutes=5)) == 0
     version = exchange.store.snapshot().version
-    assert exchange.process(now=NOON + timedelta(hours=2)) == 1
-    assert exchange.process(now=NOON + timedelta(hours=3)) == 0
+    assert exchange.expire(now=NOON + timedelta(hours=2)) == 1
+    assert exchange.expire(now=NOON + timedelta(hours=3)) == 0
     assert exchange.store.snapshot().version == version + 1
     assert fates(exchange) == {("invalid", "GENERR001"): 1, ("duplicate", None): 1}
     assert exchange.waiting().isEmpty()
@@ -240,7 +240,7 @@ def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(
     sent = [titled("create", 1, "09:00", 1, "Tides"), titled("update", 2, "10:00", 1, "Ebb"), (b"?", 3)]
     exchange = exchange_of(spark, tmp_path / "one", sent)
     again = exchange.receive(frame(spark, sent), 0)
-    assert (again.repeated, again.messages) == (True, 0)
+    assert (again.repeated, again.records) == (True, 0)
     with pytest.raises(BatchIdReused):
         exchange.receive(frame(spark, sent[:1]), 0)
     with pytest.raises(InvalidArgument, match="keeps_deleted"):
