@@ -20,6 +20,7 @@ from cdckit.parts.arguments import (
     require_columns,
     require_int,
     require_struct,
+    require_type,
     require_types,
 )
 from cdckit.parts.widening import as_type, common_spark_type
@@ -43,6 +44,9 @@ ABSENT = "absent"
 
 TRUNCATE = "truncate"
 """The source ended all that it had said: an absence of each of its entities.  It names none of them."""
+
+UNTIL = "effective_until"
+"""The column that says until when a change holds: see `CHANGE_SCHEMA`."""
 
 MOVED = "moved"
 """The column that says how a row came to another key: see `CHANGE_SCHEMA`."""
@@ -81,6 +85,9 @@ independently.  Beside them stand
   field that was not sent is not a field that is null;
 - `field_priorities` (may be missing), a struct of ints: the priority of single fields, null where
   it is `priority`.  Whether a delete counts `priority` decides; the fields have these after it;
+- `effective_until` (may be missing), a timestamp: until when the change holds, exclusive; null where that is
+  until something else is said.  At each instant an entity is what those of its changes that hold then make
+  of it: where one ends, what would stand without it stands again, with its own provenance;
 - `snapshot` (may be missing), a boolean: whether a snapshot read the entity so (true), or the log of the
   source says it (false).  Where that is said, and `sequence` is not empty, `sequence` is the place in that
   log, and the changes of an entity from one source count in the order of these places, whatever their times
@@ -166,6 +173,8 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
         raise WrongColumnType(function, "carried", needed.simpleString(), carried.simpleString())
+    if UNTIL in changes.columns:
+        require_type(changes, UNTIL, T.TimestampType(), function=function)
 
 
 def require_moved(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:

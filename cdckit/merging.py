@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, ORDER, TRUNCATE, require_changes
+from cdckit.changes import MOVED, ORDER, TRUNCATE, UNTIL, require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import (
     DELETED,
@@ -30,7 +30,7 @@ from cdckit.kernel.changes import (
     Layout,
     flat_columns,
 )
-from cdckit.kernel.states import versions
+from cdckit.kernel.versions import versions
 from cdckit.moves import SHARES, brings_identity, with_moves
 from cdckit.parts.arguments import (
     quoted,
@@ -212,7 +212,7 @@ def sorted_by_entity(
     flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
         *([GUID] if has_guid else []),
         *ORDER,
-        *([SNAPSHOT] if says_places else []),
+        *(name for name in (SNAPSHOT, UNTIL) if name in changes.columns),
         *flat_columns(names, priorities, says_places),
         *map(quoted, more),
     )

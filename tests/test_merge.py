@@ -22,7 +22,7 @@ from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.kernel.arrays import ROWS_AT_ONCE
 from cdckit.kernel.changes import Layout
-from cdckit.kernel.states import versions
+from cdckit.kernel.versions import versions
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import NAMESPACE
 from support.fold import fold, guid_of, identity

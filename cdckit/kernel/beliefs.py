@@ -3,6 +3,7 @@
 A change that arrives with a later instant than all that is known of its entity leaves every earlier state
 as it is: it closes one version and opens the next.  Any other is *late* and begins a new *epoch* of its
 entity, for which all that is known by then is merged anew.  What two epochs in a row believe is one row.
+So is a change that has an end, and one that begins before all that is known has ended.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ import pyarrow as pa
 
 from cdckit.kernel.arrays import first_of_entity, ints
 from cdckit.kernel.changes import ARRIVED, Changes, Layout
+from cdckit.kernel.ends import Versions, no_versions
 from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import States, counting, following, portions, states, written
-from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
+from cdckit.kernel.versions import may_count, portions, versions_of, written
+from cdckit.parts.running_aggregates import NEVER, Bools, Ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18
 EPOCH_BYTES_AT_ONCE = 1 << 27
 """How many changes are merged anew together; of one entity with many late changes, an epoch at least."""
-
-NEVER = np.iinfo(np.int64).max
-"""The end of what is still believed."""
 
 
 def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -37,9 +36,9 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
             changes, entity = changes.where(keep), entity[keep]
         epochs = _epochs(changes, entity)
         row_bytes = 1 + table.nbytes // table.num_rows
-        rows = _nothing(layout)
+        rows = _nothing(changes)
         for some in _together(epochs, row_bytes):
-            rows = _folded(_concatenated(rows, _believed(changes, epochs, some)))
+            rows = _folded(_joined(rows, _believed(changes, epochs, some)))
         for some_rows in portions(changes, len(rows.since)):
             yield _written(changes, _some(rows, some_rows), schema)
 
@@ -67,8 +66,6 @@ class _Epochs(NamedTuple):
     """For each epoch the position of its entity's first change."""
     size: Ints
     """For each epoch how many changes its entity has, late or not."""
-    moment: Ints
-    """For each change the first one of its entity at the same instant: equal numbers, equal instants."""
 
 
 def _epochs(changes: Changes, entity: Ints) -> _Epochs:
@@ -84,7 +81,9 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     together = np.zeros(len(order), dtype=bool)
     together[1:] = ~new_entity[1:] & (by_arrival[1:] == by_arrival[:-1])
     late = np.zeros(len(order), dtype=bool)
-    late[1:] = by_moment[1:] <= np.maximum.accumulate(by_moment)[:-1]
+    late[1:] = by_moment[1:] <= np.maximum.accumulate(_reach(changes, entity, moment)[order])[:-1]
+    if changes.has_ends:
+        late |= changes.until()[order] != NEVER
     begins = new_entity | (late & ~together)
     of_change = np.empty(len(order), dtype=np.int64)
     of_change[order] = np.cumsum(begins) - 1
@@ -94,7 +93,21 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     firsts = np.flatnonzero(np.diff(entity, prepend=-1))
     sizes = np.diff(firsts, append=len(entity))
     number = np.cumsum(np.diff(whose, prepend=-1) != 0) - 1
-    return _Epochs(of_change, arrived, start, end, firsts[number], sizes[number], moment)
+    return _Epochs(of_change, arrived, start, end, firsts[number], sizes[number])
+
+
+def _reach(changes: Changes, entity: Ints, moment: Ints) -> Ints:
+    """For each change the last moment of its entity that is not behind its end; its own without one."""
+    if not changes.has_ends:
+        return moment
+    instants, until = changes.instants(), changes.until()
+    at = np.flatnonzero(until != NEVER)
+    rank = np.unique(np.concatenate([instants, until[at]]), return_inverse=True)[1]
+    by = entity * (int(rank.max()) + 1)
+    behind = np.searchsorted(by + rank[: len(by)], by[at] + rank[len(by) :], side="right")
+    reach = moment.copy()
+    reach[at] = moment[behind - 1]
+    return reach
 
 
 def _together(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
@@ -108,9 +121,8 @@ def _together(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
 class _Rows(NamedTuple):
     """Versions that are believed from *since* until *until*."""
 
-    states: States
+    versions: Versions
     """Positions of changes; the entity is the position of its first one."""
-    after: Ints
     since: Ints
     until: Ints
 
@@ -125,47 +137,50 @@ def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     epoch, position = epoch[known], position[known]
     then = changes.take(position)
     # Segments are numbered from one.
-    keep = counting(then, epoch + 1)
+    keep = may_count(then, epoch + 1)
     if not keep.all():
         then, epoch, position = then.where(keep), epoch[keep], position[keep]
     if not len(then):
-        return _nothing(changes.layout)
-    begun = states(then, epoch + 1)
-    return _rows(_mapped(begun, position), epochs)
+        return _nothing(changes)
+    found = versions_of(then, epoch + 1)
+    return _rows(found._replace(states=found.states.among(position)), epochs)
 
 
-def _rows(begun: States, epochs: _Epochs) -> _Rows:
+def _rows(found: Versions, epochs: _Epochs) -> _Rows:
     """Each version, first while it is the last one known, then with the end that the next one gave it."""
-    epoch, after = begun.entity, following(begun)
+    begun = found.states
+    epoch = begun.entity - 1
     until = epochs.end[epoch]
     in_epoch = epochs.of_change[begun.ends] == epoch
     since = np.where(in_epoch, epochs.arrived[begun.ends], epochs.start[epoch])
-    closed = until.copy()
-    closed[:-1] = np.where(after[:-1] != NOWHERE, since[1:], until[:-1])
-    ended = after != NOWHERE
+    ended = found.end != NEVER
+    # One that ends with a change, and is followed by none, was known to end from the beginning.
+    closed = np.where(ended, since, until)
+    goes_on = (epoch[1:] == epoch[:-1]) & (found.end[:-1] == found.begin[1:])
+    closed[:-1] = np.where(goes_on, since[1:], closed[:-1])
     # A late change may be the last of its instant and yet change nothing: the instant is what counts.
-    begun = begun._replace(ends=epochs.moment[begun.ends], entity=epochs.first[epoch])
-    after = np.where(ended, epochs.moment[after], NOWHERE)
-    open_ = _Rows(begun, np.full(len(after), NOWHERE), since, closed)
-    shut = _Rows(begun.at(ended), after[ended], closed[ended], until[ended])
-    return _concatenated(_some(open_, since < closed), _some(shut, shut.since < shut.until))
+    first = epochs.first[epoch]
+    found = found._replace(states=begun._replace(ends=first, entity=first))
+    open_ = _Rows(found._replace(end=np.full(len(first), NEVER)), since, closed)
+    shut = _Rows(found.at(ended), closed[ended], until[ended])
+    return _joined(_some(open_, since < closed), _some(shut, shut.since < shut.until))
 
 
 def _folded(rows: _Rows) -> _Rows:
     """Rows that believe the same in epochs that follow one another as one."""
-    order = np.lexsort((rows.since, rows.states.ends))
-    rows = _some(rows, order)
-    begun = rows.states
+    found = rows.versions
+    rows = _some(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
+    begun, begin, end = rows.versions
     content = [
-        *(rows.after, begun.ends, begun.dead, begun.row, begun.said_by),
+        *(begin, end, begun.entity, begun.dead, begun.row, begun.said_by),
         *(*begun.standing, *begun.key_priorities),
     ]
-    same = np.zeros(len(order), dtype=bool)
+    same = np.zeros(len(begin), dtype=bool)
     same[1:] = np.logical_and.reduce(
         [rows.since[1:] == rows.until[:-1], *(column[1:] == column[:-1] for column in content)]
     )
     starts = np.flatnonzero(~same)
-    ends = np.append(starts[1:], len(order))[: len(starts)] - 1
+    ends = np.append(starts[1:], len(same))[: len(starts)] - 1
     return _some(rows, starts)._replace(until=rows.until[ends])
 
 
@@ -175,38 +190,18 @@ def _written(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch
         "system_from_timestamp": pa.array(rows.since).cast(kind),
         "system_to_timestamp": pa.array(rows.until, mask=rows.until == NEVER).cast(kind),
     }
-    return written(changes, rows.states, rows.after, schema, system)
-
-
-def _mapped(begun: States, position: Ints) -> States:
-    def mapped(stands: Ints) -> Ints:
-        return np.where(stands == NOWHERE, NOWHERE, position[stands])
-
-    standing = [mapped(stands) for stands in begun.standing]
-    ends, row, said_by = mapped(begun.ends), mapped(begun.row), mapped(begun.said_by)
-    return States(begun.entity - 1, ends, begun.dead, row, standing, begun.key_priorities, said_by)
+    return written(changes, rows.versions, schema, system)
 
 
 def _some(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
-    return _Rows(rows.states.at(which), rows.after[which], rows.since[which], rows.until[which])
+    return _Rows(rows.versions.at(which), rows.since[which], rows.until[which])
 
 
-def _concatenated(one: _Rows, other: _Rows) -> _Rows:
-    a, b = one.states, other.states
-    both = States(
-        np.concatenate([a.entity, b.entity]),
-        np.concatenate([a.ends, b.ends]),
-        np.concatenate([a.dead, b.dead]),
-        np.concatenate([a.row, b.row]),
-        [np.concatenate(pair) for pair in zip(a.standing, b.standing, strict=True)],
-        [np.concatenate(pair) for pair in zip(a.key_priorities, b.key_priorities, strict=True)],
-        np.concatenate([a.said_by, b.said_by]),
-    )
-    rest = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
-    return _Rows(both, *rest)
+def _joined(one: _Rows, other: _Rows) -> _Rows:
+    since, until = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
+    return _Rows(Versions.joined([one.versions, other.versions]), since, until)
 
 
-def _nothing(layout: Layout) -> _Rows:
+def _nothing(changes: Changes) -> _Rows:
     none = np.empty(0, dtype=np.int64)
-    standing, priorities = [none] * len(layout.fields), [none] * len(layout.keys)
-    return _Rows(States(none, none, none.astype(bool), none, standing, priorities, none), none, none, none)
+    return _Rows(no_versions(changes), none, none)

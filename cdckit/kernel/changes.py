@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import ABSENT, DELETE, TRUNCATE, UPSERT
+from cdckit.changes import ABSENT, DELETE, TRUNCATE, UNTIL, UPSERT
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, ints, positions
 from cdckit.parts.arguments import quoted
-from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
+from cdckit.parts.running_aggregates import NEVER, NOWHERE, Bools, Ints
 
 OPERATIONS = (UPSERT, DELETE, ABSENT, TRUNCATE)
 """The operations travel as their places in this list; truncates only among changes with `SNAPSHOT`."""
@@ -134,8 +134,23 @@ class InvalidChanges(CdcError, ValueError):
         )
 
 
+class InvalidEnds(CdcError, ValueError):
+    """Changes reached the merge that end before they begin, or as they do: they hold at no time."""
+
+    def __init__(self, count: int, begin: Any, end: Any) -> None:
+        self.count, self.begin, self.end = count, begin, end
+        super().__init__(count, begin, end)
+
+    def __str__(self) -> str:
+        return (
+            f"A change holds from effective_timestamp until {UNTIL}, which must be later; at least "
+            f"{self.count} do not, such as one from {self.begin} until {self.end}: keep them out before the "
+            f"merge, or let {UNTIL} be null if they hold until something else is said."
+        )
+
+
 def require_whole(table: pa.RecordBatch) -> None:
-    """Raise `InvalidChanges` where a change lacks what every change needs."""
+    """Raise where a change lacks what every change needs, or (`InvalidEnds`) holds at no time."""
     for name in (*_NEEDED, *({ARRIVED, GUID} & set(table.schema.names))):
         if table.column(name).null_count:
             stated = {ARRIVED: "arrival.timestamp"}.get(name, name)
@@ -143,6 +158,17 @@ def require_whole(table: pa.RecordBatch) -> None:
     without_data = table.column(carried_column(0)).null_count
     if without_data:
         raise InvalidChanges("data and carried", without_data)
+    if has_ends(table):
+        begin, end = table.column("effective_timestamp"), table.column(UNTIL)
+        wrong = bools(pc.less_equal(end, begin))
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InvalidEnds(int(wrong.sum()), begin[at].as_py(), end[at].as_py())
+
+
+def has_ends(table: pa.RecordBatch) -> bool:
+    """Whether some of the changes end."""
+    return UNTIL in table.schema.names and table.column(UNTIL).null_count < table.num_rows
 
 
 class Changes:
@@ -156,6 +182,7 @@ class Changes:
         self._said = Said.of(table) if said is None else said
         # Others have such numbers, too: hashes of rows, and what follows the last record of a message.
         self.is_taken_along = (self._said.record >= TAKEN_ALONG) & (self.priority == NO_PRIORITY)
+        self.has_ends = has_ends(table)
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
         ]
@@ -213,6 +240,12 @@ class Changes:
     def instants(self) -> Ints:
         """When each change is true, in microseconds."""
         return ints(self.table.column("effective_timestamp"))
+
+    def until(self) -> Ints:
+        """Until when each change holds, in microseconds; `NEVER` if it has no end."""
+        if not self.has_ends:
+            return np.full(len(self), NEVER)
+        return ints(pc.fill_null(self.table.column(UNTIL).cast(pa.int64()), NEVER))
 
     def repeated(self, entity: Ints) -> Bools:
         """The same (source, message, record number) twice is one change of an entity: all but the first."""

@@ -1,19 +1,15 @@
-"""What stands after each change, by the rules of the merge, and the rows of a history that follow from it."""
+"""What stands after each change, by the rules of the merge, and the states in which versions begin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
-from cdckit.history import FIELD_PROVENANCE
-from cdckit.kernel.arrays import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, positions, same_values
-from cdckit.kernel.changes import GUID, Changes, Layout, value_column
-from cdckit.kernel.places import placed_entities
-from cdckit.parts.arrow_types import batch_of
+from cdckit.kernel.arrays import same_values
+from cdckit.kernel.changes import Changes
 from cdckit.parts.running_aggregates import (
     NOWHERE,
     Bools,
@@ -25,7 +21,6 @@ from cdckit.parts.running_aggregates import (
     row_before,
     segments,
 )
-from cdckit.parts.values import guids
 
 _Part = TypeVar("_Part", Ints, Bools)
 
@@ -137,6 +132,47 @@ class States(NamedTuple):
             self.said_by[which],
         )
 
+    def among(self, position: Ints) -> States:
+        """The same, of changes that are those at *position* of more."""
+
+        def mapped(stands: Ints) -> Ints:
+            return np.where(stands == NOWHERE, NOWHERE, position[stands])
+
+        standing = [mapped(stands) for stands in self.standing]
+        ends, row, said_by = mapped(self.ends), mapped(self.row), mapped(self.said_by)
+        return States(self.entity, ends, self.dead, row, standing, self.key_priorities, said_by)
+
+    @classmethod
+    def joined(cls, some: Sequence[States]) -> States:
+        """All states of several."""
+        entity, ends, dead, row, standing, priorities, said_by = zip(*some, strict=True)
+        return cls(
+            np.concatenate(entity),
+            np.concatenate(ends),
+            np.concatenate(dead),
+            np.concatenate(row),
+            [np.concatenate(parts) for parts in zip(*standing, strict=True)],
+            [np.concatenate(parts) for parts in zip(*priorities, strict=True)],
+            np.concatenate(said_by),
+        )
+
+    def changed(self, changes: Changes, entity: Ints) -> Bools:
+        """Which states differ from the one before; *entity* are those of the changes."""
+        shared, now, before = changes.share_messages(entity), slice(1, None), slice(None, -1)
+        parts: list[tuple[Ints, Differ]] = [(self.row, Differ(changes, shared, changes.priority))]
+        for index, stands in enumerate(self.standing):
+            own = None if index in changes.layout.keys else changes.field_priority(index)
+            parts.append((stands, Differ(changes, shared, own, index)))
+        differs: Bools = np.ones(len(self.ends), dtype=bool)
+        plain = (self.entity, self.dead, *self.key_priorities)
+        differs[1:] = np.logical_or.reduce(
+            [
+                *(part[now] != part[before] for part in plain),
+                *(differ(part[now], part[before]) for part, differ in parts),
+            ]
+        )
+        return differs
+
 
 def states(changes: Changes, entity: Ints) -> States:
     """Step 7: the last state of each instant, where it differs from the version before."""
@@ -145,18 +181,18 @@ def states(changes: Changes, entity: Ints) -> States:
     shared = changes.share_messages(entity)
     differences = _Differences(of.first, ends)
     dead = differences.note(did.dead, np.not_equal)
-    row = differences.note(did.row, _Differ(changes, shared, changes.priority))
+    row = differences.note(did.row, Differ(changes, shared, changes.priority))
     standing, key_priorities = [], []
     # Field by field: what is kept of each is one number an instant, however much it takes to find it.
     for index in range(len(changes.layout.fields)):
         priority = changes.field_priority(index)
         told = field(changes, did, index, priority)
         if index in changes.layout.keys:
-            differ = _Differ(changes, shared, None, index)
+            differ = Differ(changes, shared, None, index)
             ruled = np.where(told.ruling == NOWHERE, 0, priority[told.ruling])
             key_priorities.append(differences.note(ruled, np.not_equal))
         else:
-            differ = _Differ(changes, shared, priority, index)
+            differ = Differ(changes, shared, priority, index)
         standing.append(differences.note(told.standing, differ))
     said_by = last_where(differences.rows, of)[ends]
     if changes.is_taken_along.any():
@@ -192,7 +228,7 @@ class _Differences:
 
 
 @dataclass(frozen=True)
-class _Differ:
+class Differ:
     """Whether the states (of the row, of a field) that two changes made differ."""
 
     changes: Changes
@@ -226,8 +262,12 @@ def counting(changes: Changes, entity: Ints) -> Bools:
 
     Entities are numbered from 1, growing.
     """
-    keep = ~changes.repeated(entity)
-    keep &= last_where(keep & ~changes.is_delete, segments(entity)) != NOWHERE
+    return effective(changes, entity, ~changes.repeated(entity))
+
+
+def effective(changes: Changes, entity: Ints, keep: Bools) -> Bools:
+    """Of the changes to *keep* all but such deletes and absences."""
+    keep = keep & (last_where(keep & ~changes.is_delete, segments(entity)) != NOWHERE)
     if (keep & changes.is_absence).any():
         keep &= ~changes.is_absence | _found_alive(changes, entity, keep)
     return keep
@@ -253,108 +293,3 @@ def _found_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
         if (found == alive)[keep & changes.is_absence].all():
             return found
         alive = found
-
-
-def following(states: States) -> Ints:
-    """For each version the last change of the next one of the same entity, or `NOWHERE`."""
-    after = np.full(len(states.ends), NOWHERE)
-    after[:-1] = np.where(states.entity[1:] == states.entity[:-1], states.ends[1:], NOWHERE)
-    return after
-
-
-def portions(changes: Changes, rows: int) -> Iterator[slice]:
-    """
-    As many rows at once as an Arrow batch should hold.
-
-    A version repeats the message of every field, so of one entity with very many changes the versions
-    would be larger than the changes themselves.
-    """
-    row_bytes = 1 + changes.table.nbytes // max(1, changes.table.num_rows)
-    at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
-    for start in range(0, rows, at_once):
-        yield slice(start, start + at_once)
-
-
-def written(
-    changes: Changes,
-    states: States,
-    after: Ints,
-    schema: pa.Schema,
-    more: Mapping[str, pa.Array] | None = None,
-) -> pa.RecordBatch:
-    """
-    The versions as rows of *schema*.
-
-    Args:
-        changes: What the positions are positions of.
-        states: Where versions begin.
-        after: The change with whose instant each version ends, or `NOWHERE`.
-        schema: The columns of a history, and of *more* where they belong.
-        more: Further columns by name.
-    """
-    begins, message = (changes.table.column(name) for name in ("effective_timestamp", "message_id"))
-    layout = changes.layout
-    provenance = [_provenance(changes, states.row, changes.priority[states.row])]
-    key_priorities = iter(states.key_priorities)
-    for index, stands in enumerate(states.standing):
-        is_key = index in layout.keys
-        priority = next(key_priorities) if is_key else changes.field_priority_at(index, stands)
-        provenance.append(_provenance(changes, stands, priority))
-    fixed = {
-        GUID: _guids(changes, states),
-        "valid_from_timestamp": begins.take(pa.array(states.ends)),
-        "valid_to_timestamp": begins.take(positions(after)),
-        "deleted_indicator": pa.array(states.dead),
-        "source_message": message.take(pa.array(states.said_by)),
-        FIELD_PROVENANCE: pa.StructArray.from_arrays(
-            provenance, fields=list(schema.field(FIELD_PROVENANCE).type)
-        ),
-        **(more or {}),
-    }
-    fields = {name: _shown(changes, states, index) for index, name in enumerate(layout.fields)}
-    return batch_of({**fields, **fixed}, schema)
-
-
-def _guids(changes: Changes, states: States) -> pa.Array:
-    layout, table = changes.layout, changes.table
-    if layout.by_guid or layout.has_guid:
-        return table.column(GUID).take(pa.array(states.ends))
-    if layout.entity is None:
-        return pa.nulls(len(states.ends), pa.string())
-    first = np.ones(len(states.ends), dtype=bool)
-    first[1:] = states.entity[1:] != states.entity[:-1]
-    at = pa.array(states.ends[first])
-    key = {layout.fields[i]: table.column(value_column(i)).take(at) for i in layout.keys}
-    return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))
-
-
-def _shown(changes: Changes, states: States, index: int) -> pa.Array:
-    """A field's values: one that is the identity shows it, carried or not."""
-    stands = states.ends if changes.layout.tells_apart(index) else states.standing[index]
-    return changes.values_at(index, stands)
-
-
-def _provenance(changes: Changes, stands: Ints, priority: Ints) -> pa.Array:
-    """Message and priority of each version, null where nothing stands."""
-    at = positions(stands)
-    message = changes.table.column("message_id").take(at)
-    said_with = pa.array(priority.astype(np.int32), mask=stands == NOWHERE)
-    return pa.StructArray.from_arrays([message, said_with], names=["m", "p"], mask=at.is_null())
-
-
-def versions(
-    batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
-    for table in placed_entities(batches, layout):
-        changes = Changes.of(table, layout)
-        entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = counting(changes, entity)
-        if not keep.all():
-            changes, entity = changes.where(keep), entity[keep]
-        del table  # Of one large entity, what does not count need not be held while the rest is written.
-        if len(changes):
-            begun = states(changes, entity)
-            after = following(begun)
-            for some in portions(changes, len(after)):
-                yield written(changes, begun.at(some), after[some], schema)

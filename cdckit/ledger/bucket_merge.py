@@ -19,7 +19,7 @@ from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools, ints, positions, ranked, same_values
 from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.kernel.places import arrivals, is_placed, placed_entities
-from cdckit.kernel.states import versions
+from cdckit.kernel.versions import versions
 from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
 from cdckit.ledger.open_versions import resumed
 from cdckit.ledger.tasks import (

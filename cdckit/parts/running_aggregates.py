@@ -17,6 +17,9 @@ Ints = npt.NDArray[np.int64]
 
 NOWHERE = -1
 
+NEVER = np.iinfo(np.int64).max
+"""In place of an instant, in microseconds: the end of what has none."""
+
 _PRIORITY_BITS = 32
 _PRIORITY_OFFSET = 1 << 31
 

@@ -136,6 +136,8 @@ def guid_of(entity: str, key: Row) -> str:
 
 def versions(guid: str, changes: Sequence[Row], keys: Sequence[str], fields: Sequence[str]) -> list[Row]:
     """The versions of one entity, from its changes in order."""
+    if any(change.get("effective_until") for change in changes):
+        return versions_with_ends(guid, changes, keys, fields)
     history: list[Row] = []
     state = Entity()
     position = 0
@@ -155,6 +157,42 @@ def versions(guid: str, changes: Sequence[Row], keys: Sequence[str], fields: Seq
             history[-1]["valid_to_timestamp"] = instant
         history.append(version(guid, instant, state, last_changed_by, fields))
     return history
+
+
+def versions_with_ends(
+    guid: str, changes: Sequence[Row], keys: Sequence[str], fields: Sequence[str]
+) -> list[Row]:
+    """The same where changes end: at each instant the fold, from nothing, of those that hold then."""
+    history: list[Row] = []
+    before = Entity()
+    times = {change[name] for change in changes for name in ("effective_timestamp", "effective_until")}
+    for instant in sorted(times - {None}):
+        state, said_by = state_at(changes, instant, keys, fields)
+        if not same_state(state, before, fields):
+            if before.exists:
+                history[-1]["valid_to_timestamp"] = instant
+            if state.exists:
+                history.append(version(guid, instant, state, said_by, fields))
+        before = state
+    return history
+
+
+def state_at(
+    changes: Sequence[Row], instant: Any, keys: Sequence[str], fields: Sequence[str]
+) -> tuple[Entity, str | None]:
+    """What the changes that hold at an instant make of an entity, and which of them changed it last."""
+    state, said_by = Entity(), None
+    for change in changes:
+        if change["effective_timestamp"] <= instant and not is_over(change, instant):
+            after = apply(state, change, keys, fields)
+            if not same_state(after, state, fields):
+                said_by = change.get("said_by", change["message_id"])
+            state = after
+    return state, said_by
+
+
+def is_over(change: Row, instant: Any) -> bool:
+    return change["effective_until"] is not None and change["effective_until"] <= instant
 
 
 def version(guid: str, instant: Any, state: Entity, source_message: str | None, fields: Sequence[str]) -> Row:

@@ -84,7 +84,7 @@ ENTRY = T.StructType([T.StructField("m", T.StringType()), T.StructField("p", T.I
 
 
 def change_schema(
-    fields: dict[str, str], *, field_priorities: bool = True, guid: bool = False
+    fields: dict[str, str], *, field_priorities: bool = True, guid: bool = False, ends: bool = False
 ) -> T.StructType:
     """The columns of a change DataFrame with these business fields."""
     columns = [
@@ -103,6 +103,8 @@ def change_schema(
         columns.append(T.StructField("field_priorities", priorities))
     if guid:
         columns.append(T.StructField("guid", T.StringType()))
+    if ends:
+        columns.append(T.StructField("effective_until", T.TimestampType()))
     return T.StructType(columns)
 
 
@@ -129,6 +131,7 @@ def to_dataframe(spark: SparkSession, changes: Sequence[Row], fields: dict[str, 
         fields,
         field_priorities=any("field_priorities" in change for change in changes),
         guid=any("guid" in change for change in changes),
+        ends=any("effective_until" in change for change in changes),
     )
     return rows_to_dataframe(spark, changes, schema)
 
@@ -208,6 +211,7 @@ INSTANTS = (
     _moment("1969-12-31T23:59:59.999999"),
     _moment("2024-06-01T12:00:00"),
 )
+LAST = _moment("2024-06-30T00:00:00")
 ARRIVAL_TIMES = (_moment("2024-07-01T00:00:00"), _moment("2024-07-01T00:00:01"))
 PRIORITIES = (0, -1, 2)
 SOURCES = ("one", "two", None)
@@ -224,6 +228,7 @@ def draw_history(
     priorities: Sequence[int] = PRIORITIES,
     longest: int = 10,
     exactly: int | None = None,
+    ends: Sequence[bool] = (),
 ) -> list[Row]:
     """
     The changes of one small world, in which `h` is *number* and `k` one of two keys.
@@ -231,7 +236,8 @@ def draw_history(
     *pick* chooses one of several options, so that a seeded generator and hypothesis can both drive it.
     A change may be a new message, another record of an earlier one, an earlier one that says the same
     again in another record (the only way to undo something, provenance included), a redelivery, or the
-    namesake of an earlier one: a message of another source with the same id.
+    namesake of an earlier one: a message of another source with the same id.  Where *ends* are given, one of
+    them says of each change whether it may end.
     """
     changes: list[Row] = []
     for position in range(exactly or pick(range(1, longest + 1))):
@@ -284,6 +290,9 @@ def draw_history(
         if guids:
             change["guid"] = f"h{number}-{pick(('one', 'one', 'two'))}"
         changes.append(change)
+    for change in changes if ends else ():
+        later = [each for each in (*INSTANTS, LAST) if each > change["effective_timestamp"]]
+        change["effective_until"] = pick(later) if pick(ends) else None
     return changes
 
 
@@ -380,7 +389,9 @@ def read_cases(path: Path) -> list[Case]:
 def _change(row: Row, place: int, document: Row) -> Row:
     arrival = row.get("arrival", {"timestamp": "00:00", "topic": "t", "partition": 0, "offset": place})
     priorities, sent, unsent = row.get("field_priorities"), row["data"], row.get("unsent", {})
+    until = {"effective_until": row["until"] and _time(row["until"], document)} if "until" in row else {}
     change = {
+        **until,
         "operation": row["op"],
         "effective_timestamp": _time(row["at"], document),
         "sequence": row.get("sequence", ""),

@@ -1,0 +1,129 @@
+"""The rows of a history: from the changes of whole entities to their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from cdckit.history import FIELD_PROVENANCE
+from cdckit.kernel.arrays import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, positions
+from cdckit.kernel.changes import GUID, Changes, Layout, value_column
+from cdckit.kernel.ends import Versions, versions_with_ends
+from cdckit.kernel.places import placed_entities
+from cdckit.kernel.states import States, effective, states
+from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.running_aggregates import NEVER, NOWHERE, Bools, Ints
+from cdckit.parts.values import guids
+
+
+def portions(changes: Changes, rows: int) -> Iterator[slice]:
+    """
+    As many rows at once as an Arrow batch should hold.
+
+    A version repeats the message of every field, so of one entity with very many changes the versions
+    would be larger than the changes themselves.
+    """
+    row_bytes = 1 + changes.table.nbytes // max(1, changes.table.num_rows)
+    at_once = max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE // row_bytes))
+    for start in range(0, rows, at_once):
+        yield slice(start, start + at_once)
+
+
+def written(
+    changes: Changes, versions: Versions, schema: pa.Schema, more: Mapping[str, pa.Array] | None = None
+) -> pa.RecordBatch:
+    """
+    The versions as rows of *schema*.
+
+    Args:
+        changes: What the positions are positions of.
+        versions: Which ones.
+        schema: The columns of a history, and of *more* where they belong.
+        more: Further columns by name.
+    """
+    states, layout, message = versions.states, changes.layout, changes.table.column("message_id")
+    kind = changes.table.schema.field("effective_timestamp").type
+    provenance = [_provenance(changes, states.row, changes.priority[states.row])]
+    key_priorities = iter(states.key_priorities)
+    for index, stands in enumerate(states.standing):
+        is_key = index in layout.keys
+        priority = next(key_priorities) if is_key else changes.field_priority_at(index, stands)
+        provenance.append(_provenance(changes, stands, priority))
+    fixed = {
+        GUID: _guids(changes, states),
+        "valid_from_timestamp": pa.array(versions.begin).cast(kind),
+        "valid_to_timestamp": pa.array(versions.end, mask=versions.end == NEVER).cast(kind),
+        "deleted_indicator": pa.array(states.dead),
+        "source_message": message.take(pa.array(states.said_by)),
+        FIELD_PROVENANCE: pa.StructArray.from_arrays(
+            provenance, fields=list(schema.field(FIELD_PROVENANCE).type)
+        ),
+        **(more or {}),
+    }
+    fields = {name: _shown(changes, states, index) for index, name in enumerate(layout.fields)}
+    return batch_of({**fields, **fixed}, schema)
+
+
+def _guids(changes: Changes, states: States) -> pa.Array:
+    layout, table = changes.layout, changes.table
+    if layout.by_guid or layout.has_guid:
+        return table.column(GUID).take(pa.array(states.ends))
+    if layout.entity is None:
+        return pa.nulls(len(states.ends), pa.string())
+    first = np.ones(len(states.ends), dtype=bool)
+    first[1:] = states.entity[1:] != states.entity[:-1]
+    at = pa.array(states.ends[first])
+    key = {layout.fields[i]: table.column(value_column(i)).take(at) for i in layout.keys}
+    return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))
+
+
+def _shown(changes: Changes, states: States, index: int) -> pa.Array:
+    """A field's values: one that is the identity shows it, carried or not."""
+    stands = states.ends if changes.layout.tells_apart(index) else states.standing[index]
+    return changes.values_at(index, stands)
+
+
+def _provenance(changes: Changes, stands: Ints, priority: Ints) -> pa.Array:
+    """Message and priority of each version, null where nothing stands."""
+    at = positions(stands)
+    message = changes.table.column("message_id").take(at)
+    said_with = pa.array(priority.astype(np.int32), mask=stands == NOWHERE)
+    return pa.StructArray.from_arrays([message, said_with], names=["m", "p"], mask=at.is_null())
+
+
+def versions(
+    batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
+    for table in placed_entities(batches, layout):
+        changes = Changes.of(table, layout)
+        entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
+        keep = may_count(changes, entity)
+        if not keep.all():
+            changes, entity = changes.where(keep), entity[keep]
+        del table  # Of one large entity, what does not count need not be held while the rest is written.
+        if len(changes):
+            found = versions_of(changes, entity)
+            for some in portions(changes, len(found.begin)):
+                yield written(changes, found.at(some), schema)
+
+
+def may_count(changes: Changes, entity: Ints) -> Bools:
+    """Which changes count; where some end, all but repeats: what else counts is another at each instant."""
+    keep = ~changes.repeated(entity)
+    if changes.has_ends and (changes.until()[keep] != NEVER).any():
+        return keep
+    return effective(changes, entity, keep)
+
+
+def versions_of(changes: Changes, entity: Ints) -> Versions:
+    """The versions that come of changes that may count; entities are numbered from 1, growing."""
+    if changes.has_ends:
+        return versions_with_ends(changes, entity)
+    begun = states(changes, entity)
+    begin = changes.instants()[begun.ends]
+    end = np.full(len(begin), NEVER)
+    end[:-1] = np.where(begun.entity[1:] == begun.entity[:-1], begin[1:], NEVER)
+    return Versions(begun, begin, end)

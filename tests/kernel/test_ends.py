@@ -1,0 +1,57 @@
+"""Changes with an end, merged without Spark: at each instant the fold of those that hold then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import cdckit.kernel.ends
+from cdckit.kernel.versions import versions
+from cdckit.merging import history_schema
+from cdckit.parts.arrow_types import arrow_schema
+from support.fold import fold, identity
+from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, random_changes
+from support.kernel_rows import kernel_rows, layout_of
+from tools.tiers import seeds
+
+FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
+KEYS = ["h", "k"]
+ENDS = (False, False, True)
+
+
+def merged(changes: Sequence[Row]) -> list[Row]:
+    """What the kernel makes of changes, by guid and time."""
+    data = change_schema(FIELDS)["data"].dataType
+    schema = arrow_schema(history_schema(data))
+    batches = versions([kernel_rows(changes, FIELDS, KEYS)], layout_of(FIELDS, KEYS), schema)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: (row["guid"], row["valid_from_timestamp"]))
+
+
+def assert_folds(changes: Sequence[Row]) -> None:
+    expected = fold(changes, entity="thing", keys=KEYS, fields=list(FIELDS))
+    assert_same(merged(changes), expected, changes, lambda change: identity(change, "thing", KEYS))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"priorities": EXTREME_PRIORITIES}, {"priorities": (0,)}, {"ends": (True,)}]
+)
+@seeds(1, soak=100)
+def test_random_histories_with_ends_are_what_the_fold_makes_of_them(
+    options: dict[str, Any], seed: int
+) -> None:
+    """Two thousand histories; 200,000 in a soak."""
+    assert_folds(random_changes(seed, 500, FIELDS, **{"ends": ENDS, **options}))
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_stretches_may_be_merged_in_portions(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(cdckit.kernel.ends, "ROWS_AT_ONCE", rows)
+    assert_folds(random_changes(5, 60, FIELDS, ends=ENDS))
+
+
+@seeds(2, soak=20)
+def test_long_histories_with_ends(seed: int) -> None:
+    assert_folds(random_changes(seed, 6, FIELDS, ends=ENDS, longest=200))
