@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tools.tiers import seeds
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 KEYS = ["h", "k"]
 ENDS = (False, False, True)
+MANY_INSTANTS = tuple(datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 31))
 
 
 def merged(changes: Sequence[Row]) -> list[Row]:
@@ -52,6 +54,19 @@ def test_stretches_may_be_merged_in_portions(monkeypatch: pytest.MonkeyPatch, ro
     assert_folds(random_changes(5, 60, FIELDS, ends=ENDS))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"priorities": (0,)}, {"operations": ("upsert",) * 40 + ("delete",)}]
+)
+@seeds(2, 3, soak=100)
+def test_what_is_left_out_of_stretches_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], seed: int
+) -> None:
+    monkeypatch.setattr(cdckit.kernel.ends, "MANY", 0)
+    assert_folds(random_changes(seed, 300, FIELDS, ends=ENDS, instants=MANY_INSTANTS, **options))
+    assert_folds(random_changes(seed, 10, FIELDS, ends=ENDS, instants=MANY_INSTANTS, longest=100, **options))
+
+
 @seeds(2, soak=20)
 def test_long_histories_with_ends(seed: int) -> None:
     assert_folds(random_changes(seed, 6, FIELDS, ends=ENDS, longest=200))
+    assert_folds(random_changes(seed, 6, FIELDS, ends=ENDS, longest=200, instants=MANY_INSTANTS))

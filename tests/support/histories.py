@@ -215,6 +215,7 @@ LAST = _moment("2024-06-30T00:00:00")
 ARRIVAL_TIMES = (_moment("2024-07-01T00:00:00"), _moment("2024-07-01T00:00:01"))
 PRIORITIES = (0, -1, 2)
 SOURCES = ("one", "two", None)
+OPERATIONS = (*("upsert",) * 6, *("delete",) * 3, "absent")
 EXTREME_PRIORITIES = (0, -(2**31), 2**31 - 1)
 
 
@@ -229,6 +230,8 @@ def draw_history(
     longest: int = 10,
     exactly: int | None = None,
     ends: Sequence[bool] = (),
+    instants: Sequence[datetime] = INSTANTS,
+    operations: Sequence[str] = OPERATIONS,
 ) -> list[Row]:
     """
     The changes of one small world, in which `h` is *number* and `k` one of two keys.
@@ -250,14 +253,14 @@ def draw_history(
         if kind == "echo" and changes:
             change = dict(pick(changes))
             change["arrival"] = draw_arrival(pick, record_number=position)
-            change["effective_timestamp"] = pick(INSTANTS)
+            change["effective_timestamp"] = pick(instants)
             changes.append(change)
             continue
         if kind.startswith("redelivery") and changes:
             change = dict(pick(changes))
             change["arrival"] = draw_arrival(pick, change["arrival"]["record_number"])
             if kind == "redelivery elsewhen":
-                change["effective_timestamp"] = pick(INSTANTS)
+                change["effective_timestamp"] = pick(instants)
                 change["sequence"] = pick(("", "1", "2"))
             changes.append(change)
             continue
@@ -268,8 +271,8 @@ def draw_history(
         key = {"h": number, "k": pick(("x", "x", "y"))}
         data = {name: key[name] if name in key else pick(KINDS[t].values) for name, t in fields.items()}
         change = {
-            "operation": pick((*("upsert",) * 6, *("delete",) * 3, "absent")),
-            "effective_timestamp": pick(INSTANTS),
+            "operation": pick(operations),
+            "effective_timestamp": pick(instants),
             "sequence": pick(("", "1", "2")),
             # Messages begin with record 0, so that arrivals tie and only the message id tells them apart.
             "arrival": draw_arrival(pick, record_number=position if another_record else 0),
@@ -291,7 +294,7 @@ def draw_history(
             change["guid"] = f"h{number}-{pick(('one', 'one', 'two'))}"
         changes.append(change)
     for change in changes if ends else ():
-        later = [each for each in (*INSTANTS, LAST) if each > change["effective_timestamp"]]
+        later = [each for each in (*instants, LAST) if each > change["effective_timestamp"]]
         change["effective_until"] = pick(later) if pick(ends) else None
     return changes
 

@@ -1,0 +1,151 @@
+"""
+Changes that cannot matter in a run of stretches, whichever of the others hold.
+
+Of a long history most is overruled by what came later, and stays so.  With such changes left out, what is
+looked at in each stretch of time is a few changes, not all that the entity ever heard.
+
+What is left out is sure.  It lasts: it holds in every stretch of the run.  It speaks where the entity is
+alive, whatever else holds: a change that lasts and has the priority of all before it has seen to that, and no
+delete of such a priority came since (between two of these is a *zone*).  It is not the first word of its
+priority about the row, and of each field that it carries either
+
+- the word before it is as sure, and says the same with the same priority; or
+- a word as sure, later in the zone, has more priority; or two such have its priority and differ;
+- of a key field, which keeps its first message, the first word stands before it, and its priority is no more
+  than one before it, or less than one after it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cdckit.kernel.arrays import numbered
+from cdckit.kernel.changes import Changes, value_column
+from cdckit.parts.running_aggregates import Bools, Ints
+
+
+class Word(NamedTuple):
+    """Of every change what it says of one field, as numbers."""
+
+    carries: Bools
+    priority: Ints
+    value: Ints
+    is_key: bool
+
+
+class Words(NamedTuple):
+    """Of every change what it says, as numbers that compare as what they stand for; priorities from 1 on."""
+
+    is_delete: Bools
+    priority: Ints
+    fields: list[Word]
+
+    @classmethod
+    def of(cls, changes: Changes) -> Words | None:
+        """None where it cannot be said so: keys may change, or some words were taken along."""
+        layout = changes.layout
+        if layout.by_guid or changes.is_taken_along.any():
+            return None
+        fields = []
+        for index in range(len(layout.fields)):
+            said = changes.carries(index) & ~changes.is_delete
+            value = numbered(changes.table.column(value_column(index)))
+            fields.append(Word(said, _ranks(changes.field_priority(index)), value, index in layout.keys))
+        return cls(changes.is_delete, _ranks(changes.priority), fields)
+
+
+def _ranks(priority: Ints) -> Ints:
+    ranks: Ints = np.unique(priority, return_inverse=True)[1] + 1
+    return ranks
+
+
+def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools:
+    """
+    Which rows cannot matter.
+
+    Args:
+        words: Of all changes.
+        node: For each row the run of stretches that it is looked at in; growing.
+        position: Which change it is; growing within a node.
+        lasting: Whether it holds in all of the run.
+    """
+    is_delete, priority = words.is_delete[position], words.priority[position]
+    upsert = lasting & ~is_delete
+    most = _most_before(np.where(upsert, priority, 0), node)
+    threat: Bools = is_delete & (priority >= most)
+    firm: Bools = upsert & (priority >= _most_before(priority, node))
+    zone: Ints = np.cumsum(threat | _first(node))
+    begins_alive = ~threat[_first(zone)][zone - 1]
+    settled = begins_alive | (_most_before(firm.astype(np.int64), zone) > 0)
+    sure: Bools = upsert & (settled | firm)
+    found: Bools = upsert & settled & (priority <= most)
+    for word in words.fields:
+        if not found.any():
+            break
+        at = np.flatnonzero(word.carries[position])
+        of = _Field(zone[at], node[at], word.priority[position[at]], word.value[position[at]], sure[at])
+        found[at] &= _key_overruled(of) if word.is_key else _field_overruled(of)
+    # A weak delete finds the entity alive, and stronger than it is.
+    return found | (lasting & is_delete & ~threat)
+
+
+class _Field(NamedTuple):
+    """The rows that carry a field."""
+
+    zone: Ints
+    node: Ints
+    priority: Ints
+    value: Ints
+    sure: Bools
+
+
+def _field_overruled(of: _Field) -> Bools:
+    zone, priority, value, sure = of.zone, of.priority, of.value, of.sure
+    again = np.zeros(len(zone), dtype=bool)
+    again[1:] = sure[1:] & sure[:-1] & (zone[1:] == zone[:-1])
+    again[1:] &= (priority[1:] == priority[:-1]) & (value[1:] == value[:-1])
+    others = np.flatnonzero(sure & ~again)
+    most = _most_before(_counted(priority, others)[::-1], zone[-1:] - zone[::-1])[::-1]
+    # Of each zone and priority the last two words in a row that differ.
+    group = np.unique(np.stack([zone, priority]), axis=1, return_inverse=True)[1].reshape(-1)
+    others = others[np.argsort(group[others], kind="stable")]
+    one, other = others[:-1], others[1:]
+    differ = (group[one] == group[other]) & (value[one] != value[other])
+    last = np.full(len(zone) + 1, -1)
+    np.maximum.at(last, group[one[differ]], one[differ])
+    found: Bools = again | (most > priority) | (last[group] > np.arange(len(zone)))
+    return found
+
+
+def _key_overruled(of: _Field) -> Bools:
+    sure = np.flatnonzero(of.sure)
+    stated = _counted(of.priority, sure)
+    before = _most_before(stated, of.zone)
+    behind = _most_before(stated[::-1], of.zone[-1:] - of.zone[::-1])[::-1]
+    is_there = _most_before(stated, of.node) > 0
+    found: Bools = (before >= of.priority) | (is_there & (behind > of.priority))
+    return found
+
+
+def _counted(priority: Ints, at: Ints) -> Ints:
+    """The priorities of the rows at these positions, 0 of the others."""
+    stated = np.zeros_like(priority)
+    stated[at] = priority[at]
+    return stated
+
+
+def _first(number: Ints) -> Bools:
+    first = np.ones(len(number), dtype=bool)
+    first[1:] = number[1:] != number[:-1]
+    return first
+
+
+def _most_before(rank: Ints, segment: Ints) -> Ints:
+    """The greatest of the ranks of the rows before, within the segment; 0 if there is none."""
+    several = int(rank.max(initial=0)) + 1
+    running = np.maximum.accumulate(segment * several + rank)
+    before = np.zeros_like(rank)
+    before[1:] = np.where(segment[1:] == segment[:-1], running[:-1] - segment[1:] * several, 0)
+    return before
