@@ -98,10 +98,15 @@ def require_history(history: DataFrame, *columns: str, function: str) -> DataFra
     """
     require_columns(history, columns, function=function, remedy=_remedy(history))
     require_types(history, standard_columns(*columns), function=function)
-    if {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}:
+    if is_bitemporal(history):
         needed = "what was believed at one moment: of a bitemporal table take known_at(table, at)"
         raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
     return with_open_ends(history) if VALID_TO in history.columns else history
+
+
+def is_bitemporal(history: DataFrame) -> bool:
+    """Whether its versions say when they were believed."""
+    return {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}
 
 
 def _remedy(frame: DataFrame) -> str | None:

@@ -10,7 +10,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, open_end, require_history
+from cdckit.history import (
+    DELETED,
+    SYSTEM_FROM,
+    SYSTEM_TO,
+    VALID_FROM,
+    VALID_TO,
+    is_bitemporal,
+    open_end,
+    require_bitemporal,
+    require_history,
+)
 from cdckit.outputs.history_call import TooManyRows
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
@@ -24,9 +34,14 @@ def create_view(history: DataFrame, name: str) -> None:
 
     - the view `<name>`: the history as it is;
     - the view `<name>_current`: what `current(history)` gives;
-    - the function `<name>_as_of(at [, deletes])`: what `as_of(history, at)` gives;
+    - the function `<name>_as_of(valid_at [, deletes])`: what `as_of(history, valid_at)` gives;
     - the function `<name>_between(start, end [, deletes])`: what `between(history, start, end)` gives, in
       which an *end* of NULL is an open one.
+
+    Of a table with both times (`bitemporal`) the functions take one more instant, as of which it was known:
+    `<name>_as_of(valid_at, known_at [, deletes])` and `<name>_between(start, end, known_at [, deletes])`; a
+    third one, `<name>_known_at(known_at)`, gives all that was believed then; `<name>_current` is what is
+    believed still.
 
     What had these names before is replaced.  `deletes` is false unless it is said.
 
@@ -38,7 +53,7 @@ def create_view(history: DataFrame, name: str) -> None:
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in
             another type.
-        InvalidArgument: *name* is no name, or *history* is bitemporal or a stream.
+        InvalidArgument: *name* is no name, or *history* is a stream.
         SparkRuntimeException: Of a query: *end* is not after *start*.
 
     SQL cannot tell a naive timestamp from an instant: `TIMESTAMP '2024-01-01 10:00:00'` is read in the zone
@@ -75,46 +90,76 @@ def create_view(history: DataFrame, name: str) -> None:
     +------+------+--------------------+
     <BLANKLINE>
     """
-    names = require_history(history, VALID_FROM, VALID_TO, DELETED, function="create_view").columns
+    required = require_bitemporal if is_bitemporal(history) else require_history
+    required(history, VALID_FROM, VALID_TO, DELETED, function="create_view")
     require_name(name, "name", function="create_view")
     require_batch(history, "history", "ask the table that keeps it", function="create_view")
     history.createOrReplaceTempView(quoted(name))
-    for statement in _statements(names, name, open_end(history)):
+    for statement in _statements(history, name):
         history.sparkSession.sql(statement)
 
 
-def _statements(names: list[str], name: str, stands_for_open: int | None) -> list[str]:
+def _statements(history: DataFrame, name: str) -> list[str]:
     """
-    What makes the view of now and the two functions.
+    What makes the view of now and the functions.
 
     A parameter is named with its function: alone it would be taken for a field of that name.
     """
-    view, as_of, between = quoted(name), quoted(f"{name}_as_of"), quoted(f"{name}_between")
-    begins, ends = f"v.`{VALID_FROM}`", f"v.`{VALID_TO}`"
-    if stands_for_open is not None:
-        ends = f"nullif({ends}, timestamp_micros({stands_for_open}))"
-    every = ", ".join(f"{ends} AS `{each}`" if each == VALID_TO else f"v.{quoted(each)}" for each in names)
+    view, as_of, between, known = (
+        quoted(f"{name}{asked}") for asked in ("", "_as_of", "_between", "_known_at")
+    )
+    begins, ends = f"v.`{VALID_FROM}`", _end(history, VALID_TO)
     start, end = f"{between}.`start`", f"{between}.`end`"
     cut = {VALID_FROM: f"greatest({begins}, {start})", VALID_TO: f"least({ends}, {end})"}
-    in_period = ", ".join(
-        f"{cut[each]} AS `{each}`" if each in cut else f"v.{quoted(each)}" for each in names
-    )
+    every, in_period = _columns(history, {VALID_TO: ends}), _columns(history, cut)
+    both_times = is_bitemporal(history)
+    parameter = "`known_at` TIMESTAMP, " if both_times else ""
+    deletes = "`deletes` BOOLEAN DEFAULT FALSE"
+
+    def believed(function: str) -> str:
+        """The condition that a version was known, behind another one."""
+        if not both_times:
+            return ""
+        moment, until = f"{function}.`known_at`", _end(history, SYSTEM_TO)
+        return f" AND v.`{SYSTEM_FROM}` <= {moment} AND ({until} IS NULL OR {until} > {moment})"
+
+    still_believed = f" AND {_end(history, SYSTEM_TO)} IS NULL" if both_times else ""
     needed = f"{name}_between() needs end to be after start, or NULL"
     message = needed.replace("\\", "\\\\").replace("'", "\\'")
-    return [
+    made = [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
-        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`",
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`at` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
+        f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`{still_believed}",
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`valid_at` TIMESTAMP, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
-        f"WHERE {begins} <= {as_of}.`at` AND ({ends} IS NULL OR {ends} > {as_of}.`at`) "
-        f"AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
+        f"WHERE {begins} <= {as_of}.`valid_at` AND ({ends} IS NULL OR {ends} > {as_of}.`valid_at`)"
+        f"{believed(as_of)} AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {between}"
-        "(`start` TIMESTAMP, `end` TIMESTAMP, `deletes` BOOLEAN DEFAULT FALSE) "
+        f"(`start` TIMESTAMP, `end` TIMESTAMP, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {in_period} FROM {view} AS v "
         f"WHERE CASE WHEN {end} <= {start} THEN raise_error('{message}') ELSE {start} IS NOT NULL END "
         f"AND ({end} IS NULL OR {begins} < {end}) AND ({ends} IS NULL OR {ends} > {start}) "
-        f"AND ({ends} IS NULL OR {ends} > {begins}) AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
+        f"AND ({ends} IS NULL OR {ends} > {begins}){believed(between)} "
+        f"AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
     ]
+    all_known = (
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {known}(`known_at` TIMESTAMP) RETURNS TABLE "
+        f"RETURN SELECT {every} FROM {view} AS v WHERE TRUE{believed(known)}"
+    )
+    return [*made, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known}"]
+
+
+def _end(history: DataFrame, column: str) -> str:
+    """An end in SQL, null where it is open, whatever stands for that."""
+    end, stands_for_open = f"v.`{column}`", open_end(history, column)
+    return end if stands_for_open is None else f"nullif({end}, timestamp_micros({stands_for_open}))"
+
+
+def _columns(history: DataFrame, replaced: dict[str, str]) -> str:
+    """What a function returns: without the interval of knowledge, which has been asked for."""
+    names = (each for each in history.columns if each not in (SYSTEM_FROM, SYSTEM_TO))
+    return ", ".join(
+        f"{replaced[each]} AS {quoted(each)}" if each in replaced else f"v.{quoted(each)}" for each in names
+    )
 
 
 _WITH_NULLS: dict[pa.DataType, Callable[[], Any]] = {

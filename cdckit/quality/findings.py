@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -24,9 +25,19 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.merging import checked_fields
-from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
+from cdckit.parts.arguments import (
+    both_sides,
+    quoted,
+    require_alike,
+    require_columns,
+    require_fields,
+    require_struct,
+)
 from cdckit.parts.values import comparable
-from cdckit.query.intervals import folded, is_period
+from cdckit.query.intervals import folded, is_period, key_column, overlapping, period_rows
+
+_EARLIEST = "-9999-01-01"
+"""Before all that a history can say."""
 
 
 def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
@@ -225,6 +236,108 @@ def find_empty_periods(history: DataFrame) -> DataFrame:
     """
     history = require_history(history, VALID_FROM, VALID_TO, function="find_empty_periods")
     return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
+
+
+def find_uncovered(
+    history: DataFrame, parent: DataFrame, on: str | Iterable[str] | Mapping[str, str]
+) -> DataFrame:
+    """
+    The stretches of versions for which the row that they refer to was not there.
+
+    Each flight names its plane, and that plane must exist for the whole of the flight: what SQL calls a
+    temporal foreign key.
+
+    Args:
+        history: One row per version of the entities that refer to others.  A deleted version refers to
+            nothing, nor does one with a null in *on*.
+        parent: One row per version of the entities that are referred to; a deleted one covers nothing.
+            Several that overlap, or follow one another, cover together.
+        on: The fields that refer: a field, a list of fields (the same in both histories), or a mapping of
+            the field of *history* to that of *parent*.
+
+    Returns:
+        One row per version and stretch that nothing covers: the columns of *history*, and
+        `uncovered_from_timestamp` and `uncovered_to_timestamp` (exclusive; null if the version is current,
+        and nothing covers it from there on).
+
+    Raises:
+        MissingColumns, WrongColumnType: One of the histories lacks `valid_from_timestamp`,
+            `valid_to_timestamp` or `deleted_indicator`, or has it in another type; or a field that refers
+            has not the type of the one that it refers to.
+        InvalidArgument: *on* names no field, one twice or one that is not there; or *history* has one of
+            the two columns already.
+
+    Cost: one shuffle of *parent* by the fields that are referred to, and a sort; then a join of the stretches
+        in which no parent is there, as `join_periods` makes it.
+
+    Source:
+        SQL:2011, `FOREIGN KEY (…, PERIOD …) REFERENCES …`; PostgreSQL 18 has it.
+
+    >>> def hours(rows, names):
+    ...     frame = session().createDataFrame(rows, names + ", begins int, ends int")
+    ...     instants = [F.timestamp_seconds(3600 * F.col(name)) for name in ("begins", "ends")]
+    ...     return frame.withColumns(
+    ...         {"valid_from_timestamp": instants[0], "valid_to_timestamp": instants[1],
+    ...          "deleted_indicator": F.lit(False)}
+    ...     ).drop("begins", "ends")
+    >>> flights = hours([("AA1", "N1", 9, 14), ("AA2", "N2", 9, 11)], "flight string, plane string")
+    >>> planes = hours([("N1", 0, 10), ("N1", 12, None)], "plane string")
+    >>> found = find_uncovered(flights, planes, "plane").orderBy("flight")
+    >>> clock = (F.date_format(f"uncovered_{end}_timestamp", "HH:mm").alias(end) for end in ("from", "to"))
+    >>> found.select("flight", "plane", *clock).show()
+    +------+-----+-----+-----+
+    |flight|plane| from|   to|
+    +------+-----+-----+-----+
+    |   AA1|   N1|10:00|12:00|
+    |   AA2|   N2|09:00|11:00|
+    +------+-----+-----+-----+
+    <BLANKLINE>
+    """
+    function, begin, end = "find_uncovered", "uncovered_from_timestamp", "uncovered_to_timestamp"
+    for column in (begin, end):
+        require_free(history, column, function=function)
+    fields, referred = both_sides(on)
+    children = _existing(history, fields, function=function)
+    parents = _existing(parent, referred, function=function)
+    for field, same in zip(fields, referred, strict=True):
+        require_alike(parent, same, history, field, "of the history", function=function)
+    keys = [key_column(place) for place in range(len(fields))]
+    orphans = children.join(parents.select(*keys).distinct(), keys, "left_anti")
+    found = overlapping(children, _absences(parents, keys), keys).select(
+        "a.row",
+        F.greatest("a.begins", "b.begins").alias(begin),
+        # An open end is null, and `least` passes over nulls.
+        F.least("a.ends", "b.ends").alias(end),
+    )
+    return found.union(orphans.select("row", "begins", "ends")).select("row.*", begin, end)
+
+
+def _existing(history: DataFrame, on: Iterable[str], *, function: str) -> DataFrame:
+    """The versions that are there and refer, or can be referred to, by *on*, as `overlapping` takes them."""
+    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function=function)
+    fields = require_fields(on, history.columns, "on", function=function)
+    refers = reduce(and_, (F.col(quoted(name)).isNotNull() for name in fields))
+    return period_rows(history.where(~F.col(DELETED) & refers), fields, (VALID_FROM, VALID_TO))
+
+
+def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:
+    """Of each key with periods, the stretches before, between and after them."""
+    in_time = Window.partitionBy(*keys).orderBy("begins", F.col("ends").asc_nulls_last())
+    # Structs compare field by field, so an open end is greater than any other.
+    end = F.struct(F.col("ends").isNull().alias("open"), F.col("ends").alias("end"))
+    until = F.max(end).over(in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    ends = periods.select(
+        *keys,
+        "begins",
+        until.alias("until"),
+        F.lead("begins").over(in_time).alias("next"),
+        F.row_number().over(in_time).alias("number"),
+    )
+    after = F.struct(F.col("until.end").alias("begins"), F.col("next").alias("ends"))
+    before = F.struct(F.lit(_EARLIEST).cast("timestamp").alias("begins"), F.col("begins").alias("ends"))
+    absences = F.array(F.when(~F.col("until.open"), after), F.when(F.col("number") == 1, before))
+    found = ends.select(*keys, F.inline(absences)).where(is_period(F.col("begins"), F.col("ends")))
+    return found.withColumn("row", F.lit(None).cast("int"))
 
 
 def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.history import VALID_FROM, VALID_TO, with_open_ends
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text, comparable
 
@@ -147,6 +147,17 @@ _FEW = 2 * _CHUNK
 """Of a key that has no more periods, in both tables together, each is compared with each."""
 _HOUR = 3600
 _PERIOD = ("begins", "ends", "row")
+
+
+def period_rows(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
+    """The rows as `overlapping` takes them: by *key*, without those that are no periods."""
+    rows = frame.select(
+        *key_columns(frame, key),
+        F.col(quoted(period[0])).alias("begins"),
+        F.col(quoted(period[1])).alias("ends"),
+        F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row"),
+    )
+    return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
 
 
 def overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:

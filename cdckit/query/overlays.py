@@ -19,7 +19,6 @@ from cdckit.history import (
     VALID_TO,
     business_fields,
     require_history,
-    with_open_ends,
 )
 from cdckit.parts.arguments import (
     both_sides,
@@ -42,12 +41,12 @@ from cdckit.query.intervals import (
     TOUCHING,
     allen_relation,
     folded,
-    is_period,
     kept,
     key_column,
     key_columns,
     lasts,
     overlapping,
+    period_rows,
     side_column,
     standing_still,
 )
@@ -356,7 +355,7 @@ def join_periods(
         needed = "on, where before or after is asked for: nearly every row is before or after every other"
         raise InvalidArgument(_JOIN_PERIODS, "on", needed, on)
     names = [key_column(index) for index in range(len(key))]
-    one, other = _periods(a, list(key), period), _periods(b, list(key.values()), period)
+    one, other = period_rows(a, list(key), period), period_rows(b, list(key.values()), period)
     found = [
         join(one, other, names)
         for kinds, join in ((SHARING, overlapping), (TOUCHING, _touching), (APART, _of_one_key))
@@ -365,7 +364,8 @@ def join_periods(
     pairs = found[0]
     for more in found[1:]:
         pairs = pairs.unionByName(more)
-    relation = allen_relation("a.begins", "a.ends", "b.begins", "b.ends")
+    # A name of a column has no parts: these are fields of structs.
+    relation = allen_relation(*(F.col(f"{side}.{end}") for side in "ab" for end in ("begins", "ends")))
     return (
         pairs.select("a", "b", relation.alias("relation"))
         .where(F.col("relation").isin(asked))
@@ -398,17 +398,6 @@ def _require_tables(
     if len({name.lower() for name in (*into, "relation")}) < 3:
         raise InvalidArgument(_JOIN_PERIODS, "into", "two names, neither of them relation", into)
     return key
-
-
-def _periods(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
-    """The rows under names of ours, without those that are no periods."""
-    rows = frame.select(
-        *key_columns(frame, key),
-        F.col(quoted(period[0])).alias("begins"),
-        F.col(quoted(period[1])).alias("ends"),
-        _struct(frame.columns).alias("row"),
-    )
-    return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
 
 
 def _touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -68,6 +68,38 @@ def test_the_functions_give_what_as_of_and_between_give(spark: SparkSession, his
     assert rows_of(found) == rows_of(expected)
 
 
+def test_a_table_of_both_times_is_asked_for_both(spark: SparkSession) -> None:
+    """From day 2 on x was believed of a; on day 4 it was learned that y had been true from day 3 on."""
+    versions = [
+        ("a", day(2), None, day(2), day(4), False, "x", "m1"),
+        ("a", day(2), day(3), day(4), None, False, "x", "m1"),
+        ("a", day(3), None, day(4), None, False, "y", "m2"),
+        ("b", day(2), None, day(3), None, True, None, "m3"),
+    ]
+    columns = "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp"
+    known = "system_from_timestamp timestamp, system_to_timestamp timestamp"
+    more = "deleted_indicator boolean, v string, source_message string"
+    create_view(spark.createDataFrame(versions, f"{columns}, {known}, {more}"), ODD)
+
+    def asked(function: str, *arguments: datetime | bool | None) -> list[tuple[str, str | None]]:
+        texts = (str(each) if isinstance(each, bool) else said(each) for each in arguments)
+        return sorted((row["guid"], row["v"]) for row in sql(spark, function, ", ".join(texts)).collect())
+
+    assert asked("as_of", day(3), day(3)) == [("a", "x")]
+    assert asked("as_of", day(3), day(4)) == [("a", "y")]
+    assert asked("as_of", day(3), day(4), True) == [("a", "y"), ("b", None)]
+    assert asked("as_of", day(3), None) == asked("as_of", None, day(4)) == []
+    assert asked("between", day(2), day(5), day(3)) == [("a", "x")]
+    assert asked("between", day(2), day(5), day(4)) == [("a", "x"), ("a", "y")]
+    assert asked("known_at", day(2)) == [("a", "x")]
+    assert asked("known_at", day(5)) == [("a", "x"), ("a", "y"), ("b", None)]
+    assert [row["v"] for row in spark.table(f"`{f'{ODD}_current'.replace('`', '``')}`").collect()] == ["y"]
+    assert "system_from_timestamp" not in sql(spark, "known_at", said(day(5))).columns
+    create_view(spark.createDataFrame([versions[0][:3] + versions[0][5:]], f"{columns}, {more}"), ODD)
+    with pytest.raises(PySparkException, match="known_at"):
+        sql(spark, "known_at", said(day(5)))
+
+
 def test_the_session_s_zone_does_not_matter_to_an_instant_that_says_its_own(
     spark: SparkSession, history: DataFrame
 ) -> None:

@@ -1,0 +1,170 @@
+"""Corrections: what somebody states against a history, for a period, as changes of a source of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.changes import DELETE, UNTIL, UPSERT
+from cdckit.errors import WrongColumnType
+from cdckit.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
+from cdckit.parts.arguments import (
+    quoted,
+    require_fields,
+    require_instant,
+    require_int,
+    require_keys,
+    require_name,
+    require_struct,
+)
+from cdckit.parts.widening import common_spark_type
+from cdckit.query.as_of import between
+
+_FUNCTION = "correct"
+_GREATEST = 2**31 - 1
+
+_AFTER_ALL = "~"
+"""The place of a correction among what is said of its instant: behind whatever sequence a source has."""
+
+
+def correct(
+    history: DataFrame,
+    values: Mapping[str, object] | None,
+    start: datetime,
+    end: datetime | None = None,
+    *,
+    keys: Sequence[str],
+    by: str,
+    reason: str,
+    source: str = "correction",
+    priority: int | None = None,
+    received_at: datetime | None = None,
+) -> DataFrame:
+    """
+    State other values for a period, as changes that `merge` and a `Ledger` take like any other.
+
+    Where the period ends, what would stand without the correction stands again.  Only what is there is
+    corrected: no entity comes to life, and what is deleted within the period stays deleted.
+
+    Args:
+        history: The versions of the entities that are meant: a history, or some of its rows by `where`.
+        values: The right value of each field that was wrong: a value, or a column over *history*
+            (`F.col("price") * 2`).  None if the entities were not there at all.
+        start: From when: an aware datetime in any zone.
+        end: Until when, exclusive; None if the values hold until a source says something else.
+        keys: The key fields, as for `merge`.
+        by: Who says so.
+        reason: Why.
+        source: The source of the changes.
+        priority: How much the word counts.  Without it, what the sources have said of the period does not
+            undo the correction, whenever it arrives, if it has no more priority than what stands there now.
+            A correction without an end has the priority of what it corrects, so the next word counts.
+        received_at: When it was said: now, without it.
+
+    Returns:
+        One row per version and part of the period in which it is in force: the columns of changes, with
+        `effective_until`.  `message_id` is the text "*by*, *received_at*: *reason*", by which `blame` and
+        `why` show it and `revoke` takes it back.
+
+    Raises:
+        MissingColumns, WrongColumnType: *history* is none, or lacks `field_provenance`, which only *priority*
+            makes superfluous; or a value is not of its field's type.
+        InvalidArgument: An instant is naive, *end* is not after *start*; *values* are empty, or name a key or
+            what is no field; *keys* are no fields; *by*, *reason* or *source* is no text.
+
+    Cost: one filter, no shuffle.
+
+    Source:
+        SQL:2011, `UPDATE … FOR PORTION OF` and `DELETE … FOR PORTION OF`.
+
+    >>> from datetime import datetime, timezone
+    >>> from cdckit import merge, union_changes
+    >>> nine, noon = (datetime(2024, 1, 1, hour, tzinfo=timezone.utc) for hour in (9, 12))
+    >>> mugs = correct(
+    ...     history.where("number = 2"), {"name": "cup"}, nine, nine.replace(minute=30), keys=["number"],
+    ...     by="anna", reason="a slip of the pen", received_at=noon,
+    ... )
+    >>> right = merge(union_changes(changes, mugs), entity="product", keys=["number"]).where("number = 2")
+    >>> shown = ("name", "valid_from_timestamp", "source_message")
+    >>> right.orderBy("valid_from_timestamp").select(*shown).show(truncate=False)
+    +----+--------------------+--------------------------------------------+
+    |name|valid_from_timestamp|source_message                              |
+    +----+--------------------+--------------------------------------------+
+    |cup |2024-01-01 09:00:00 |anna, 2024-01-01 12:00:00: a slip of the pen|
+    |mug |2024-01-01 09:30:00 |m1                                          |
+    |NULL|2024-01-01 11:00:00 |m3                                          |
+    +----+--------------------+--------------------------------------------+
+    <BLANKLINE>
+    """
+    for argument, text in (("by", by), ("reason", reason), ("source", source)):
+        require_name(text, argument, function=_FUNCTION)
+    versions = between(history, start, end)
+    fields = business_fields(history)
+    key = require_keys(keys, fields.fieldNames(), function=_FUNCTION)
+    right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])
+    said_at = datetime.now(UTC) if received_at is None else received_at
+    instant = require_instant(said_at, "received_at", function=_FUNCTION)
+    data = F.struct(*(right.get(each.name, _of_key(each, key)).alias(each.name) for each in fields))
+    # What one call, or two at one instant, say of an entity are several things: their content tells which.
+    content = F.to_json(F.struct(VALID_FROM, VALID_TO, data))
+    return versions.select(
+        F.lit(DELETE if values is None else UPSERT).alias("operation"),
+        F.col(VALID_FROM).alias("effective_timestamp"),
+        F.lit(_AFTER_ALL).alias("sequence"),
+        F.struct(
+            instant.alias("timestamp"),
+            F.lit(source).alias("topic"),
+            F.lit(0).alias("partition"),
+            F.lit(0).cast("bigint").alias("offset"),
+            (F.pmod(F.xxhash64(content), F.lit(_GREATEST)) + 1).cast("int").alias("record_number"),
+        ).alias("arrival"),
+        F.lit(f"{by}, {_clock(said_at)}: {reason}").alias("message_id"),
+        F.lit(source).alias("source"),
+        _priority(history, priority, right).alias("priority"),
+        data.alias("data"),
+        F.struct(*(F.lit(each in {*key, *right}).alias(each) for each in fields.names)).alias("carried"),
+        F.col(VALID_TO).alias(UNTIL),
+    )
+
+
+def _right_values(
+    history: DataFrame, values: Mapping[str, object] | None, known: Sequence[str]
+) -> dict[str, Column]:
+    """The values in the types of their fields."""
+    if values is None:
+        return {}
+    found = {}
+    for name in require_fields(values, known, "values", function=_FUNCTION):
+        needed = history.schema[name].dataType
+        value = values[name]
+        value = value if isinstance(value, Column) else F.lit(value)
+        given = history.select(value).schema[0].dataType
+        common = common_spark_type(needed, given)
+        if common is None or common.simpleString() != needed.simpleString():
+            raise WrongColumnType(_FUNCTION, name, needed.simpleString(), given.simpleString())
+        found[name] = value.cast(needed)
+    return found
+
+
+def _clock(instant: datetime) -> str:
+    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+
+
+def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
+    return F.col(quoted(field.name)) if field.name in keys else F.lit(None).cast(field.dataType)
+
+
+def _priority(history: DataFrame, said: int | None, right: Mapping[str, Column]) -> Column:
+    """As *said*; or above all that stands in the fields, which is a delete's every field."""
+    if said is not None:
+        return F.lit(require_int(said, "priority", function=_FUNCTION))
+    entries = require_struct(history, FIELD_PROVENANCE, function=_FUNCTION).fieldNames()
+    spoken = [F.col(FIELD_PROVENANCE)[name]["p"] for name in entries if not right or name in {"guid", *right}]
+    # A field that was never set has no priority, and `greatest` passes over nulls.
+    stands = F.greatest(*spoken, F.lit(-_GREATEST))
+    above = F.least(stands, F.lit(_GREATEST - 1)) + 1
+    return F.when(F.col(VALID_TO).isNull(), stands).otherwise(above).cast("int")

@@ -1,0 +1,210 @@
+"""`correct`: other values for a period, and what would stand without them, before, after and beside it."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import blame, changes_from, merge, union_changes
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.query import revoke
+from cdckit.tables import correct
+from support.histories import INSTANTS, LAST, random_changes, to_dataframe
+from tools.tiers import seeds
+
+KEYS = ["gate"]
+STEWARD: dict[str, Any] = {"keys": KEYS, "by": "anna", "reason": "misread"}
+
+
+def day(number: int) -> datetime:
+    return datetime(2024, 1, number, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def said(spark: SparkSession) -> DataFrame:
+    """Gate A has a price from day 1, another from day 5, is gone from day 8 to 10; B has one price."""
+    rows = [
+        ("A", day(1), "upsert", 10, "x"),
+        ("A", day(5), "upsert", 20, "x"),
+        ("A", day(8), "delete", None, None),
+        ("A", day(10), "upsert", 30, "y"),
+        ("B", day(1), "upsert", 7, "z"),
+    ]
+    frame = spark.createDataFrame(rows, "gate string, at timestamp, op string, price int, pier string")
+    return changes_from(
+        frame,
+        keys=KEYS,
+        effective="at",
+        source="plan",
+        apply_as_deletes="op = 'delete'",
+        except_column_list=["op", "at"],
+    )
+
+
+def history_of(*changes: DataFrame) -> DataFrame:
+    return merge(union_changes(*changes), entity="gate", keys=KEYS)
+
+
+def prices(history: DataFrame, gate: str = "A") -> list[tuple[int, int | None]]:
+    """From which day of January which price; none while the gate is not there."""
+    rows = history.where(F.col("gate") == gate).orderBy("valid_from_timestamp").toArrow().to_pylist()
+    return [(row["valid_from_timestamp"].day, row["price"]) for row in rows]
+
+
+def corrected(said: DataFrame, *periods: Any, **more: Any) -> list[tuple[int, int | None]]:
+    history = history_of(said)
+    return prices(history_of(said, correct(history.where("gate = 'A'"), *periods, **STEWARD, **more)))
+
+
+def test_what_stands_without_the_correction_stands_again_behind_its_end(said: DataFrame) -> None:
+    assert corrected(said, {"price": 11}, day(2), day(4)) == [
+        *((1, 10), (2, 11), (4, 10), (5, 20), (8, None), (10, 30)),
+    ]
+
+
+def test_a_period_over_several_versions_corrects_what_is_there_and_revives_nothing(said: DataFrame) -> None:
+    assert corrected(said, {"price": 11}, day(4), day(12)) == [
+        *((1, 10), (4, 11), (8, None), (10, 11), (12, 30)),
+    ]
+
+
+def test_other_entities_and_other_fields_stay(said: DataFrame) -> None:
+    history = history_of(said)
+    right = history_of(said, correct(history.where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD))
+    assert prices(right, "B") == [(1, 7)]
+    piers = right.where("gate = 'A' AND price = 11").select("pier", "field_provenance.pier").collect()
+    assert [row[0] for row in piers] == ["x"]
+    assert "anna" not in piers[0][1]["m"]
+
+
+def test_a_column_corrects_each_version_by_its_own_value(said: DataFrame) -> None:
+    assert corrected(said, {"price": F.col("price") + 1}, day(4), day(6)) == [
+        *((1, 10), (4, 11), (5, 21), (6, 20), (8, None), (10, 30)),
+    ]
+
+
+def test_without_values_the_entity_was_not_there(said: DataFrame) -> None:
+    assert corrected(said, None, day(2), day(4)) == [
+        *((1, 10), (2, None), (4, 10), (5, 20), (8, None), (10, 30)),
+    ]
+
+
+def plan_of(spark: SparkSession, gate: str, when: datetime, price: int) -> DataFrame:
+    frame = spark.createDataFrame([(gate, when, price)], "gate string, at timestamp, price int")
+    return changes_from(frame, keys=KEYS, effective="at", source="plan", except_column_list=["at"])
+
+
+def test_a_source_that_says_the_wrong_value_again_does_not_undo_it(
+    spark: SparkSession, said: DataFrame
+) -> None:
+    right = correct(history_of(said).where("gate = 'A'"), {"price": 11}, day(2), day(4), **STEWARD)
+    again = plan_of(spark, "A", day(3), 10)
+    assert prices(history_of(said, right, again))[:3] == [(1, 10), (2, 11), (4, 10)]
+
+
+def test_a_correction_without_an_end_holds_until_the_next_word(spark: SparkSession, said: DataFrame) -> None:
+    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(2), **STEWARD)
+    news = plan_of(spark, "B", day(4), 9)
+    assert prices(history_of(said, right, news), "B") == [(1, 7), (2, 8), (4, 9)]
+
+
+def test_a_correction_counts_from_the_very_instant_of_what_it_corrects(said: DataFrame) -> None:
+    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(1), **STEWARD)
+    assert prices(history_of(said, right), "B") == [(1, 8)]
+
+
+def test_a_priority_that_is_said_counts_as_it_is(said: DataFrame) -> None:
+    unheard = corrected(said, {"price": 11}, day(2), day(4), priority=-1)
+    assert unheard == prices(history_of(said))
+
+
+def test_several_corrections_of_one_instant_all_count(said: DataFrame) -> None:
+    history, now = history_of(said).where("gate = 'A'"), {"received_at": day(20)}
+    two = [
+        correct(history, {"price": price}, day(first), day(first + 1), **STEWARD, **now)
+        for first, price in ((2, 11), (3, 12))
+    ]
+    assert prices(history_of(said, *two))[:4] == [(1, 10), (2, 11), (3, 12), (4, 10)]
+
+
+def test_it_is_told_by_whom_and_taken_back(said: DataFrame) -> None:
+    history = history_of(said)
+    right = correct(history, {"price": 0}, day(2), day(3), **STEWARD, received_at=day(20))
+    both = union_changes(said, right)
+    told = blame(history_of(both), {"gate": "A"}, at=day(2)).where("field = 'price'").collect()
+    assert [row["message"] for row in told] == ["anna, 2024-01-20 00:00:00: misread"]
+    back = merge(revoke(both, "anna, 2024-01-20 00:00:00: misread"), entity="gate", keys=KEYS)
+    assert back.exceptAll(history).isEmpty()
+    assert history.exceptAll(back).isEmpty()
+
+
+@pytest.mark.parametrize(
+    ("values", "more", "error", "text"),
+    [
+        ({"price": "many"}, {}, WrongColumnType, "price"),
+        ({"gate": "C"}, {}, InvalidArgument, "values"),
+        ({"prise": 1}, {}, InvalidArgument, "price"),
+        ({}, {}, InvalidArgument, "values"),
+        ({"price": 1}, {"keys": ["door"]}, InvalidArgument, "keys"),
+        ({"price": 1}, {"by": ""}, InvalidArgument, "by"),
+        ({"price": 1}, {"reason": None}, InvalidArgument, "reason"),
+        ({"price": 1}, {"priority": "high"}, InvalidArgument, "priority"),
+        ({"price": 1}, {"received_at": datetime(2024, 1, 1)}, InvalidArgument, "received_at"),
+    ],
+)
+def test_what_cannot_be_a_correction_is_refused_when_it_is_called(
+    said: DataFrame, values: Any, more: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        correct(history_of(said), values, day(2), day(3), **{**STEWARD, **more})
+
+
+def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_priorities(said: DataFrame) -> None:
+    history = history_of(said)
+    with pytest.raises(InvalidArgument, match="end"):
+        correct(history, {"price": 1}, day(3), day(3), **STEWARD)
+    with pytest.raises(WrongColumnType, match="price"):
+        correct(history, {"price": F.col("price") * 1.5}, day(2), day(3), **STEWARD)
+    bare = history.drop("field_provenance")
+    with pytest.raises(MissingColumns, match="field_provenance"):
+        correct(bare, {"price": 1}, day(2), day(3), **STEWARD)
+    assert correct(bare, {"price": 1}, day(2), day(3), **STEWARD, priority=1).columns
+
+
+FIELDS = {"h": "int", "k": "string", "v": "int", "w": "string"}
+
+
+def at_instants(history: DataFrame, instants: list[datetime]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What each entity that is there says at each of the instants."""
+    found = {}
+    for row in history.where("NOT deleted_indicator").toArrow().to_pylist():
+        begin, end = row["valid_from_timestamp"], row["valid_to_timestamp"]
+        for instant in instants:
+            if begin <= instant and (end is None or instant < end):
+                found[row["guid"], instant] = (row["h"], row["k"], row["v"], row["w"])
+    return found
+
+
+@seeds(1, 2, soak=20)
+def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
+    spark: SparkSession, seed: int
+) -> None:
+    """Random histories with priorities, deletes and ends; the period is one of their instants."""
+    rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
+    changes = to_dataframe(spark, rows, FIELDS)
+    start, end = sorted(random.Random(seed).sample([*INSTANTS, LAST], 2))
+    before = merge(changes, entity="thing", keys=["h", "k"])
+    right = correct(before, {"v": 99}, start, end, keys=["h", "k"], by="anna", reason="a test")
+    after = merge(union_changes(changes, right), entity="thing", keys=["h", "k"])
+    instants = [each + timedelta(microseconds=more) for each in (*INSTANTS, LAST) for more in (-1, 0, 1)]
+    expected = {
+        (guid, at): (h, k, 99 if start <= at < end else v, w)
+        for (guid, at), (h, k, v, w) in at_instants(before, instants).items()
+    }
+    assert at_instants(after, instants) == expected
+    assert any(v == 99 for _, _, v, _ in expected.values())
