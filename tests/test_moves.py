@@ -238,6 +238,18 @@ def random_world(world: int, chance: random.Random) -> list[Row]:
     return [row for row in rows if chance.random() < 0.95]
 
 
+def test_a_move_that_is_taken_back_leaves_nothing_of_what_it_took_along(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
+    ledger.apply(frame(spark, ONE_MOVE))
+    ledger.revoke("m2")
+    assert shown(ledger.history(), "k", "a", "b") == [(1, "large", 1)]
+    ledger.apply(frame(spark, ONE_MOVE))
+    ledger.revoke("m1")
+    assert shown(ledger.history(), "k", "a", "b") == [(2, None, 5)]
+
+
 @seeds(1, 2, soak=10)
 def test_any_moves_give_what_one_by_one_gives_in_one_merge_and_in_any_batches(
     spark: SparkSession, tmp_path: Path, seed: int

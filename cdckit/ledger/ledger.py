@@ -16,13 +16,14 @@ from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, logged
 from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
 from cdckit.ledger.publication import Form, history_changes, publish
-from cdckit.ledger.upkeep import Applied, Taken, Upkeep
+from cdckit.ledger.upkeep import Applied, Taken, Upkeep, revoke_within
 from cdckit.ledger.views import Gate, Key, View, asked, require_gate
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.documents import sink_of
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import doing
+from cdckit.query.provenance import Messages
 from cdckit.store import Committed, Snapshot, Store, Transaction
 from cdckit.store.files import digest_of
 
@@ -442,6 +443,42 @@ class Ledger:
         def work(transaction: Transaction) -> Applied:
             kind = self._noted(transaction.base)
             return revoke_list(transaction, kind, source, at, gate)
+
+        return self.store.atomically(work)
+
+    @doing("ledger: take messages back")
+    def revoke(self, messages: Messages, *, source: str | None = None, gate: Gate | None = None) -> int:
+        """
+        Take messages back, as if they had never come: a correction that was wrong, a load that broke off.
+
+        Log and history are then what `cdckit.query.revoke` leaves of the log, and `merge` makes of that.  A
+        message that comes again afterwards is news.  Full lists are taken back by `revoke_list`.
+
+        Args:
+            messages: The id of a message, several ids, or a table of them, as for `cdckit.query.revoke`.
+            source: The source whose messages are meant; without it, those of every source.
+            gate: As for `apply`.
+
+        Returns:
+            The commit; the newest one if the ledger has none of these messages.
+
+        Raises:
+            NoSuchTable: Nothing was ever applied.
+            MissingColumns, WrongColumnType, InvalidArgument, SparkRuntimeException: As
+                `cdckit.query.revoke`.
+            ForeignChange, ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: a scan of the ids in the log; the buckets that have such messages are written anew, log and
+            history.  Where rows have moved to other keys, all are.
+        """
+        require_gate(gate, function="revoke")
+
+        def work(transaction: Transaction) -> int:
+            kind = self._noted(transaction.base)
+            touched = revoke_within(transaction, kind, messages, source)
+            if not touched:
+                return transaction.base.version or 0
+            return transaction.commit(reads=asked(gate, transaction, kind, touched)).version
 
         return self.store.atomically(work)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,7 @@ from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, selected,
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import guid
 from cdckit.parts.workers import Made
+from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import as_columns, keeps_types, true_names
 from cdckit.store.files import Target, signed
@@ -297,6 +298,30 @@ def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) ->
         log = transaction.read(kind.changes, where)
         left = log.join(gone, [GUID, "message_id"], "left_anti").select(*log.columns)
         transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
+    return buckets
+
+
+def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, source: str | None) -> list[int]:
+    """
+    Take messages out of a ledger, as if they had never come; returns the buckets that were touched.
+
+    Raises as `cdckit.query.revoke`.
+    """
+    log = transaction.read(kind.changes)
+    # A bucket is touched if it has more rows in the log than in what is left of it.
+    sides = (
+        log.withColumn("rows", F.lit(1)),
+        revoke(log, messages, source=source).withColumn("rows", F.lit(-1)),
+    )
+    counted = reduce(DataFrame.unionAll, (side.select(BUCKET, "rows") for side in sides)).groupBy(BUCKET)
+    buckets = [row[BUCKET] for row in counted.agg(F.sum("rows").alias("gone")).where("gone > 0").collect()]
+    if buckets:
+        where = {BUCKET: buckets}
+        left = revoke(transaction.read(kind.changes, where), messages, source=source)
+        transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
+        # What rows took along when their keys changed, any bucket may have said.
+        upkeep = Upkeep(transaction, kind, log.schema, anew=MOVED in log.columns)
+        _, buckets = upkeep.run(again=buckets)
     return buckets
 
 

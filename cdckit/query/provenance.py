@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -286,9 +286,11 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
     return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
 
 
-def revoke(
-    changes: DataFrame, messages: str | Iterable[str] | DataFrame, *, source: str | None = None
-) -> DataFrame:
+Messages: TypeAlias = str | Iterable[str] | DataFrame
+"""The id of a message, several ids, or a table of them."""
+
+
+def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None) -> DataFrame:
     """
     The changes as if some messages had never come.
 
@@ -297,7 +299,7 @@ def revoke(
 
     A full list (`changes_from_snapshots`) cannot be revoked so: its changes are what is new in it, and what
     the next list confirmed would go with them.  Of a ledger, `Ledger.revoke_list` takes it back; otherwise
-    leave it out of the lists.
+    leave it out of the lists.  `Ledger.revoke` does the same to the log of a ledger.
 
     Args:
         changes: One row per change.
