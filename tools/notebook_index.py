@@ -1,38 +1,37 @@
 """
-The page with which the notebooks open: `notebooks/README.md`, and a small picture of each of them.
+The page with which the notebooks open, `notebooks/README.md`; a test fails when it is another one.
 
     python -m tools.notebook_index              writes the page, and pictures that are missing
     python -m tools.notebook_index 10 41        draws the pictures of these notebooks anew as well
 
 The page lists the notebooks with the question that each answers, and the scenarios of the five specifications
-with the section that shows each (`tools.coverage`); a test fails when it is not what this program writes.
-A picture is the last figure of its notebook, or else its largest table, or text, which needs a browser.
+with the section that shows each.  These are data, in `tools/scenarios`: a file for each specification, whose
+first line names it; then a line for each scenario, in our words:
+
+    section | scenario | notebook | heading                  its section of that notebook shows it
+    section | scenario | not shown | test: reason            no notebook does; that test does (or "nothing")
+
+A heading must be one of the notebook, with an output of code below it; a test must be there.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
-from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import nbformat
-from PIL import Image
-
-from tools.coverage import UNTESTED, Scenario, Specification, by_number, specifications
-from tools.notebooks import FOLDER
-from tools.readme_pictures import draw
+from tools import pictures
+from tools.notebooks import FOLDER, ROOT, committed, read
 
 PAGE = FOLDER / "README.md"
 PICTURES = FOLDER / "pictures"
-WIDTH, HEIGHT = 280, 140
-WORDS_PER_MINUTE, LINES_PER_MINUTE = 220, 30
+LISTS = Path(__file__).parent / "scenarios"
+NOT_SHOWN, UNTESTED = "not shown", "nothing"
 
 PARTS = {
     "0": ("Begin here", "What a change feed is, and how one's own data become a history."),
@@ -58,7 +57,57 @@ QUESTIONS = {
 }
 """The question that a notebook answers, by its number, where its title does not say it in full."""
 
-_format: Any = nbformat  # as in tools.notebooks
+
+class Scenario(NamedTuple):
+    """One thing that a specification says can happen, and where it is shown."""
+
+    section: str
+    words: str
+    notebook: str
+    """The number of a notebook, or `NOT_SHOWN`."""
+    heading: str
+    """A heading of that notebook; of what is not shown, a test and the reason."""
+
+    @property
+    def is_shown(self) -> bool:
+        return self.notebook != NOT_SHOWN
+
+
+class Specification(NamedTuple):
+    """A specification, and its scenarios in their order."""
+
+    name: str
+    scenarios: list[Scenario]
+
+    @property
+    def shown(self) -> int:
+        return sum(each.is_shown for each in self.scenarios)
+
+
+def specifications(folder: Path = LISTS) -> list[Specification]:
+    """All lists, in the order of their files."""
+    return [_specification(path) for path in sorted(folder.glob("*.txt"))]
+
+
+def _specification(path: Path) -> Specification:
+    first, *lines = path.read_text(encoding="utf-8").splitlines()
+    scenarios = []
+    for line in lines:
+        parts = [part.strip() for part in line.split("|")]
+        if not line or line.startswith("#"):
+            continue
+        if len(parts) != len(Scenario._fields):
+            raise ValueError(f"{path.name}: not of the form section | scenario | notebook | heading: {line}")
+        scenarios.append(Scenario(*parts))
+    return Specification(first.removeprefix("#").strip(), scenarios)
+
+
+def by_number() -> dict[str, Path]:
+    """The notebooks by the two digits with which their names begin."""
+    return {path.name[:2]: path for path in committed()}
+
+
+# The page -----------------------------------------------------------------------------------------------
 
 
 def page() -> str:
@@ -78,40 +127,22 @@ def _index(notebooks: dict[str, Path]) -> Iterator[str]:
         yield from ("", f"## {name}", "", about, "", "| | | |", "|---|---|---|")
         for number in numbers:
             path = notebooks[number]
-            picture = f'<img src="pictures/{path.stem}.png" width="{WIDTH}" alt="{escape(title(path))}">'
-            about = f"**[{path.stem}]({path.name})**<br>{QUESTIONS.get(number) or title(path)}"
-            yield f"| {picture} | {about} | {told_minutes(path)} |"
-
-
-def title(path: Path) -> str:
-    """The first line of a notebook."""
-    first: str = _format.read(path, as_version=4).cells[0].source.splitlines()[0]
-    return first.removeprefix("# ")
-
-
-def told_minutes(path: Path) -> str:
-    """How long it takes to read a notebook, as it says itself."""
-    found = re.search(r"\*About (\d+) minutes", _format.read(path, as_version=4).cells[0].source)
-    return f"{found[1]} min" if found else ""
-
-
-def minutes(path: Path) -> int:
-    """What a notebook should say of that: its words, and its lines of code."""
-    cells = _format.read(path, as_version=4).cells
-    words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
-    lines = sum(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code")
-    return max(1, round(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
+            first = read(path).cells[0].source
+            title = first.splitlines()[0].removeprefix("# ")
+            minutes = re.search(r"\*About (\d+) minutes", first)
+            picture = f'<img src="pictures/{path.stem}.png" width="{pictures.WIDTH}" alt="{escape(title)}">'
+            about = f"**[{path.stem}]({path.name})**<br>{QUESTIONS.get(number) or title}"
+            yield f"| {picture} | {about} | {f'{minutes[1]} min' if minutes else ''} |"
 
 
 def _coverage(lists: Sequence[Specification]) -> Iterator[str]:
-    count = sum(len(each.scenarios) for each in lists)
-    shown = sum(len(each.shown) for each in lists)
+    count, shown = sum(len(each.scenarios) for each in lists), sum(each.shown for each in lists)
     yield from ("", "## What of the five specifications is shown where", "")
     yield "A scenario is something that a specification says can happen, in our words."
     yield f"There are {count}; notebooks show {shown} of them, and of the others the line says why not."
-    yield "`python -m tools.coverage` checks that every section named here is there, and shows something."
+    yield "`python -m tools.notebook_index` checks that each section named here is there and shows something."
     for each in lists:
-        told = f"{each.name}: {len(each.shown)} of {len(each.scenarios)}"
+        told = f"{each.name}: {each.shown} of {len(each.scenarios)}"
         yield from ("", f"<details><summary><b>{escape(told, quote=False)}</b></summary>", "")
         yield from ("| section | scenario | shown in |", "|---|---|---|")
         for scenario in each.scenarios:
@@ -128,37 +159,51 @@ def _where(scenario: Scenario) -> str:
     return f"*not shown:* {reason}{tested}"
 
 
-# Pictures -----------------------------------------------------------------------------------------------
+# What the lists say -------------------------------------------------------------------------------------
 
 
-def picture(path: Path) -> Image.Image:
-    """The last figure of a notebook, or else its largest table, or else what it printed most of; small."""
-    outputs = [
-        output
-        for cell in _format.read(path, as_version=4).cells
-        for output in cell.get("outputs", [])
-        if output.output_type in ("stream", "display_data", "execute_result")
-    ]
-    shown = [output.data for output in outputs if "data" in output]
-    figures = [data["image/png"] for data in shown if "image/png" in data]
-    if figures:
-        return small(Image.open(BytesIO(base64.b64decode(figures[-1]))))
-    tables = [data["text/html"] for data in shown if "text/html" in data]
-    printed = max((output.text for output in outputs if "text" in output), key=len, default="")
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "table.png"
-        draw(max(tables, key=len) if tables else f"<pre>{escape(printed)}</pre>", target)
-        drawn = Image.open(target)
-        return small(drawn.crop((0, 0, min(drawn.width, 3 * WIDTH), drawn.height)))
+def find_problems(specifications: list[Specification]) -> Iterator[str]:
+    """Say, one sentence each, what a list says that is not so."""
+    known = {number: headings(path) for number, path in by_number().items()}
+    for name, scenarios in specifications:
+        twice = [words for words, count in Counter(each.words for each in scenarios).items() if count > 1]
+        yield from (f"{name}: {words!r} stands twice." for words in twice)
+        for each in scenarios:
+            problem = _problem(each, known) if each.is_shown else _problem_of_test(each)
+            if problem:
+                yield f"{name}: {each.words!r} {problem}"
 
 
-def small(image: Image.Image) -> Image.Image:
-    """As wide as the column of the page, cut below where it is high, in few colours."""
-    whole = image.convert("RGB")
-    scaled = whole.resize(
-        (2 * WIDTH, round(2 * WIDTH * whole.height / whole.width)), Image.Resampling.LANCZOS
-    )
-    return scaled.crop((0, 0, scaled.width, min(scaled.height, 2 * HEIGHT))).quantize(48)
+def headings(notebook: Path) -> dict[str, bool]:
+    """By heading of a notebook, whether a cell with code and an output follows before the next one."""
+    found: dict[str, bool] = {}
+    last = ""
+    for cell in read(notebook).cells:
+        if cell.cell_type == "markdown":
+            for heading in re.findall(r"^#+ (.+)$", cell.source, flags=re.MULTILINE):
+                last = heading.strip()
+                found[last] = False
+        elif cell.outputs and last:
+            found[last] = True
+    return found
+
+
+def _problem(scenario: Scenario, known: dict[str, dict[str, bool]]) -> str | None:
+    has_output = known.get(scenario.notebook, {}).get(scenario.heading)
+    if has_output is None:
+        return f"is said to be in notebook {scenario.notebook}, which has no heading {scenario.heading!r}."
+    return None if has_output else f"has no cell with an output below {scenario.heading!r}."
+
+
+def _problem_of_test(scenario: Scenario) -> str | None:
+    place, _, reason = scenario.heading.partition(": ")
+    file, _, function = place.partition("::")
+    path = ROOT / file
+    if not reason or not (file == UNTESTED or file.startswith("tests/")):
+        return "is not shown, and its line names no test and reason."
+    if file == UNTESTED or (path.is_file() and (f"def {function}(" if function else "") in path.read_text()):
+        return None
+    return f"is said to be tested by {place}, which is not there."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -167,10 +212,12 @@ def main(arguments: Sequence[str]) -> int:
     for number, path in by_number().items():
         target = PICTURES / f"{path.stem}.png"
         if number in arguments or not target.exists():
-            picture(path).save(target, optimize=True)
+            pictures.of_notebook(path).save(target, optimize=True)
             print(target.relative_to(FOLDER.parent))
     PAGE.write_text(page(), encoding="utf-8")
-    return 0
+    problems = list(find_problems(specifications()))
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return min(len(problems), 1)
 
 
 if __name__ == "__main__":

@@ -167,19 +167,20 @@ def _text(output: Any) -> str:
 
 def check(path: Path) -> list[str]:
     """What is wrong with the notebook at *path*, as it lies there."""
-    return list(find_problems(_read(path)))
+    return list(find_problems(read(path)))
 
 
 def run(path: Path) -> list[str]:
     """Execute the notebook at *path* and write it back, unless something is wrong with it."""
-    notebook = tidied(executed(_read(path), path.parent))
+    notebook = tidied(executed(read(path), path.parent))
     problems = list(find_problems(notebook))
     if not problems:
         _format.write(notebook, path)
     return problems
 
 
-def _read(path: Path) -> Notebook:
+def read(path: Path) -> Notebook:
+    """The notebook at *path*."""
     return _format.read(path, as_version=4)
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import changes_from, merge
-from tools import readme_pictures
+from tools import pictures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -78,8 +78,8 @@ def test_what_the_readme_links_to_in_the_repository_is_there() -> None:
 
 
 def test_the_tables_of_the_pictures_are_in_the_tour() -> None:
-    """The README's words about them hold there: after a change, run `python -m tools.readme_pictures`."""
-    found = readme_pictures.tables()
+    """The README's words about them hold there: after a change, run `python -m tools.pictures`."""
+    found = pictures.readme_tables()
     assert "operations/10" in re.sub("<[^>]*>", "", found["board"])
     assert re.findall("SUPERSEDED|OUTRANKED|WON", found["why"]) == [
         "SUPERSEDED", "SUPERSEDED", "OUTRANKED", "WON",
