@@ -4,10 +4,9 @@ Does a plain install work?  A wheel, two virtual environments, and the README's 
     python -m tools.compat            the oldest and the newest versions that pyproject.toml allows
     python -m tools.compat oldest     one of the two
 
-The wheel is installed with the extra `avro`: once with everything that it needs in the lowest version that
-`pyproject.toml` allows, once as pip chooses.  There, in a folder outside the checkout, the README's ten
-lines must print what stands below them, and `tools/plain_install.py` must run through.  Needs the
-package index.
+The wheel is installed with the extras that doors need: once with everything in the lowest version that
+`pyproject.toml` allows, once as pip chooses.  There, in a folder outside the checkout, the README's ten lines
+must print what stands below them, and the smoke tests of all doors must pass.  Needs the package index.
 """
 
 from __future__ import annotations
@@ -22,24 +21,19 @@ import tomllib
 import venv
 from pathlib import Path
 
+from tools.site.examples import EXAMPLE
+
 ROOT = Path(__file__).parents[1]
 PARTS = ("cdckit", "data", "expectations", "pyproject.toml", "setup.py", "README.md", "LICENSE")
-PROGRAM = Path(__file__).with_name("plain_install.py")
+EXTRAS = ("avro", "rdss")
+TESTING = ("pytest", "hypothesis")
 
 
 def lowest() -> list[str]:
     """Each dependency in the lowest version that is allowed: `pandas>=2.2,<3` gives `pandas==2.2`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    stated = project["dependencies"] + project["optional-dependencies"]["avro"]
-    return [re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in stated]
-
-
-def ten_lines() -> tuple[str, str]:
-    """The README's example, and what it shows below it."""
-    readme = (ROOT / "README.md").read_text()
-    found = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", readme, flags=re.DOTALL)
-    assert found is not None
-    return found[1], found[2]
+    optional = [each for extra in EXTRAS for each in project["optional-dependencies"][extra]]
+    return [re.sub(r">=([\d.]+).*", r"==\1", each) for each in project["dependencies"] + optional]
 
 
 def build(folder: Path) -> Path:
@@ -57,26 +51,22 @@ def build(folder: Path) -> Path:
 
 
 def try_out(name: str, wheel: Path, requirements: list[str], folder: Path) -> None:
-    """Install into a new environment, and use it from a folder where there is nothing else."""
+    """Install into a new environment, and use it from a folder where there is nothing else but tests."""
     place, elsewhere = folder / name, folder / f"{name} elsewhere"
-    elsewhere.mkdir()
+    shutil.copytree(ROOT / "tests", elsewhere / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     venv.create(place, with_pip=True)
     python = place / ("Scripts" if os.name == "nt" else "bin") / "python"
-    _run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        f"{wheel}[avro]",
-        *requirements,
-    )
-    code, shown = ten_lines()
-    printed = _run(python, "-c", code, cwd=elsewhere)
-    if printed.strip() != shown.strip():
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(*install, f"{wheel}[{','.join(EXTRAS)}]", *requirements, *TESTING)
+    example = EXAMPLE.search((ROOT / "README.md").read_text())
+    assert example is not None
+    printed = _run(python, "-c", example[1], cwd=elsewhere)
+    if printed.strip() != example[2].strip():
         raise SystemExit(f"{name}: the README's example prints\n{printed}")
-    print(f"{name}: the README's ten lines; {_run(python, PROGRAM, cwd=elsewhere).strip()}", flush=True)
+    tested = _run(python, "-m", "pytest", "-q", "tests/test_smoke.py", cwd=elsewhere).splitlines()[-1]
+    frozen = _run(python, "-m", "pip", "freeze", "--disable-pip-version-check")
+    versions = re.findall(r"^(?:pyspark|pyarrow|pandas|numpy|datafusion)==\S+$", frozen, flags=re.MULTILINE)
+    print(f"{name}: the README's ten lines; smoke tests: {tested}; {', '.join(versions)}", flush=True)
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:
