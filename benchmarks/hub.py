@@ -70,7 +70,7 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
         folder = work / f"hub_grown_{messages}"
         if not folder.exists():
             _receive(spark, _messages(spark, work, messages), folder)
-            datahub.Hub(spark, hub_schema(), folder).process(now=NOW)
+            datahub.Hub(spark, hub_schema(), folder).run(now=NOW)
     hubs = {each: datahub.Hub(spark, hub_schema(), work / f"hub_grown_{each}") for each in (few, some, many)}
     took: dict[str, list[float]] = {}
     for turn in range(12):
@@ -79,7 +79,7 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
             hub.receive([_document(entity, turn) for entity in (ENTITIES if three else ["flight"])])
             name = f"three targets over {messages}" if three else f"one message over {messages}"
             began = time.perf_counter()
-            hub.process(now=NOW)
+            hub.run(now=NOW)
             took.setdefault(name, []).append(time.perf_counter() - began)
         began = time.perf_counter()
         hubs[few].history("flight").count()
@@ -134,7 +134,7 @@ def _receive(spark: SparkSession, source: Path, folder: Path) -> None:
 def _run(spark: SparkSession, received: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(received, folder)
-    datahub.Hub(spark, hub_schema(), folder).process(now=NOW)
+    datahub.Hub(spark, hub_schema(), folder).run(now=NOW)
 
 
 def hub_schema() -> datahub.Schema:

@@ -111,7 +111,7 @@ class Shell(ABC):
 
     kind: ClassVar[str]
     """What the store is noted to hold, and the version of its form."""
-    wait: ClassVar[timedelta] = timedelta(hours=1)
+    wait: timedelta = timedelta(hours=1)
     """How long `expire` lets a record wait, if it is not told."""
 
     def __init__(

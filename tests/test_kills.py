@@ -112,7 +112,7 @@ def test_a_hub_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) ->
     found.store.check()
     everything = [each for number in range(BATCHES) for each in messages(number)]
     undisturbed.receive(datahub.records(spark, everything, at=NOW))
-    undisturbed.process(now=NOW)
+    undisturbed.run(now=NOW)
     assert same(found.history("product"), undisturbed.history("product"))
     statuses = ["message_identifier", "status"]
     assert same(found.messages().select(statuses), undisturbed.messages().select(statuses))

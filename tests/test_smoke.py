@@ -130,8 +130,8 @@ def test_datahub(spark: SparkSession, tmp_path: Path) -> None:
     message: dict[str, Any] = {"entity": "product", "guid": "m1"}
     message["data"] = [{"number": 1, "name": "kettle"}, {"name": "mug"}]
     hub = datahub.Hub(spark, shop, tmp_path)
-    hub.receive([message], at=AT)
-    hub.process(now=AT)
+    hub.receive([message], received_at=AT)
+    hub.run(now=AT)
     history = hub.history("product").collect()
     assert [(row["number"], row["name"], row["source_message"]) for row in history] == [(1, "kettle", "m1")]
     assert [(row["record"], row["error_code"]) for row in hub.rejects().collect()] == [("2", "KEY_MISSING")]

@@ -3,8 +3,8 @@ The data hub door: messages of many systems, mapped to the same entities by rule
 
     shop = datahub.read_schema("schema")                   one JSON document per source system
     hub = datahub.Hub(spark, shop, "tables")               a store of tables, in a folder or below a URI
-    receipts = hub.receive(datahub.records(spark, [...], at=...))
-    hub.process(now=...)
+    hub.receive(datahub.records(spark, [...], at=...))     `hub.receipts` says how each was received
+    hub.run(now=...)
     hub.history("product")                                 what the spine's questions are asked of
     hub.messages(), hub.log(), hub.rejects()               what became of each message and record
 

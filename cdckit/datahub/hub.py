@@ -1,30 +1,60 @@
-"""The hub: messages in, and histories kept up; what it answers is in `answers`."""
+"""The hub: messages in, histories kept up, and what became of each message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.message_store import decode
-from cdckit.datahub.questions import Answers
+from cdckit.datahub.message_store import MESSAGE_SCHEMA, decode
+from cdckit.datahub.outcomes import Sink, rejected, waiting_records
+from cdckit.datahub.questions import ReadByAnotherSchema, query
+from cdckit.datahub.readers import Filter, Reader, Work
 from cdckit.datahub.runs import Run, identified
-from cdckit.datahub.state import HUB, MESSAGES, PROCESSED, RECEIVED, RUN, SCHEMA, State, appended
-from cdckit.datahub.statuses import DUE, EVERYTHING
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.state import (
+    MESSAGES,
+    PROCESSED,
+    RECEIVED,
+    RUN,
+    SCHEMA,
+    STATUSES,
+    State,
+    UnderWay,
+    appended,
+)
+from cdckit.datahub.statuses import (
+    DUE,
+    EVERYTHING,
+    Retry,
+    Status,
+    given_up,
+    with_being_processed,
+    with_status,
+)
+from cdckit.datahub.target_view import TargetView
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import microseconds, require_batch_id
-from cdckit.parts.documents import Document, as_records, sink_of
+from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
+from cdckit.parts.documents import Document
 from cdckit.parts.workers import doing
-from cdckit.store import Transaction
-from cdckit.store.files import digest_of
-from cdckit.store.store import committed, note, noted
+from cdckit.shell import Done, Ledgers, Received, Shell
+from cdckit.store import OtherKind, Snapshot, Transaction
+from cdckit.store.locations import locate
+from cdckit.store.store import note, noted
+
+Say = Callable[[Mapping[str, Any]], None]
+"""Tells other programs what is under way."""
+Attempt = Callable[[Transaction, datetime, Say], Done | None]
+"""What a run does at a time within a transaction."""
 
 
-class Hub(Answers):
+class Hub(Shell):
     """
     Messages in, histories out, and what became of each message.
 
@@ -32,29 +62,38 @@ class Hub(Answers):
     (typed, by target), the histories that this makes, and the status of each message.  Everything but the
     messages can be made anew from them (`rebuild`), and is then what it was.
 
-    `receive`, `process`, `reprocess` and `rebuild` are one commit each: all or nothing.  Several programs may
-    use one place.  Messages that come during a run land, and are for the next run; where two do the same,
-    the later one does it again on what the other has committed.  In a local folder runs wait for each other.
+    `receive` stores messages, and `run` applies what is due: those that came, and those that wait and are due
+    again.  A message that comes during a run is for the next one.  Several programs may use one place: where
+    two do the same, the later one does it again on what the other has committed; in a local folder runs wait
+    for each other.
 
-    Opening a hub, and every question to it (see `Answers`), writes and deletes nothing.
+    What waits are the records whose links lead to what is not there: `waiting` shows each, by mapping, with
+    `message_identifier`, `record` ("2", "2/order_lines/1"), `entity` (the target), `attempts`,
+    `next_attempt_timestamp` and `given_up_timestamp`, when it is given up by the *retry* of this hub, or by
+    `expire`.  Given up, it is a reject (LINK_MISSING), until `reprocess` gives its message a new chance.
+
+    Rejects are records that can be received again, by a hub whose schema can use them: this one has received
+    its messages already, and reads them all anew when its schema is another.  `rejects` names with each
+    `message_identifier`, `source_system` and `source_entity`; `record`, the place in it, null where all of
+    the message is meant; `entities`, the targets whose mappings found the error; and `record_text`, JSON text
+    of what stands in that place after its filters, null where the error was found by a look at all entities.
+
+    What depends on the schema is a `ReadByAnotherSchema` until a run has gone by it.
+
+    Its verbs and most of its questions are those of every `Shell`.
 
     Args:
-        spark: The session that does the work.
+        spark, location, storage_options: As for `Shell`.
         schema: The source systems (see `schema` and `read_schema`).
-        location: A folder, which need not be there, or a URI such as `s3://bucket/hub`.  On a cluster driver
-            and workers must all reach it, under the same name.
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.
         retry: When messages that wait are tried again, and when they are given up.
-        storage_options: What deltalake calls so, for a URI; Spark takes its own from its session.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
             *retry*.
-        OtherKind: Something else is kept there.
-        NoFileSystem: Spark or deltalake lacks a file system for the URI's scheme.
-        DamagedTable: The store cannot be read.
+        OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
 
     Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
     links of all statements, and merges the entities that are touched; in a hub with at most 10,000
@@ -79,8 +118,8 @@ class Hub(Answers):
     >>> message = {"entity": "product", "guid": "m1", "data": data}
     >>> with TemporaryDirectory() as folder:
     ...     hub = Hub(session(), shop, folder)
-    ...     _ = hub.receive([message], at=at)
-    ...     hub.process(now=at)
+    ...     _ = hub.receive([message], received_at=at)
+    ...     hub.run(now=at)
     ...     hub.history("product").select("number", "name", "source_message").show()
     ...     hub.messages().select("message_identifier", "status").show()
     ...     hub.rejects().select("record", "record_text", "error_code", "entities").show()
@@ -104,68 +143,99 @@ class Hub(Answers):
     <BLANKLINE>
     """
 
-    @doing("hub: take messages")
+    kind = "data hub (form 1)"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: Schema,
+        location: str | Path,
+        *,
+        readers: Mapping[str, Reader] | None = None,
+        filters: Mapping[str, Filter] | None = None,
+        files: str | Path | None = None,
+        retry: Retry | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self._work = Work.by(schema, readers, filters, files, function="Hub")
+        if not isinstance(retry, Retry | None):
+            raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
+        self.schema, self._retry = schema, retry or Retry()
+        self.wait = self._retry.maximum
+        place = locate(location, storage_options, None)
+        folder = Path(place.root) if place.local else None
+        if folder is not None and (folder / "current.json").exists():
+            raise OtherKind(
+                place.root, f"a {self.kind}", "the tables of a hub of an earlier form (current.json)"
+            )
+        self._under_way = UnderWay(folder)
+        super().__init__(spark, location, storage_options)
+
+    # What the shell asks for -------------------------------------------------------------------------------
+
+    def _take(self, tables: Transaction, records: DataFrame, batch: str | None = None) -> Done:
+        # What is compared with must stand still: of one message only one may be the first.
+        return Done(appended(tables, self.schema, decode(records), batch), [MESSAGES])
+
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        if not tables.has(STATUSES):
+            return 0
+        rows, found = given_up(tables.read(STATUSES), now, wait)
+        if found:
+            tables.replace(STATUSES, rows)
+        return found
+
+    def _rebuild(
+        self, tables: Transaction, now: datetime | None = None, say: Say = lambda run: None
+    ) -> Done | None:
+        return self._apply(tables, datetime.now(UTC) if now is None else now, say, chosen=EVERYTHING)
+
+    def _ledgers(self, tables: Snapshot) -> Ledgers:
+        state = self._state_of(tables)
+        return Ledgers({entity: TargetView(state, tables, entity) for entity in state.stated})
+
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        state = self._state_of(tables)
+        return waiting_records(state.unapplied(), state.statuses(), state.received(), self._retry)
+
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        state = self._state_of(tables)
+        return rejected(state.received(), state.log(), state.statuses())
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        return {"messages": (self.messages(), "messages")}
+
+    # Verbs ------------------------------------------------------------------------------------------------
+
     def receive(
         self,
         records: DataFrame | Iterable[Document],
         batch: str | int | None = None,
         *,
-        at: datetime | None = None,
-    ) -> DataFrame:
+        received_at: datetime | None = None,
+    ) -> Received:
         """
-        Store messages; `process` is called when you like.
+        Store messages; `run` is called when you like, and `receipts` says how each was received.
 
         Args:
-            records: One row per record, `value` one JSON document (see `decode`); `files` makes such a
-                table.  Or a list of documents, which become records as by `datahub.records`.
-            batch: An id: of one id, records are received once, however often they are given.
-            at: When documents of a list are stored, an aware datetime; without it the clock's time.  Those
-                that name no `guid` are told apart by it: passed on again at another time, they are others.
-
-        Returns:
-            One receipt per record: `topic`, `partition`, `offset`, `message_identifier`, `status` (0 not
-            processed yet; 5 previously received, which changes nothing; 22 message invalid, kept as a
-            reject), `error_code`, `error_description`.  Of a batch that was received before, the receipts
-            of that time.
+            records: As for `Shell.receive`, `value` one JSON document (see `decode`); `files` makes such a
+                table.  Documents become records as by `datahub.records`.
+            batch: As for `Shell.receive`.
+            received_at: Likewise.  Documents that name no `guid` are told apart by it: passed on again at
+                another time, they are others.
 
         Raises:
-            MissingColumns, WrongColumnType: *records* is not a table of records.
-            InvalidArgument: *records* is neither a table nor a list of documents, or a stream (see `sink`);
-                *at* is naive, or given with a table, whose rows say when they were stored; *batch* is empty.
-            BatchIdReused: The batch id was received with other keys or values.
-            ConflictingCommit: Others have received messages each time that this was tried.
+            As `Shell.receive`.
 
-        Cost: the identifiers of all messages that were ever received are read; with a batch id, *records*
-        are read a second time.
+        Cost: the identifiers of all messages that were ever received are read.
         """
-        given = as_records(self._spark, records, at, shell="hub")
-        id_ = require_batch_id(batch, function="receive")
-        digest = None if id_ is None else digest_of(given, F.xxhash64("key", "value"))
-        number = None
-        if id_ is None or self.store.batch(id_) != digest:
-            append = partial(appended, schema=self.schema, decoded=decode(given), batch=id_)
-            # What was compared with must stand still: of one message only one may be the first.
-            number = committed(self.store, HUB, append, reads=[MESSAGES], batch=id_, digest=digest)
-        return State(self.schema, self._tables()).receipts(number, id_)
-
-    def sink(self, name: str) -> Callable[[DataFrame, int], DataFrame]:
-        """
-        `receive` for a stream, each record exactly once, also after a restart::
-
-            records = spark.readStream.format("kafka").option("subscribe", "hub").load()
-            writer = records.writeStream.option("checkpointLocation", "hub-checkpoint")
-            writer.foreachBatch(hub.sink("hub")).start()
-
-        Args:
-            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
-                stream that begins anew, with another checkpoint, needs another name.
-        """
-        return sink_of(self.receive, name)
+        named = partial(self._take, batch=require_batch_id(batch, function="receive"))
+        return self._receive(records, batch, received_at, named)
 
     @doing("hub: apply what is due")
-    def process(self, *, now: datetime | None = None) -> None:
+    def run(self, now: datetime | None = None) -> None:
         """
-        Process what was received since the last run, and the messages that wait and are due again.
+        Apply what was received since the last run, and the messages that wait and are due again.
 
         With another schema than in the run before, all messages are read anew, and all that wait are tried.
         Where nothing came and nothing is due, nothing is done.
@@ -177,7 +247,7 @@ class Hub(Answers):
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
         """
-        self._run("process", DUE, now)
+        self._alone("run", now, partial(self._apply, chosen=DUE))
 
     @doing("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
@@ -192,16 +262,16 @@ class Hub(Answers):
 
         Raises:
             InvalidArgument: One of them is not in the store (status 21, message not found).
-            ConflictingCommit: As for `process`.
+            ConflictingCommit: As for `run`.
         """
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
-        tables = self._tables()
+        tables = self._snapshot()
         stored = State(self.schema, tables).stored(last=noted(tables, PROCESSED, 0))
         unknown = identified(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
             needed = "identifiers of processed messages (status 21)"
             raise InvalidArgument("reprocess", "messages", needed, unknown[0])
-        self._run("reprocess", listed, now)
+        self._alone("reprocess", now, partial(self._apply, chosen=listed))
 
     @doing("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
@@ -212,45 +282,165 @@ class Hub(Answers):
         schema, tables and statuses are what they were.
 
         Raises:
-            ConflictingCommit: As for `process`.
+            ConflictingCommit: As for `run`.
         """
-        self._run("rebuild", EVERYTHING, now)
+        self._alone("rebuild", now, self._rebuild)
 
-    def _run(self, function: str, chosen: str | list[str], now: datetime | None) -> None:
-        """Commit what a run of that time does with the *chosen* messages; by another schema, with all."""
+    def _alone(self, function: str, now: datetime | None, work: Attempt) -> None:
+        """Commit what a run at that time does, when those of others have ended."""
         at = datetime.now(UTC) if now is None else now
-        instant = microseconds(at, "now", function=function)
-        if self._tables().version is None:
-            return
-        with self._under_way.alone() as say:
+        require_instant(at, "now", function=function)
+        if self._snapshot().version is not None:
+            with self._under_way.alone() as say:
+                self._commit(lambda tables: work(tables, at, say))
 
-            def written(tables: Transaction) -> bool:
-                first, last = noted(tables, PROCESSED, 0) + 1, noted(tables, RECEIVED, 0)
-                anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
-                everything = anew or chosen != DUE
-                name, messages = uuid4().hex, EVERYTHING if anew else chosen
-                known = last if anew or chosen == DUE else first - 1
-                say({"run": name, "messages": messages, "now": instant, "last": known})
-                run = Run(self._work, tables, self._retry, instant)
-                stored = run.stored(None if everything else first, known)
-                if anew:
-                    run.forget_schema()
-                elif chosen == EVERYTHING:
-                    run.forget(None)
-                if isinstance(chosen, list):
-                    listed = identified(self._spark, chosen)
-                    run.forget(listed)
-                    if not anew:
-                        stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
-                came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
-                if not (everything or came or run.has_due()):
-                    return False
-                run.settle(everything=everything)
-                note(tables, PROCESSED, known)
-                note(tables, SCHEMA, self.schema.fingerprint)
-                # Of two runs at once, which both note their names, the second is told of the first.
-                note(tables, RUN, name)
-                return True
+    def _apply(self, tables: Transaction, now: datetime, say: Say, *, chosen: str | list[str]) -> Done | None:
+        """Do what a run of that time does with the *chosen* messages; by another schema, with all."""
+        instant = microseconds(now, "now", function="run")
+        first, last = noted(tables, PROCESSED, 0) + 1, noted(tables, RECEIVED, 0)
+        anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
+        everything = anew or chosen != DUE
+        name, messages = uuid4().hex, EVERYTHING if anew else chosen
+        known = last if anew or chosen == DUE else first - 1
+        say({"run": name, "messages": messages, "now": instant, "last": known})
+        run = Run(self._work, tables, self._retry, instant)
+        stored = run.stored(None if everything else first, known)
+        if anew:
+            run.forget_schema()
+        elif chosen == EVERYTHING:
+            run.forget(None)
+        if isinstance(chosen, list):
+            listed = identified(self._spark, chosen)
+            run.forget(listed)
+            if not anew:
+                stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
+        came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
+        if not (everything or came or run.has_due()):
+            return None
+        run.settle(everything=everything)
+        note(tables, PROCESSED, known)
+        note(tables, SCHEMA, self.schema.fingerprint)
+        # Of two runs at once, which both note their names, the second is told of the first.
+        note(tables, RUN, name)
+        # What a run goes by, only runs change; messages that come meanwhile are for the next one.
+        return Done(reads=())
 
-            # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-            committed(self.store, HUB, written)
+    # Questions --------------------------------------------------------------------------------------------
+
+    def receipts(self, version: int | None = None, *, batch: str | int | None = None) -> DataFrame:
+        """
+        How records were received: all of them, those of one commit, or those of one batch.
+
+        Args:
+            version: The commit by which they are seen, as `receive` returns it.
+            batch: The id of the batch, whenever it was received.
+
+        Returns:
+            One row per record: `topic`, `partition`, `offset`, `message_identifier`, `status` (0 not
+            processed yet; 5 previously received, which changes nothing; 22 message invalid, kept as a
+            reject), `error_code`, `error_description`.
+        """
+        number = None
+        if version is not None:
+            number = noted(self._snapshot(version, function="receipts"), RECEIVED, 0)
+        name = require_batch_id(batch, function="receipts")
+        return State(self.schema, self._snapshot()).receipts(number, name)
+
+    def messages(self) -> DataFrame:
+        """
+        One row per message of the store (`MESSAGE_SCHEMA`) with `status`, `error_message`, `attempts` and
+        `next_attempt_timestamp`.
+
+        While a run is under way in a local folder, be it of another hub in this program or another one, the
+        messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
+        Elsewhere nobody is told of runs, and all is as it was.
+        """
+        run = self._under_way.found()
+        tables = self._snapshot()
+        state = State(self.schema, tables)
+        stored = state.received().where(F.col("status") == int(Status.NOT_PROCESSED))
+        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
+        # A run that has just been committed may still be told of.
+        if run is not None and run["run"] != noted(tables, RUN, None):
+            found = with_being_processed(found, run["messages"], run["now"], run["last"])
+        return found.drop("received")
+
+    def log(self) -> DataFrame:
+        """
+        What became of each record of the processed messages.
+
+        Returns:
+            One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
+            for the data of a whole message), `entity`, `outcome` (`Outcome`), `error_code` (`HubFault`),
+            `error_description`, `guid`.  What a record in error holds is not looked at, and has no row.
+        """
+        return self._state().log().drop("raw", "number")
+
+    def history(self, entity: str) -> DataFrame:
+        """The history of a target, as `merge` gives it, as it stands now."""
+        return self._view(entity, "history").history()
+
+    def changes(self, entity: str) -> DataFrame:
+        """The changes of which a target's history is made, with their `guid`: for `why` and `bitemporal`."""
+        return self._view(entity, "changes").changes()
+
+    def _view(self, entity: str, function: str) -> TargetView:
+        tables, target = self._snapshot(), self._target(entity, export=False, function=function)
+        return TargetView(self._state_of(tables), tables, target)
+
+    def exports(self, entity: str, *, after: int | None = None) -> DataFrame:
+        """
+        The records of an export target, each an insert or a delete.
+
+        An export hands on what each record says, and merges nothing: priorities do not count, a record
+        with some of the fields replaces one with others, and a refresh deletes nothing.
+
+        Args:
+            entity: The target.
+            after: The greatest `position` that was handed on so far; None for all records.
+
+        Returns:
+            One row per record that is applied (see `cdckit.datahub.outcomes.export_rows`), with `position`,
+            which counts the runs in which there was anything new to export.  It is the run since which the
+            record is exported as it is, whenever it arrived: one that had to wait comes late, and one that
+            another schema or link changed comes again, with its new document.  So whoever asks each time
+            for what is *after* the greatest position that it has taken gets all there is, each at least
+            once; a run is taken whole.  Rows have no order but by `version` and `arrival`, and a later
+            position may hold an earlier version.  A record that is no longer applied is not taken back.
+
+        Raises:
+            InvalidArgument: *entity* is no export target, or *after* no position.
+        """
+        return self._exported(entity, after, "exports")
+
+    def export(self, entity: str, sink: Sink, *, after: int | None = None) -> None:
+        """Hand the records of an export target to *sink*, those *after* a position (see `exports`)."""
+        sink(self._exported(entity, after, "export"))
+
+    def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
+        """Answer a question about one target (see `query`)."""
+        state = self._state()
+        histories = {entity: state.history(entity) for entity in self.schema.families}
+        return query(histories, question, now=datetime.now(UTC) if now is None else now)
+
+    def _exported(self, entity: str, after: int | None, function: str) -> DataFrame:
+        target = self._target(entity, export=True, function=function)
+        if isinstance(after, bool) or not isinstance(after, int | None):
+            raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
+        rows = self._state().exported(target)
+        return rows if after is None else rows.where(F.col("position") > after)
+
+    def _state(self) -> State:
+        return self._state_of(self._snapshot())
+
+    def _state_of(self, tables: Snapshot) -> State:
+        """What is known of the messages that were read, if they were read by this schema."""
+        if noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint):
+            raise ReadByAnotherSchema(tables.location.root)
+        return State(self.schema, tables)
+
+    def _target(self, entity: str, *, export: bool, function: str) -> str:
+        known = [name for name, target in self.schema.targets.items() if target.export == export]
+        if entity not in known:
+            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(known))}", entity)
+        return entity

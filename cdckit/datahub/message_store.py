@@ -70,7 +70,7 @@ def decode(records: DataFrame) -> DataFrame:
         records: One row per record; `value` is one JSON document in UTF-8: `entity` (needed), `system`
             (default `*`), `timestamp` (ISO 8601; in UTC unless it says its zone), `user`, `refresh`,
             `process`, `options` (an object), `data`, `guid`.  `process`, true or false, is allowed and
-            decides nothing: a message is stored first, and processed by the next `Hub.process`.
+            decides nothing: a message is stored first, and processed by the next `Hub.run`.
 
     Returns:
         One row per record: its columns, then those of `MESSAGE_SCHEMA` that are not among them, `envelope`,

@@ -46,20 +46,22 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     )
 
 
-def waiting_records(unapplied: DataFrame, known: DataFrame, retry: Retry) -> DataFrame:
-    """The records that wait, with what is *known* of their messages, their statuses (see `Hub.waiting`)."""
+def waiting_records(unapplied: DataFrame, known: DataFrame, received: DataFrame, retry: Retry) -> DataFrame:
+    """The records that wait, with the statuses that are *known* of their messages (see `Hub`)."""
     records = unapplied.select("statement.*", "missing").where(f"{IS_RECORD} AND missing IS NOT NULL")
-    named = known.withColumnRenamed("message_identifier", "message_id")
-    return records.join(named, "message_id").selectExpr(
-        "message_id AS message_identifier",
+    named = known.where(f"status <> {int(Status.REPROCESS_TIMEOUT)}")
+    stored = received.where(f"status = {int(Status.NOT_PROCESSED)}").withColumn("value", whole_value())
+    waits = records.withColumnRenamed("message_id", "message_identifier").join(named, "message_identifier")
+    return waits.selectExpr(
+        "message_identifier",
         "record",
         "entity",
-        "missing",
-        "message_timestamp AS since_timestamp",
         "attempts",
         "next_attempt_timestamp",
         f"{retry.given_up('message_timestamp')} AS given_up_timestamp",
-    )
+        "message_timestamp AS waiting_since",
+        "missing AS waiting_for",
+    ).join(stored.select(*RECORD_COLUMNS, "message_identifier"), "message_identifier")
 
 
 def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | None:
@@ -96,14 +98,17 @@ def message_log(known: DataFrame) -> DataFrame:
     return said.selectExpr("*", *error).drop("parts")
 
 
-def rejected(received: DataFrame, log: DataFrame) -> DataFrame:
-    """What could not be applied, as the records that were received, with a reason."""
+def rejected(received: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
+    """What could not be applied, or was given up, as the records that were received, with a reason."""
     sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
     whole = received.withColumn("value", whole_value())
     invalid = whole.where(f"status = {int(Status.MESSAGE_INVALID)}")
     stored = whole.where(f"status = {int(Status.NOT_PROCESSED)}").select(*RECORD_COLUMNS, *sender)
-    faulty = log.where(f"outcome = '{Outcome.ERROR}'").withColumnRenamed("raw", "record_text")
+    late = known.where(f"status = {int(Status.REPROCESS_TIMEOUT)}").select("message_identifier")
+    given_up = log.where(f"outcome = '{Outcome.WAITING}'").join(late, "message_identifier", "left_semi")
+    wrong = log.where(f"outcome = '{Outcome.ERROR}'").unionByName(given_up)
+    faulty = wrong.withColumnRenamed("raw", "record_text")
     # Two mappings of a record may find the same wrong.
     found = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
         F.array_sort(F.collect_set("entity")).alias("entities")

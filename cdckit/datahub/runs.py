@@ -15,7 +15,6 @@ from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, fa
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
-    MANY_FILES,
     REFRESHED,
     STATEMENTS,
     STATUSES,
@@ -27,6 +26,7 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import Retry, Status, is_due, routed, statuses
 from cdckit.parts.workers import computed, here
+from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import note, noted, put, read_some
 from cdckit.store.writing import Rows

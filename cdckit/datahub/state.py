@@ -24,6 +24,7 @@ from cdckit.datahub.statuses import STATUS_SCHEMA, Status
 from cdckit.merging import history_schema, made_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.workers import at_once, computed
+from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, note, noted, put, read_some, rows_of
 from cdckit.store.writing import Rows
@@ -106,12 +107,6 @@ def _is_locked(file: IO[str]) -> bool:
     return False
 
 
-HUB = "data hub (form 1)"
-"""What is noted in the store: the kind of what is kept there, and the version of its form."""
-
-MANY_FILES = 16
-"""So many small files are written together: a table that grows by the run has a bounded number."""
-
 MESSAGES, STATUSES, UNAPPLIED = "messages", "statuses", "unapplied"
 STATEMENTS, HISTORY, EXPORTED = "statements", "history", "exported"
 """
@@ -160,7 +155,7 @@ class State(Derived):
         return rows_of(self._tables, MESSAGES, RECEIVED_SCHEMA, {"received": (first, last)})
 
     def receipts(self, number: int | None, batch: str | None) -> DataFrame:
-        """The receipts of one time, or of a batch, whenever it was received."""
+        """The receipts of one time, or of a batch, whenever it was received; all without both."""
         rows = self.received(number, number)
         ours = rows if batch is None else rows.where(F.col("batch") == batch)
         place = ("topic", "partition", "offset")
@@ -230,15 +225,14 @@ class State(Derived):
         return rows_of(self._tables, UNAPPLIED, UNAPPLIED_COLUMNS)
 
 
-def appended(tables: Transaction, *, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
-    """Append decoded records to those that were received; the number of the receipt."""
+def appended(tables: Transaction, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
+    """Append decoded records to those that were received; how many they are."""
     number = int(noted(tables, RECEIVED, 0)) + 1
     earlier = State(schema, tables).received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
     said = with_statuses(decoded, earlier.select(identity().alias("identity")))
     receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
-    tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES)
     note(tables, RECEIVED, number)
-    return number
+    return tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES).rows
 
 
 _Touched = Mapping[str, DataFrame | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 
 from pyspark.sql import DataFrame
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import flat_columns, text_literal
+from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.faults import Fault
 
 
@@ -208,6 +208,24 @@ def statuses(
     # The last attempt is at the maximum age, and no later.
     due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})"
     return found.selectExpr("*", f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp")
+
+
+def given_up(known: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:
+    """
+    Statuses, those of messages that wait for longer than *wait* given up; and how many those are.
+
+    A message waits since it was stored.
+    """
+    at = require_instant(now, "now", function="expire")
+    waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
+    is_late = waits & (at - F.col("message_timestamp") > F.lit(wait))
+    rows = known.withColumns(
+        {
+            "status": F.when(is_late, int(Status.REPROCESS_TIMEOUT)).otherwise(F.col("status")),
+            "next_attempt_timestamp": F.when(~is_late, F.col("next_attempt_timestamp")),
+        }
+    )
+    return rows, known.where(is_late).count()
 
 
 def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -385,35 +385,6 @@ def require_kind(tables: Snapshot, kind: str) -> None:
     if found != kind:
         others = f"a store of the tables {', '.join(tables.names())}"
         raise OtherKind(tables.location.root, f"a {kind}", found or others)
-
-
-def committed(
-    store: Store,
-    kind: str,
-    work: Callable[[Transaction], Answer],
-    *,
-    reads: Sequence[str] = (),
-    batch: str | None = None,
-    digest: int | None = None,
-) -> Answer | None:
-    """
-    What *work* returns, with all that it has written committed to a store of one *kind* (`require_kind`).
-
-    Nothing is committed if it is False.  None if another writer has committed the batch meanwhile.
-    It may be called several times, each time on the newest commit.  The tables that it replaces, and those
-    of *reads*, must not have changed meanwhile.
-    """
-
-    def attempt(tables: Transaction) -> Answer | None:
-        require_kind(tables.base, kind)
-        done = work(tables)
-        if done is not False:
-            tables.note(KIND, kind)
-            if tables.commit(reads=reads, batch=batch, digest=digest).repeated:
-                return None
-        return done
-
-    return store.atomically(attempt)
 
 
 def read_some(tables: Tables, name: str) -> DataFrame | None:

@@ -114,7 +114,7 @@ def test_changes_are_those_of_a_hub_after_one_run(
 ) -> None:
     hub = datahub.Hub(spark, datahub.schema(SHOP), tmp_path)
     hub.receive(datahub.records(spark, MESSAGES, at=AT))
-    hub.process(now=AT)
+    hub.run(now=AT)
     for entity, rows in found.items():
         assert in_order(rows_of(hub.changes(entity))) == in_order(rows)
 

@@ -236,7 +236,7 @@ MESSAGES: list[Row] = [
 def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hub:
     made = Hub(spark, schema(DOCUMENT), tmp_path_factory.mktemp("exports"))
     made.receive(records(spark, MESSAGES, at=AT))
-    made.process(now=AT)
+    made.run(now=AT)
     return made
 
 
@@ -352,23 +352,23 @@ def test_exports_go_on_after_a_position(spark: SparkSession, tmp_path: Path) -> 
     """By the run since which a record is exported, and not by its arrival: what had to wait comes late."""
     minute = timedelta(minutes=1)
     hub = Hub(spark, schema(library()), tmp_path)
-    hub.receive([author("ann"), book(1, "one", "ann"), book(2, "two", "bob")], at=AT)
-    hub.process(now=AT)
+    hub.receive([author("ann"), book(1, "one", "ann"), book(2, "two", "bob")], received_at=AT)
+    hub.run(now=AT)
     assert taken(hub) == taken(hub, 0) == [(1, "1", "one")]
     assert taken(hub, 1) == []
 
-    hub.receive([book(3, "three", "ann", at="2000-01-01")], at=AT + minute)
-    hub.process(now=AT + minute)
+    hub.receive([book(3, "three", "ann", at="2000-01-01")], received_at=AT + minute)
+    hub.run(now=AT + minute)
     assert taken(hub, 1) == [(2, "3", "three")]
 
-    hub.receive([author("bob")], at=AT + 9 * minute)
-    hub.process(now=AT + 9 * minute)
+    hub.receive([author("bob")], received_at=AT + 9 * minute)
+    hub.run(now=AT + 9 * minute)
     assert taken(hub, 2) == [(3, "2", "two")]
     assert taken(hub) == [(1, "1", "one"), (2, "3", "three"), (3, "2", "two")]
 
     # A run with nothing to export, and one that makes everything anew, hand nothing out again.
-    hub.receive([author("cid")], at=AT + 10 * minute)
-    hub.process(now=AT + 10 * minute)
+    hub.receive([author("cid")], received_at=AT + 10 * minute)
+    hub.run(now=AT + 10 * minute)
     hub.rebuild(now=AT + 10 * minute)
     assert taken(hub, 3) == []
     assert len(taken(hub)) == 3
@@ -379,10 +379,10 @@ def test_exports_go_on_after_a_position(spark: SparkSession, tmp_path: Path) -> 
     # By another schema the records whose documents change come again; by the first they do once more.
     longer = {**BOOK, "fields": [NUMBER, {"reference": "title", "length": 3}, *BOOK["fields"][2:]]}
     hub = Hub(spark, schema(library(longer)), tmp_path)
-    hub.process(now=AT + 11 * minute)
+    hub.run(now=AT + 11 * minute)
     assert taken(hub, 3) == [(4, "3", "thr")]
     hub = Hub(spark, schema(library()), tmp_path)
-    hub.process(now=AT + 12 * minute)
+    hub.run(now=AT + 12 * minute)
     assert taken(hub, 4) == [(5, "3", "three")]
     assert taken(hub) == [(1, "1", "one"), (3, "2", "two"), (5, "3", "three")]
 

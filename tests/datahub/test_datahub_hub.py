@@ -20,7 +20,7 @@ from cdckit.merging import made_versions
 from cdckit.parts.workers import Made
 from cdckit.quality import check_all
 from cdckit.records import RECORD_SCHEMA
-from support.hub_programs import rows_of
+from support.hub_programs import receipts_of, rows_of
 from support.jobs import jobs_of
 
 Row = dict[str, Any]
@@ -128,14 +128,14 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
         patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
         patched.setattr(cdckit.datahub.state, "made_versions", found.merge)
         hub.receive(records(spark, first + waiting, at=AT))
-        found.step("first", hub.process, now=AT)
-        found.step("due", hub.process, now=after(seconds=60))
+        found.step("first", hub.run, now=AT)
+        found.step("due", hub.run, now=after(seconds=60))
         hub.receive(records(spark, [customers("c1", "c1")], at=after(seconds=100)))
-        found.step("not due", hub.process, now=after(seconds=100))
-        found.step("due again", hub.process, now=after(seconds=240))
-        found.step("old", hub.process, now=after(days=1, seconds=1))
+        found.step("not due", hub.run, now=after(seconds=100))
+        found.step("due again", hub.run, now=after(seconds=240))
+        found.step("old", hub.run, now=after(days=1, seconds=1))
         hub.receive(records(spark, [customers("c2", "c2", "c2")], at=after(days=2)))
-        found.step("too late", hub.process, now=after(days=2))
+        found.step("too late", hub.run, now=after(days=2))
         found.step("again", hub.reprocess, ["too late", "never"], now=after(days=3))
     return found
 
@@ -211,8 +211,8 @@ def test_a_message_that_is_not_there_cannot_be_reprocessed(spark: SparkSession, 
 
 def test_a_run_needs_an_instant_with_its_zone(played: Played) -> None:
     naive = datetime(2024, 1, 1)
-    with pytest.raises(InvalidArgument, match=r"process\(\) needs now to be an aware datetime"):
-        played.hub.process(now=naive)
+    with pytest.raises(InvalidArgument, match=r"run\(\) needs now to be an aware datetime"):
+        played.hub.run(now=naive)
     with pytest.raises(InvalidArgument, match=r"rebuild\(\) needs now to be an aware datetime"):
         played.hub.rebuild(now=naive)
     with pytest.raises(InvalidArgument, match=r"reprocess\(\) needs now to be an aware datetime"):
@@ -258,7 +258,7 @@ def test_the_number_of_jobs_does_not_depend_on_the_number_of_messages(
         documents += [customers(f"c{each}", f"c{each % 5}") for each in half]
         hub.receive(records(spark, documents, at=AT))
         before = next_job(spark)
-        hub.process(now=AT)
+        hub.run(now=AT)
         jobs[count] = next_job(spark) - before
         assert hub.messages().count() == count
     assert jobs[10] == jobs[1000]
@@ -295,7 +295,7 @@ def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
         messages = [{"guid": guid, "entity": "thing", "data": each} for guid, each in data.items()]
         hub.receive(records(spark, messages, at=AT))
         before = next_job(spark)
-        hub.process(now=AT)
+        hub.run(now=AT)
         jobs[length] = next_job(spark) - before
         waiting = {(row["message_identifier"], row["record"]) for row in rows_of(hub.log())
                    if row["outcome"] == "waiting"}  # fmt: skip
@@ -369,7 +369,7 @@ def test_a_target_that_is_not_there_cannot_be_asked_about(empty: Hub) -> None:
 
 
 def test_a_run_without_messages_does_nothing(empty: Hub, shapes: dict[str, str]) -> None:
-    empty.process(now=AT)
+    empty.run(now=AT)
     for name, question in QUESTIONS.items():
         table = question(empty)
         assert table.collect() == []
@@ -381,7 +381,7 @@ def test_a_first_message_that_the_schema_has_no_place_for_is_processed(
 ) -> None:
     hub = Hub(spark, schema(SHOP), tmp_path)
     hub.receive(records(spark, [{"guid": "m", "entity": "x"}, order("n", 1, "c") | {"system": "x"}], at=AT))
-    hub.process(now=AT)
+    hub.run(now=AT)
     assert {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())} == {"m": 24, "n": 23}
 
 
@@ -393,7 +393,7 @@ def refreshed(spark: SparkSession, empty: Hub, shapes: dict[str, str]) -> Hub:
         order("made", 1, "c1") | {"system": "other"},
     ]
     empty.receive(records(spark, [*documents, {"data": []}], at=AT))
-    empty.process(now=AT)
+    empty.run(now=AT)
     return empty
 
 
@@ -433,7 +433,7 @@ def test_one_error_of_a_record_with_two_mappings_is_one_reject(spark: SparkSessi
     mappings = [{"reference": "a", "fields": fields}, {"reference": "b", "fields": fields}]
     hub = Hub(spark, schema({"reference": "*", "mappings": {"e": mappings}}), tmp_path)
     hub.receive(records(spark, [{"entity": "e", "guid": "m", "data": [{"k": "1", "n": "x"}]}], at=AT))
-    hub.process(now=AT)
+    hub.run(now=AT)
     assert sorted(row["entity"] for row in rows_of(hub.log())) == ["a", "b"]
     [reject] = rows_of(hub.rejects())
     assert (reject["record"], reject["error_code"]) == ("1", "VALUE_INVALID")
@@ -457,7 +457,7 @@ def test_rejects_are_the_records_as_they_came_and_can_be_fed_again(
     e = {"reference": "e", "fields": [{"reference": "k", "key": True}, number]}
     hub = Hub(spark, schema({"reference": "*", "mappings": {"e": [e]}}), tmp_path / "first")
     hub.receive(came)
-    hub.process(now=AT)
+    hub.run(now=AT)
     found = hub.rejects()
     assert sorted((row["offset"], row["record"], row["error_code"]) for row in rows_of(found)) == [
         (0, "2", "VALUE_INVALID"),
@@ -471,7 +471,7 @@ def test_rejects_are_the_records_as_they_came_and_can_be_fed_again(
     corrected = F.encode(F.replace(F.decode("value", "utf-8"), F.lit("dta"), F.lit("data")), "utf-8")
     other = Hub(spark, cured, tmp_path / "second")
     other.receive(found.withColumn("value", corrected))
-    other.process(now=AT)
+    other.run(now=AT)
     assert {row["message_identifier"]: row["status"] for row in rows_of(other.messages())} == dict.fromkeys(
         ("m0", "m1", "m2"), 10
     )
@@ -493,7 +493,7 @@ def test_a_message_that_names_no_system_may_have_none(spark: SparkSession, tmp_p
     e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
     hub = Hub(spark, schema({"reference": "shop", "mappings": {"e": [e]}}), tmp_path)
     hub.receive(records(spark, [{"entity": "e"}, {"entity": "e", "system": "mill"}], at=AT))
-    hub.process(now=AT)
+    hub.run(now=AT)
     assert sorted(row["error_message"] for row in rows_of(hub.messages())) == [
         "SYSTEM_NOT_FOUND: The schema has no such source system: mill",
         "SYSTEM_NOT_FOUND: The schema has no such source system: the message names none, and there is none"
@@ -514,16 +514,16 @@ def test_a_list_of_documents_is_received_as_records_of_that_time(spark: SparkSes
     """What a newcomer has is a list of dictionaries."""
     hub = Hub(spark, schema(SHOP), tmp_path)
     documents: list[Any] = [customers("m1", "c1"), '{"entity": "customer", "data": {"c": "c2"}}']
-    receipts = rows_of(hub.receive(documents, at=AT))
+    receipts = receipts_of(hub, documents, received_at=AT)
     assert sorted((row["offset"], row["status"]) for row in receipts) == [
         (1_704_099_600_000_000, 0),
         (1_704_099_600_000_001, 0),
     ]
-    again = rows_of(hub.receive(documents, at=AT))
+    again = receipts_of(hub, documents, received_at=AT)
     assert [row["status"] for row in again] == [5, 5]
     begun = datetime.now(UTC)
     hub.receive(documents)  # the second names no guid, and is another by the clock's time
-    hub.process(now=AT)
+    hub.run(now=AT)
     found = rows_of(hub.messages())
     assert sorted(row["message_timestamp"] <= AT for row in found) == [False, True, True]
     assert max(row["message_timestamp"] for row in found) >= begun
@@ -537,10 +537,10 @@ def test_what_is_neither_a_table_nor_a_list_is_not_received(empty: Hub, given: A
 
 
 def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: Hub) -> None:
-    with pytest.raises(InvalidArgument, match=r"receive\(\) needs at to be an aware datetime"):
-        empty.receive([], at=datetime(2024, 1, 1))
-    with pytest.raises(InvalidArgument, match=r"receive\(\) needs at to be left out for a table"):
-        empty.receive(records(spark, [], at=AT), at=AT)
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs received_at to be an aware datetime"):
+        empty.receive([], received_at=datetime(2024, 1, 1))
+    with pytest.raises(InvalidArgument, match=r"receive\(\) needs received_at to be left out for a table"):
+        empty.receive(records(spark, [], at=AT), received_at=AT)
     with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns headers; the DataFrame has key"):
         empty.receive(records(spark, [], at=AT).drop("headers"))
 
@@ -550,7 +550,7 @@ def test_the_tables_of_a_hub_keep_the_suites(played: Played, refreshed: Hub) -> 
         found = check_all(hub)
         assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
         asked = {
-            f"targets.{entity}.{table}" for entity in targets for table in ("changes", "history", "ledger")
+            f"ledgers.{entity}.{table}" for entity in targets for table in ("changes", "history", "ledger")
         }
         assert asked | {"messages", "rejects"} <= set(found)
         assert found["messages"].rows

@@ -20,7 +20,7 @@ from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.parts.json_text import members
 from cdckit.parts.values import NAMESPACE
 from cdckit.records import RECORD_SCHEMA
-from support.hub_programs import rows_of
+from support.hub_programs import receipts_of, rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, 30, 15, 123_456, tzinfo=UTC)
@@ -387,13 +387,12 @@ def test_what_is_no_message_is_received_once_from_its_place(spark: SparkSession,
     e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
     hub = Hub(spark, schema({"reference": "*", "mappings": {"e": [e]}}), tmp_path / "hub")
     received = [
-        sorted(row["status"] for row in rows_of(hub.receive(files(spark, tmp_path / "in")))) for _ in range(3)
+        sorted(row["status"] for row in receipts_of(hub, files(spark, tmp_path / "in"))) for _ in range(3)
     ]
     assert received == [[0, 22, 22], [5, 5, 5], [5, 5, 5]]
     assert len(rows_of(hub.rejects())) == 2
     statuses = [
-        [row["status"] for row in rows_of(hub.receive(records(spark, [text], at=AT)))]
-        for text in ("{", "[", "{")
+        [row["status"] for row in receipts_of(hub, records(spark, [text], at=AT))] for text in ("{", "[", "{")
     ]
     assert statuses == [[22], [22], [5]]
 

@@ -424,7 +424,7 @@ def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hub:
         files=folder / "files",
     )
     made.receive(records(spark, MESSAGES, at=AT))
-    made.process(now=AT)
+    made.run(now=AT)
     return made
 
 

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
 from cdckit.datahub import Hub, ReadByAnotherSchema, records, schema
-from support.hub_programs import rows_of
+from cdckit.records import RECORD_COLUMNS
+from support.hub_programs import receipts_of, rows_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -43,7 +44,7 @@ def system(**mappings: Row) -> Row:
 def sent(hub: Hub, spark: SparkSession, *documents: Row, minute: int) -> None:
     """Receive the documents in the minute, and process them in it."""
     hub.receive(records(spark, documents, at=AT + minute * MINUTE))
-    hub.process(now=AT + minute * MINUTE)
+    hub.run(now=AT + minute * MINUTE)
 
 
 def history(hub: Hub, entity: str) -> list[Row]:
@@ -108,7 +109,7 @@ def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSess
         hub.receive(records(spark, [product("1")], at=AT))
         for now in (AT + timedelta(seconds=59), AT + MINUTE):
             with pytest.raises(RuntimeError, match="the run dies"):
-                hub.process(now=now)
+                hub.run(now=now)
         with pytest.raises(RuntimeError, match="the run dies"):
             hub.reprocess("p2", now=AT)
     assert seen[:3] == [{"o1": 1, "p1": 4, "p2": 10}] * 3
@@ -119,7 +120,7 @@ def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSess
     (tmp_path / "run.json").write_text('{"messages": "everything", "now": 0}')
     assert statuses(reader) == {"o1": 1, "p1": 0, "p2": 10}
     # A hub that was opened meanwhile has deleted nothing that the run needs.
-    hub.process(now=AT + MINUTE)
+    hub.run(now=AT + MINUTE)
     assert statuses(reader) == {"o1": 10, "p1": 10, "p2": 10}
     assert (tmp_path / "run.json").read_text() == ""
 
@@ -134,12 +135,12 @@ def test_two_hubs_on_one_folder_go_on_from_what_the_other_has_done(
     def product(number: str) -> list[Row]:
         return [{"entity": "product", "guid": f"m{number}", "data": {"no": number}}]
 
-    one.receive(product("1"), at=AT)
-    other.receive(product("2"), at=AT + MINUTE)
-    assert [row["status"] for row in rows_of(other.receive(product("1"), at=AT))] == [5]
-    one.process(now=AT)
-    other.receive(product("3"), at=AT + MINUTE)
-    other.process(now=AT + MINUTE)
+    one.receive(product("1"), received_at=AT)
+    other.receive(product("2"), received_at=AT + MINUTE)
+    assert [row["status"] for row in receipts_of(other, product("1"), received_at=AT)] == [5]
+    one.run(now=AT)
+    other.receive(product("3"), received_at=AT + MINUTE)
+    other.run(now=AT + MINUTE)
     for hub in (one, other):
         found = {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
         assert found == {"m1": 10, "m2": 10, "m3": 10}
@@ -159,7 +160,7 @@ def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: P
 
     grown = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
     for question in (grown.log, grown.rejects, grown.waiting, lambda: grown.changes("product")):
-        with pytest.raises(ReadByAnotherSchema, match=r"`process\(\)` reads them anew"):
+        with pytest.raises(ReadByAnotherSchema, match=r"`run\(\)` reads them anew"):
             question()
     assert grown.messages().count() == 2
     sent(grown, spark, {"entity": "product", "guid": "m3", "data": {"no": "2", "name": "mug"}}, minute=1)
@@ -174,7 +175,7 @@ def test_reprocessing_by_another_schema_counts_attempts_anew(spark: SparkSession
     order = {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}
     hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
     sent(hub, spark, order, minute=0)
-    hub.process(now=AT + 2 * MINUTE)
+    hub.run(now=AT + 2 * MINUTE)
     assert [row["attempts"] for row in rows_of(hub.messages())] == [2]
     named = {**PRODUCT, "fields": PRODUCT["fields"][:1]}
     Hub(spark, schema(system(order=ORDER, product=named)), tmp_path).reprocess("m1", now=AT + 3 * MINUTE)
@@ -188,7 +189,7 @@ def test_what_waited_by_another_schema_is_tried_by_the_new_one(spark: SparkSessi
     area = {"reference": "area", "fields": [{"reference": "code", "key": True}]}
     grown = Hub(spark, schema(system(area=area, order=ORDER, product=PRODUCT)), tmp_path)
     grown.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
-    grown.process(now=AT + timedelta(seconds=10))
+    grown.run(now=AT + timedelta(seconds=10))
     assert [row["o"] for row in history(grown, "order")] == ["7"]
     statuses = {row["message_identifier"]: row["status"] for row in rows_of(grown.messages())}
     assert statuses == {"m1": 10, "m2": 10}
@@ -199,19 +200,19 @@ def test_a_rebuild_leaves_waiting_what_waits(spark: SparkSession, tmp_path: Path
     hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
     sent(hub, spark, {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}, minute=0)
     hub.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
-    hub.process(now=AT + timedelta(seconds=10))
+    hub.run(now=AT + timedelta(seconds=10))
     before = history(hub, "order"), rows_of(hub.messages().orderBy("message_identifier"))
     assert [row["status"] for row in before[1]] == [1, 10]
     hub.rebuild(now=AT + timedelta(days=1))
     assert (history(hub, "order"), rows_of(hub.messages().orderBy("message_identifier"))) == before
-    hub.process(now=AT + timedelta(days=1))
+    hub.run(now=AT + timedelta(days=1))
     assert [row["o"] for row in history(hub, "order")] == ["7"]
 
 
 def test_the_folder_of_the_tables_may_hold_other_things(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "logs" / "2024").mkdir(parents=True)
     hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
-    hub.process(now=AT)
+    hub.run(now=AT)
     assert (tmp_path / "logs" / "2024").is_dir()
 
 
@@ -219,9 +220,9 @@ def test_a_record_without_a_time_is_no_message_and_stops_nobody(spark: SparkSess
     hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
     some = records(spark, [{"entity": "product", "guid": "m1", "data": {"no": "1"}}], at=AT)
     timeless = some.withColumn("timestamp", F.lit(None).cast("timestamp")).select(*some.columns)
-    assert [row["status"] for row in rows_of(hub.receive(timeless))] == [22]
-    assert [row["status"] for row in rows_of(hub.receive(some))] == [0]
-    hub.process(now=AT)
+    assert [row["status"] for row in receipts_of(hub, timeless)] == [22]
+    assert [row["status"] for row in receipts_of(hub, some)] == [0]
+    hub.run(now=AT)
     assert [row["no"] for row in history(hub, "product")] == ["1"]
 
 
@@ -269,23 +270,32 @@ def test_a_run_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path) ->
     [waiting] = rows_of(hub.messages())
     assert (waiting["attempts"], waiting["next_attempt_timestamp"]) == (1, AT + MINUTE)
     before = sorted(map(str, tmp_path.rglob("*")))
-    hub.process(now=AT + MINUTE / 2)
+    hub.run(now=AT + MINUTE / 2)
     assert sorted(map(str, tmp_path.rglob("*"))) == before
-    hub.process(now=AT + MINUTE)
+    hub.run(now=AT + MINUTE)
     assert [row["attempts"] for row in rows_of(hub.messages())] == [2]
 
 
 def test_a_hub_says_who_waits_for_what_and_until_when(spark: SparkSession, tmp_path: Path) -> None:
-    """One row per record; what was given up has no next attempt, and is there still."""
+    """One row per record; what was given up waits no longer, and is a reject until it has a new chance."""
     hub = Hub(spark, schema(system(product=PRODUCT, order=ORDER)), tmp_path)
     assert rows_of(hub.waiting()) == []
     orders = [{"o": "7", "no": "1"}, {"o": "8", "no": None}]
     sent(hub, spark, {"entity": "order", "guid": "o", "data": orders}, minute=0)
     waits = {
-        "message_identifier": "o", "record": "1", "entity": "order", "missing": "product no = 1",
-        "since_timestamp": AT, "attempts": 1, "next_attempt_timestamp": AT + MINUTE,
-        "given_up_timestamp": AT + timedelta(days=40),
+        "message_identifier": "o", "record": "1", "entity": "order", "attempts": 1,
+        "next_attempt_timestamp": AT + MINUTE, "given_up_timestamp": AT + timedelta(days=40),
+        "waiting_since": AT, "waiting_for": "product no = 1",
     }  # fmt: skip
-    assert rows_of(hub.waiting()) == [waits]
-    hub.process(now=AT + timedelta(days=40))
-    assert rows_of(hub.waiting()) == [{**waits, "attempts": 2, "next_attempt_timestamp": None}]
+    assert rows_of(hub.waiting().drop(*RECORD_COLUMNS)) == [waits]
+    hub.run(now=AT + timedelta(days=40))
+    assert rows_of(hub.waiting()) == []
+    assert [(row["record"], row["error_code"]) for row in rows_of(hub.rejects())] == [("1", "LINK_MISSING")]
+    hub.reprocess("o", now=AT + MINUTE)
+    assert rows_of(hub.rejects()) == []
+    assert hub.expire(AT + timedelta(hours=1), timedelta(hours=1)) == 0
+    assert hub.expire(AT + timedelta(hours=2), timedelta(hours=1)) == 1
+    assert rows_of(hub.waiting()) == []
+    assert [row["status"] for row in rows_of(hub.messages())] == [26]
+    sent(hub, spark, {"entity": "product", "guid": "p", "data": {"no": "1", "name": "kettle"}}, minute=200)
+    assert [row["o"] for row in history(hub, "order")] == ["8"]

@@ -23,7 +23,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits
-from support.hub_programs import rows_of
+from support.hub_programs import receipts_of, rows_of
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -44,8 +44,8 @@ def statuses(hub: Hub) -> dict[str, int]:
     return {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
 
 
-def received(receipts: DataFrame) -> list[tuple[str, int]]:
-    return sorted((row["message_identifier"], row["status"]) for row in rows_of(receipts))
+def received(receipts: list[Row]) -> list[tuple[str, int]]:
+    return sorted((row["message_identifier"], row["status"]) for row in receipts)
 
 
 def names(hub: Hub) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def hub(spark: SparkSession, place: Path) -> Hub:
     made = Hub(spark, schema(DOCUMENT), place / "tables", readers={"fragile": fragile}, files=place)
     first = [message(f"m{name}", f"source {name}", 1, 2) for name in NAMES]
     made.receive(records(spark, [*first, message("plain", "plain", 1, 2)], at=AT))
-    made.process(now=AT)
+    made.run(now=AT)
     return made
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
 
     (place / "bang").touch()
     with pytest.raises(Exception, match="not caught"):
-        hub.process(now=later)
+        hub.run(now=later)
     assert everything(hub) == before
     (place / "bang").unlink()
 
@@ -159,10 +159,10 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
     with monkeypatch.context() as patched:
         patched.setattr(cdckit.datahub.state, "made_versions", fails)
         with pytest.raises(Bang, match="in the driver"):
-            hub.process(now=later)
+            hub.run(now=later)
     assert everything(hub) == before
 
-    hub.process(now=later)
+    hub.run(now=later)
     assert values(hub, "plain") == [("k0", 1), ("k1", 3)]
     statuses = {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
     assert statuses == {f"m{name}": 10 for name in NAMES} | {"plain": 10, "later": 10}
@@ -192,7 +192,7 @@ def test_a_hub_that_is_opened_again_goes_on_where_the_other_stopped(
 ) -> None:
     again = Hub(spark, schema(DOCUMENT), place / "tables", readers={"fragile": fragile}, files=place)
     assert [values(again, name) for name in NAMES] == [values(hub, name) for name in NAMES]
-    (receipt,) = rows_of(again.receive(records(spark, [message("plain", "plain", 7)], at=AT)))
+    (receipt,) = receipts_of(again, records(spark, [message("plain", "plain", 7)], at=AT))
     assert receipt["status"] == 5
 
 
@@ -200,7 +200,7 @@ def test_what_has_an_odd_name_is_merged_a_second_time(spark: SparkSession, hub: 
     """The rows of entities that a run does not touch are kept as they are."""
     name = NAMES[1]
     hub.receive(records(spark, [message("second", f"source {name}", 5)], at=AT + timedelta(hours=2)))
-    hub.process(now=AT + timedelta(hours=2))
+    hub.run(now=AT + timedelta(hours=2))
     assert values(hub, name) == [("k0", 5), ("k1", 2)]
 
 
@@ -212,10 +212,10 @@ def test_opening_a_hub_and_asking_it_write_and_delete_nothing(spark: SparkSessio
     place = tmp_path / "hub"
     nothing = Hub(spark, SHOP, place)
     assert (rows_of(nothing.messages()), rows_of(nothing.history("product"))) == ([], [])
-    nothing.process(now=AT)
+    nothing.run(now=AT)
     assert not place.exists()
-    nothing.receive([product("1"), {"entity": "nobody"}], at=AT)
-    nothing.process(now=AT)
+    nothing.receive([product("1"), {"entity": "nobody"}], received_at=AT)
+    nothing.run(now=AT)
     under_way = place / "history.product" / f"cdc-{'0' * 32}.parquet"
     under_way.write_bytes(b"half a file")
     before = files(place)
@@ -229,15 +229,15 @@ def test_opening_a_hub_and_asking_it_write_and_delete_nothing(spark: SparkSessio
 def test_every_question_sees_what_others_have_committed(spark: SparkSession, tmp_path: Path) -> None:
     """And what was answered stays as it was answered, however much is written later."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    one.receive([product("1")], at=AT)
-    one.process(now=AT)
+    one.receive([product("1")], received_at=AT)
+    one.run(now=AT)
     taken = [other.history("product"), other.messages(), other.log(), other.changes("product")]
     first = [sorted(map(repr, rows_of(each))) for each in taken]
     assert [len(rows) for rows in first] == [1, 1, 1, 1]
     for hour in (1, 2):
         again = {**product(f"again {hour}", f"pot {hour}"), "data": {"no": "1", "name": f"pot {hour}"}}
-        one.receive([again], at=AT + hour * HOUR)
-        one.process(now=AT + hour * HOUR)
+        one.receive([again], received_at=AT + hour * HOUR)
+        one.run(now=AT + hour * HOUR)
     now = [other.history("product"), other.messages(), other.log(), other.changes("product")]
     assert [each.count() for each in now] == [3, 3, 3, 3]
     assert [sorted(map(repr, rows_of(each))) for each in taken] == first
@@ -269,10 +269,13 @@ def test_what_two_receive_at_once_both_lands_and_one_message_once(
     """The one that commits later compares with what the other one brought."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     faster = [product("same", "other"), product("2")]
-    called = between(monkeypatch, state, "with_statuses", lambda: other.receive(faster, at=AT))
-    assert received(one.receive([product("same", "one"), product("1")], at=AT)) == [("1", 0), ("same", 5)]
+    called = between(monkeypatch, state, "with_statuses", lambda: other.receive(faster, received_at=AT))
+    assert received(receipts_of(one, [product("same", "one"), product("1")], received_at=AT)) == [
+        ("1", 0),
+        ("same", 5),
+    ]
     assert len(called) == 3
-    one.process(now=AT)
+    one.run(now=AT)
     assert names(one) == names(other) == [("1", "kettle"), ("2", "kettle"), ("same", "other")]
 
 
@@ -284,11 +287,12 @@ def test_whoever_receives_a_batch_that_another_one_receives_meanwhile_gets_its_r
     batch = records(spark, [product("1"), product("2")], at=AT)
 
     def faster() -> None:
-        other.receive([product("3")], at=AT)
+        other.receive([product("3")], received_at=AT)
         other.receive(batch, "a")
 
     between(monkeypatch, state, "with_statuses", faster)
-    assert received(one.receive(batch, "a")) == [("1", 0), ("2", 0)]
+    assert one.receive(batch, "a").repeated
+    assert received(rows_of(one.receipts(batch="a"))) == [("1", 0), ("2", 0)]
     assert statuses(one) == {"1": 0, "2": 0, "3": 0}
 
 
@@ -297,11 +301,11 @@ def test_whoever_is_always_overtaken_is_told(
 ) -> None:
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     monkeypatch.setattr(cdckit.store.store, "_TRIES", 2)
-    faster = [lambda n=n: other.receive([product(f"f{n}")], at=AT) for n in range(3)]
+    faster = [lambda n=n: other.receive([product(f"f{n}")], received_at=AT) for n in range(3)]
     # The other one is called in the same way, so that every second call is its own.
     between(monkeypatch, state, "with_statuses", faster[0], lambda: None, faster[1])
     with pytest.raises(ConflictingCommit, match="messages"):
-        one.receive([product("slow")], at=AT)
+        one.receive([product("slow")], received_at=AT)
     assert statuses(one) == {"f0": 0, "f1": 0}
 
 
@@ -310,18 +314,18 @@ def test_what_is_received_during_a_run_is_for_the_next_one(
 ) -> None:
     """It lands at once, and the run is not done again."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    one.receive([product("1")], at=AT)
+    one.receive([product("1")], received_at=AT)
     seen: list[dict[str, int]] = []
 
     def meanwhile() -> None:
-        other.receive([product("2")], at=AT)
+        other.receive([product("2")], received_at=AT)
         seen.append(statuses(other))
 
     called = between(monkeypatch, cdckit.datahub.runs, "facts", meanwhile)
-    one.process(now=AT)
+    one.run(now=AT)
     assert (len(called), seen) == (1, [{"1": 4, "2": 0}])
     assert statuses(other) == {"1": 10, "2": 0}
-    other.process(now=AT)
+    other.run(now=AT)
     assert statuses(one) == {"1": 10, "2": 10}
     assert names(one) == [("1", "kettle"), ("2", "kettle")]
 
@@ -332,9 +336,9 @@ def test_of_two_runs_at_once_the_later_one_finds_nothing_left_to_do(
     """Also where there is no lock for which one could wait, as in an object store."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
     one._under_way = other._under_way = UnderWay(None)
-    one.receive([product("1")], at=AT)
-    between(monkeypatch, cdckit.datahub.runs, "facts", lambda: other.process(now=AT))
-    one.process(now=AT)
+    one.receive([product("1")], received_at=AT)
+    between(monkeypatch, cdckit.datahub.runs, "facts", lambda: other.run(now=AT))
+    one.run(now=AT)
     assert names(one) == [("1", "kettle")]
     assert [row["attempts"] for row in rows_of(one.messages())] == [1]
     assert one.log().count() == one.changes("product").count() == 1
@@ -347,18 +351,20 @@ def test_a_batch_is_received_once(spark: SparkSession, tmp_path: Path) -> None:
     """A second time, its receipts are those of the first; its id is not for anything else."""
     hub = Hub(spark, SHOP, tmp_path)
     batch = records(spark, [product("1"), {"data": []}], at=AT)
-    hub.receive([product("0")], at=AT)
-    first = hub.receive(batch, 7)
+    hub.receive([product("0")], received_at=AT)
+    assert hub.receive(batch, 7).records == 2
+    first = hub.receipts(batch=7)
     assert sorted(row["status"] for row in rows_of(first)) == [0, 22]
     version = hub.store.snapshot().version
     again = Hub(spark, SHOP, tmp_path).receive(batch.repartition(3), batch="7")
-    assert sorted(map(repr, rows_of(again))) == sorted(map(repr, rows_of(first)))
+    assert (again.repeated, again.records) == (True, 0)
+    assert sorted(map(repr, rows_of(hub.receipts(batch="7")))) == sorted(map(repr, rows_of(first)))
     assert hub.store.snapshot().version == version
     with pytest.raises(BatchIdReused, match="'7'"):
-        hub.receive([product("2")], batch=7, at=AT)
+        hub.receive([product("2")], batch=7, received_at=AT)
     assert statuses(hub) == {"0": 0, "1": 0}
     # A batch that repeats messages of another one is not the same batch.
-    assert sorted(row["status"] for row in rows_of(hub.receive(batch, 8))) == [5, 5]
+    assert sorted(row["status"] for row in receipts_of(hub, batch, 8)) == [5, 5]
 
 
 @pytest.mark.parametrize("batch", ["", True, 1.5])
@@ -394,23 +400,13 @@ def test_a_stream_is_received_once_though_it_forgets_how_far_it_was(
 # Other places, and damage --------------------------------------------------------------------------------
 
 
-def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    with Store(spark, tmp_path).begin() as tables:
-        tables.append("numbers", pa.table({"n": [1]}))
-        tables.commit()
-    before = files(tmp_path)
-    with pytest.raises(OtherKind, match=r"or hold a data hub .*; it holds a store of the tables numbers"):
-        Hub(spark, SHOP, tmp_path)
-    assert files(tmp_path) == before
-
-
 def test_a_folder_with_foreign_files_keeps_them(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("notes.txt", "parts/000001/mine.parquet", "history.product/mine.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine")
     hub = Hub(spark, SHOP, tmp_path)
-    hub.receive([product("1")], at=AT)
-    hub.process(now=AT)
+    hub.receive([product("1")], received_at=AT)
+    hub.run(now=AT)
     hub.store.vacuum(timedelta(0))
     assert names(hub) == [("1", "kettle")]
     for name in ("notes.txt", "parts/000001/mine.parquet", "history.product/mine.txt"):
@@ -435,13 +431,13 @@ def test_a_place_without_a_file_system_is_no_local_folder(
 def test_messages_that_are_not_there_are_missed(spark: SparkSession, tmp_path: Path) -> None:
     """A file that was deleted, and the table without which nobody knows which files count."""
     hub = Hub(spark, SHOP, tmp_path)
-    hub.receive([product("1")], at=AT)
+    hub.receive([product("1")], received_at=AT)
     for each in (tmp_path / "messages").glob("*.parquet"):
         each.unlink()
     with pytest.raises(DamagedTable, match="messages"):
         hub.messages()
     with pytest.raises(DamagedTable, match="messages"):
-        hub.process(now=AT)
+        hub.run(now=AT)
     (tmp_path / "commits").rename(tmp_path / "elsewhere")
     with pytest.raises(DamagedTable, match="commits"):
         Hub(spark, SHOP, tmp_path)

@@ -51,10 +51,10 @@ def test_a_stream_of_messages_gives_what_one_receive_gives(spark: SparkSession, 
         messages = stream.parquet(str(tmp_path / "topic"))
         writer = messages.writeStream.foreachBatch(streamed.sink(checkpoint)).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
-    streamed.process(now=AT)
+    streamed.run(now=AT)
     once = Hub(spark, SHOP, tmp_path / "once")
     once.receive(batch(spark, 0).unionByName(batch(spark, 1)).unionByName(batch(spark, 2)))
-    once.process(now=AT)
+    once.run(now=AT)
     found = held(streamed)
     assert found == held(once)
     assert [(row["no"], row["name"]) for row in found[0]] == [

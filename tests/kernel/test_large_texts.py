@@ -92,7 +92,7 @@ def of_a_hub(spark: SparkSession, folder: Path) -> Answers:
         {"guid": "m2", "entity": "customer", "data": [{"name": "nobody"}]},
     ]
     hub.receive(records(spark, said, at=at))
-    hub.process(now=at)
+    hub.run(now=at)
     statuses = hub.messages().select("message_identifier", "status", "error_message")
     return {"history": rows(hub.history("customer")), "messages": rows(statuses)}
 

@@ -49,7 +49,7 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
     hub = hub_of(spark, folder / "hub")
     for number in range(2):
         hub.receive(datahub.records(spark, _messages(number), at=NOW).repartition(2), number)
-        hub.process(now=NOW)
+        hub.run(now=NOW)
 
     feed = replicate.Feed(spark, folder / "feed", buckets=2)
     _stream_into(feed, spark, folder)

@@ -116,7 +116,7 @@ def main(broker: str, jars: str, folder: Path) -> None:
 
     def received(records: DataFrame, number: int) -> None:
         hub.receive(records, batch=number)
-        hub.process(now=NOW)
+        hub.run(now=NOW)
 
     for step in range(last + 1):
         for rows in steps:

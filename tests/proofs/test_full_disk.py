@@ -120,7 +120,7 @@ def test_a_hub(spark: SparkSession, disk: Disk) -> None:
             hub.receive(rows, number)
 
         def process() -> None:
-            hub.process(now=NOW)
+            hub.run(now=NOW)
 
         for step in (receive, process):
             for free in [0, 2 * PAGE]:
@@ -130,7 +130,7 @@ def test_a_hub(spark: SparkSession, disk: Disk) -> None:
             step()
             if step is receive:
                 undisturbed.receive(rows, number)
-        undisturbed.process(now=NOW)
+        undisturbed.run(now=NOW)
     assert _content(hub) == _content(undisturbed)
 
 

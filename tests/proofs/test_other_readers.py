@@ -54,7 +54,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seque
             "data": [*said, {"name": "nobody"}],
         }
         hub.receive(datahub.records(spark, [message], at=NOW), number)
-        hub.process(now=NOW)
+        hub.run(now=NOW)
     return ledger.store.snapshot(), ledger.store.snapshot(1), hub.store.snapshot()
 
 

@@ -453,6 +453,11 @@ def receipt_differences(expected: Sequence[Row], receipts: Sequence[Row], mine: 
 # The hub itself as a world -------------------------------------------------------------------------------
 
 
+def receipts_of(hub: datahub.Hub, *given: Any, **named: Any) -> list[Row]:
+    """Receive what is given, and tell how each record was received."""
+    return rows_of(hub.receipts(hub.receive(*given, **named).version))
+
+
 class SparkHub:
     """The hub behind the words of `World`, with its tables as plain rows."""
 
@@ -462,13 +467,13 @@ class SparkHub:
         self.hub = datahub.Hub(spark, schema, str(folder), readers=READERS, filters=FILTERS)
 
     def receive(self, messages: Sequence[Row]) -> list[Row]:
-        receipts = rows_of(self.hub.receive(records_of(self.spark, messages)))
+        receipts = receipts_of(self.hub, records_of(self.spark, messages))
         return [
             {"message_identifier": row["message_identifier"], "status": row["status"]} for row in receipts
         ]
 
     def process(self, now: datetime) -> None:
-        self.hub.process(now=now)
+        self.hub.run(now=now)
 
     def reprocess(self, identifiers: Iterable[str], now: datetime) -> None:
         self.hub.reprocess(list(identifiers), now=now)

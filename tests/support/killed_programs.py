@@ -107,7 +107,7 @@ def _hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
     def take(number: int) -> None:
         messages = json.loads((folder / "batches" / str(number)).read_text())
         hub.receive(datahub.records(spark, messages, at=NOW), _id("hub", number))
-        hub.process(now=NOW)
+        hub.run(now=NOW)
 
     return take
 

@@ -275,11 +275,11 @@ class RealHub:
 
     def receive(self, start: datetime, end: datetime) -> list[int]:
         arrived = self._records.timestamp
-        receipts = self._hub.receive(self._records.where((arrived >= start) & (arrived < end)))
-        return [row["status"] for row in receipts.collect()]
+        received = self._hub.receive(self._records.where((arrived >= start) & (arrived < end)))
+        return [row["status"] for row in self._hub.receipts(received.version).collect()]
 
     def process(self, now: datetime) -> None:
-        self._hub.process(now=now)
+        self._hub.run(now=now)
 
     def statuses(self) -> dict[str, int]:
         rows = self._hub.messages().select("message_identifier", "status").collect()
@@ -336,10 +336,10 @@ class Played:
     def __init__(self, hub: RealHub | NaiveHub) -> None:
         self.hub = hub
         receipts = hub.receive(LONG_BEFORE, NOON)
-        hub.process(NOON)
+        hub.run(NOON)
         self.at_noon = hub.statuses()
         receipts += hub.receive(NOON, MUCH_LATER)
-        hub.process(MUCH_LATER)
+        hub.run(MUCH_LATER)
         self.in_the_end = hub.statuses()
         self.receipts = Counter(receipts)
 
