@@ -20,6 +20,7 @@ MODULES = (
     "cdckit.rdss",
     "cdckit.rdss.gateway",
     "cdckit.replicate",
+    "cdckit.shell",
     "cdckit.store",
     "cdckit.notebook.widgets",
 )

@@ -175,7 +175,7 @@ class Feed(Shell):
     @doing("feed: make ledgers anew")
     def rebuild(self, table: TableName | None = None) -> None:
         """
-        Make the ledger of a table, or of all, anew from the records, by the settings as they are now.
+        Make the ledger of a table anew from the records; without one as `Shell.rebuild`.
 
         Cost: as for receiving all its records at once.
         """

@@ -324,6 +324,9 @@ class Intake:
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
         known = self._tables()
+        waited = self._read(WAITING)
+        if names is None and waited is not None:
+            self._transaction.replace(WAITING, waited.withColumn(GIVEN_UP, F.lit(None).cast("timestamp")))
         chosen = set(known if names is None else names)
         for name in chosen - set(known):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))

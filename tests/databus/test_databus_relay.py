@@ -16,7 +16,6 @@ from cdckit import databus, merge
 from cdckit.databus import Relay
 from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
-from cdckit.store import BatchIdReused, OtherKind, Store
 from support.databus_streams import drawn_words, record_of
 from tools.tiers import seeds
 
@@ -154,16 +153,10 @@ def test_a_record_in_the_place_of_another_is_a_reject_and_one_behind_others_find
     assert sorted(row["amount"] for row in relay.ledgers()["b"].history().collect()) == [10, 15]
 
 
-def test_a_batch_is_received_once_by_the_keys_of_the_relay(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_ledger_is_kept_by_the_keys_of_the_relay(spark: SparkSession, tmp_path: Path) -> None:
     sent = sent_of("a1:1=-10 b1:1=10 .1")
     relay = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["id"]}, buckets=1)
     assert relay.receive(frame(spark, sent), 0).records == 3
-    again = relay.receive(frame(spark, sent), 0)
-    assert (again.repeated, again.records) == (True, 0)
-    with pytest.raises(BatchIdReused):
-        relay.receive(frame(spark, sent[:1]), 0)
-    with pytest.raises(InvalidArgument, match="one of a; it is 'b'"):
-        relay.ledgers()["b"]
     with pytest.raises(InvalidArgument, match="of sources among a, b"):
         Relay(spark, tmp_path, SOURCES.values(), keys={"c": ["id"]})
     other = Relay(spark, tmp_path / "one", SOURCES.values(), keys={"a": ["amount"]}, buckets=1)
@@ -171,11 +164,6 @@ def test_a_batch_is_received_once_by_the_keys_of_the_relay(spark: SparkSession, 
         other.receive(frame(spark, sent))
     other.rebuild()
     assert [row["amount"] for row in other.ledgers()["a"].history({"amount": -10}).collect()] == [-10]
-    with Store(spark, tmp_path / "other").begin() as transaction:
-        transaction.append("things", frame(spark, sent).select("topic"))
-        transaction.commit()
-    with pytest.raises(OtherKind, match="Databus relay"):
-        Relay(spark, tmp_path / "other", SOURCES.values())
 
 
 def test_a_source_that_was_unknown_is_known_after_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def service(spark: SparkSession, place: Path) -> HasContracts:
 
 
 TOLD = {
-    feed: {"records", "schema_zone", "rejects", "tables"},
-    relay: {"windows", "rejects", "tables"},
-    exchange: {"messages", "queued", "rejects", "objects"},
-    service: {"updates", "subscriptions", "rejects"},
+    feed: {"records", "schema_zone", "rejects", "ledgers"},
+    relay: {"windows", "rejects", "ledgers"},
+    exchange: {"messages", "queued", "rejects", "ledgers"},
+    service: {"updates", "rejects"},
 }
 
 

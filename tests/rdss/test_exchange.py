@@ -19,7 +19,7 @@ from cdckit import rdss, samples
 from cdckit.errors import InvalidArgument
 from cdckit.rdss import Exchange, Rules
 from cdckit.records import RECORD_SCHEMA
-from cdckit.store import BatchIdReused, OtherKind, Store, commits, transaction
+from cdckit.store import commits, transaction
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 
@@ -234,15 +234,11 @@ def test_of_the_known_messages_only_the_buckets_of_a_batch_are_read(
     assert fates(exchange) == {("processed", None): 31, ("duplicate", None): 1}
 
 
-def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(
+def test_messages_are_received_by_the_settings_that_the_exchange_has(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sent = [titled("create", 1, "09:00", 1, "Tides"), titled("update", 2, "10:00", 1, "Ebb"), (b"?", 3)]
     exchange = exchange_of(spark, tmp_path / "one", sent)
-    again = exchange.receive(frame(spark, sent), 0)
-    assert (again.repeated, again.records) == (True, 0)
-    with pytest.raises(BatchIdReused):
-        exchange.receive(frame(spark, sent[:1]), 0)
     with pytest.raises(InvalidArgument, match="keeps_deleted"):
         Exchange(spark, tmp_path / "one", types=TYPES, keeps_deleted=True).receive(frame(spark, sent))
     with pytest.raises(InvalidArgument, match="Dataset"):
@@ -255,11 +251,6 @@ def test_a_batch_is_received_once_and_by_the_settings_that_the_exchange_has(
     assert other.history("Dataset").count() == 2
     [queued] = other.queued().collect()
     assert json.loads(queued["value"])["messageHeader"]["errorCode"] == "GENERR007"
-    with Store(spark, tmp_path / "other").begin() as transaction:
-        transaction.append("things", frame(spark, sent).select("topic"))
-        transaction.commit()
-    with pytest.raises(OtherKind, match="RDSS exchange"):
-        Exchange(spark, tmp_path / "other")
 
 
 def test_a_stream_gives_what_its_batches_give(spark: SparkSession, tmp_path: Path) -> None:

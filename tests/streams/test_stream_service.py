@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import Ledger, streams
+from cdckit import streams
 from cdckit.errors import InvalidArgument
-from cdckit.store import BatchIdReused, OtherKind
 from support import patch_interpreter
 from support.stream_programs import AT, Record, drawn_log, to_records, told
 from tools.tiers import seeds
@@ -116,11 +115,7 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
         seen = [("phone", notification[3]), ("phone", notification[3]), ("phone", "unknown")]
         service.acknowledge(spark.createDataFrame(seen, "device string, notification string"))
 
-    with pytest.raises(BatchIdReused):
-        service.receive(first, "b", stream=streams.ENTITY_PATCHES, received_at=AT)
     with pytest.raises(InvalidArgument, match="one of connections, entity-batches"):
         service.receive([], stream=streams.ENTITY_UPDATES)
     with pytest.raises(InvalidArgument, match="settings by which the service was made"):
         streams.Service(spark, tmp_path, remember=5).receive([created], stream=streams.ENTITY_PATCHES)
-    with pytest.raises(OtherKind):
-        Ledger(spark, tmp_path, entity="e", keys=["k"])

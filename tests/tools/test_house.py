@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import cdckit
+from support.doors import DOORS
 
 ROOT = Path(cdckit.__file__).parent
-DOORS = {"tables", "replicate", "databus", "datahub", "debezium", "streams", "rdss"}
 BELOW = {
     "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "notebook"},
     "parts": {"parts", "errors", "files", "records"},

@@ -1,0 +1,229 @@
+"""
+Every door with a few records of it: the one list of doors, which a new door adds itself to.
+
+What a door makes of its records is told by their places 0, 1, 2 …, which are their offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit import databus, datahub, debezium, rdss, rejects, replicate, streams, tables
+from cdckit.records import RECORD_SCHEMA
+from cdckit.shell import Shell
+from support.rdss_messages import MESSAGES, as_bytes, changed, message
+from support.replicate_messages import Version
+
+AT = datetime(2024, 3, 1, 12, tzinfo=UTC)
+BAD = b"?"
+
+
+class Door(NamedTuple):
+    """
+    A door that keeps its records.
+
+    Args:
+        open: Its shell at a place.
+        values: Of its records.
+        changes: Of the entities of one kind.
+        keys: Of these.
+        named: The records that are neither changes nor rejects nor wait, which a table of its own shows.
+        waiting: The records that wait.
+        topics: Of the records, where they matter.
+        documents: What `receive` must be told of documents.
+    """
+
+    open: Callable[[SparkSession, Path], Shell]
+    values: Sequence[bytes]
+    changes: Callable[[Any], DataFrame]
+    keys: list[str]
+    named: Callable[[Any, DataFrame], DataFrame]
+    waiting: set[int]
+    topics: Sequence[str] = ()
+    documents: dict[str, Any] = {}  # noqa: RUF012 a named tuple's default, which nobody changes
+
+    def records(self, spark: SparkSession) -> DataFrame:
+        """The records, as a topic would bring them."""
+        return records(spark, self.values, self.topics)
+
+
+class FreeDoor(NamedTuple):
+    """What a door that need not remember made of records: so many of them, and which it cannot use."""
+
+    count: int
+    changes: DataFrame
+    keys: list[str]
+    named: set[int]
+    sent: DataFrame
+    refused: Callable[[DataFrame], DataFrame]
+
+
+def records(spark: SparkSession, values: Sequence[bytes], topics: Sequence[str] = ()) -> DataFrame:
+    """Records with these values."""
+    listed = topics or ["door"] * len(values)
+    rows = [
+        (None, value, topic, 0, offset, AT, 0, None)
+        for offset, (topic, value) in enumerate(zip(listed, values, strict=True))
+    ]
+    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
+
+
+def settle(shell: Any) -> None:
+    """Let a shell apply what is due, where it does not with each batch."""
+    if isinstance(shell, datahub.Hub):
+        shell.run(now=AT)
+
+
+def _replicate() -> Door:
+    items, others = Version({"id": "int"}), Version({"code": "int"}, keys=("code",), table="OTHERS")
+    return Door(
+        lambda spark, place: replicate.Feed(spark, place, buckets=1),
+        [items.md(), items.dt("INSERT", {"id": 1}), BAD, others.dt("INSERT", {"code": 1})],
+        lambda feed: feed.table("ITEMS").changes(),
+        ["id"],
+        lambda feed, sent: replicate.metadata(replicate.decode(sent)),
+        {3},
+    )
+
+
+def _datahub() -> Door:
+    product = {"reference": "product", "fields": [{"reference": "number", "type": "integer", "key": True}]}
+    leads = {"linkEntity": "product", "linkKey": "number", "sourceLinkKey": "of"}
+    link = {"reference": "product", "type": "link", **leads}
+    order = {"reference": "order", "fields": [{"reference": "name", "key": True}, link]}
+    shop = datahub.schema({"reference": "*", "mappings": {"product": [product], "order": [order]}})
+    values = [
+        b'{"entity": "product", "guid": "m0", "data": [{"number": 1}]}',
+        b'{"entity": "order", "guid": "m1", "data": [{"name": "a", "of": 9}]}',
+        BAD,
+    ]
+    return Door(
+        lambda spark, place: datahub.Hub(spark, shop, place),
+        values,
+        lambda hub: hub.changes("product"),
+        ["number"],
+        lambda hub, sent: sent.limit(0),
+        {1},
+    )
+
+
+def _databus() -> Door:
+    tail = '{"type": "record", "name": "P", "fields": [{"name": "tail", "type": "string"}]}'
+    source = databus.Source(3, "planes", [tail])
+    of = {"srcId": 3, "physicalPartitionId": 1, "timestampInNanos": 0}
+    value = {"schemaId": next(iter(source.texts)), "valueEnc": "JSON_PLAIN", "value": '{"tail": "N1"}'}
+    event = {**of, **value, "opcode": "UPSERT", "key": 7}
+    said = [{**event, "sequence": 5}, {**of, "sequence": 5, "srcId": -2}, {**event, "sequence": 6}]
+    return Door(
+        lambda spark, place: databus.Relay(spark, place, [source], keys={"planes": ["tail"]}, buckets=1),
+        [*(json.dumps(each).encode() for each in said), BAD],
+        lambda relay: relay.ledgers()["planes"].changes(),
+        ["tail"],
+        lambda relay, sent: relay.events().where("kind = 'end'"),
+        {2},
+    )
+
+
+def _rdss() -> Door:
+    unknown = message("read", changed("/messageBody/objectUUID", "00000009-0000-4000-8000-000000000000"))
+    whole = [as_bytes(MESSAGES[name]) for name in ("create", "part", "preservation")]
+
+    def preserved(exchange: Any, sent: DataFrame) -> DataFrame:
+        events = exchange.preservation_events().select("message_id")
+        found: DataFrame = exchange.messages().join(events, "message_id", "left_semi")
+        return found
+
+    return Door(
+        lambda spark, place: rdss.Exchange(spark, place, types=["ResearchObject"], buckets=1),
+        [*whole, BAD, as_bytes(unknown)],
+        lambda exchange: exchange.ledgers()["ResearchObject"].changes(),
+        ["objectUUID"],
+        preserved,
+        {1},
+    )
+
+
+def _streams() -> Door:
+    told = {"db": "d", "clientid": "c", "user": "u", "begun": 1, "part": 1}
+
+    def request(number: int, parts: int, value: Any, path: str = "a", **where: str) -> dict[str, Any]:
+        ops = [{"op": "add", "path": path, "value": value}]
+        return {**told, "request": number, "parts": parts, **where, "ops": ops}
+
+    wish = {"device": "phone", "zone": "z", "creates": True}
+    subscription = {"collection": "$zoneSubscription", "zone": "own", "entity": "s"}
+    said = [
+        request(1, 1, 1, collection="C", zone="z", entity="e"),
+        # It is applied at once: what waits is the response to its request.
+        request(2, 2, 1, collection="C", zone="z", entity="f"),
+        request(3, 1, wish, "/", **subscription),
+        {"db": "d", "clientid": "c", "user": "u", "begun": 1, "device": "phone"},
+    ]
+
+    def named(service: Any, sent: DataFrame) -> DataFrame:
+        subscribed = service.ledgers()["subscription"].changes().select("arrival.offset")
+        return service.messages(streams.CONNECTIONS).select("offset").unionByName(subscribed)
+
+    fields = T.StructType([T.StructField("a", T.LongType())])
+    return Door(
+        lambda spark, place: streams.Service(spark, place, buckets=1),
+        [*(json.dumps(each).encode() for each in said), BAD],
+        lambda service: service.changes("C", fields),
+        ["db", "zone", "entity"],
+        named,
+        set(),
+        [*["entity-patches"] * 3, "connections", "entity-patches"],
+        {"stream": streams.ENTITY_PATCHES},
+    )
+
+
+def _tables(spark: SparkSession) -> FreeDoor:
+    kinds = {"id": "Int64", "name": "string", "at": "string"}
+    log = pd.DataFrame([(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (3, "jug", "soon")])
+    frame = log.set_axis(list(kinds), axis=1).astype(kinds)
+    call: dict[str, Any] = {"keys": ["id"], "effective": "at"}
+    # Rows have numbers from 1, and a record here from 0.
+    sent = tables.table_rows(frame, **call).withColumn("offset", F.col("offset") - 1)
+    place = F.col("arrival").withField("offset", F.col("arrival.offset") - 1)
+
+    def refused(some: DataFrame) -> DataFrame:
+        if "error_code" in some.columns:
+            return rejects(some)
+        row = F.from_json(some.value.cast("string"), "id bigint, name string, at string")
+        return rejects(tables.table_rows(some.select(row.alias("row")).select("row.*"), **call))
+
+    told = tables.changes_from(frame, **call).withColumn("arrival", place)
+    return FreeDoor(3, told, ["id"], set(), sent, refused)
+
+
+def _debezium(spark: SparkSession) -> FreeDoor:
+    said = b'{"op": "c", "ts_ms": 1, "source": {"table": "items"}, "after": {"id": %s}}'
+    sent = records(spark, [said % b"1", said % b'"one"', BAD, b'{"ts_ms": 1}'])
+    call: dict[str, Any] = {"table": "items", "keys": ["id"], "columns": {"id": "int32"}}
+
+    def refused(some: DataFrame) -> DataFrame:
+        decoded = debezium.decode(some)
+        return rejects(decoded).unionByName(rejects(debezium.table_rows(decoded, **call)))
+
+    told = debezium.changes(debezium.decode(sent), **call)
+    return FreeDoor(4, told, ["id"], {3}, sent, refused)
+
+
+SHELLS: dict[str, Callable[[], Door]] = {
+    "replicate": _replicate,
+    "datahub": _datahub,
+    "databus": _databus,
+    "rdss": _rdss,
+    "streams": _streams,
+}
+FREE: dict[str, Callable[[SparkSession], FreeDoor]] = {"tables": _tables, "debezium": _debezium}
+DOORS = frozenset({*SHELLS, *FREE})
