@@ -73,6 +73,10 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     - a version begins wherever values, deletion or provenance change; of several changes at one
       instant only the last state counts.
 
+    A change may say until when it holds (`effective_until`).  Then that result is the one of each instant
+    for itself, of the changes that hold then: where a change ends, what would stand without it stands again,
+    with its own message and priority; where nothing holds, there is no version.
+
     A row that moves to another key (`moved`) and does not send all of its values is an error, until
     `complete_moves` is said of the changes.  Then it takes along what the upsert of the new key did not send:
     the value that stood under the old key right before its delete, with its message and its priority.  It
@@ -111,7 +115,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
         PythonException: When the result is computed (Spark's; its text holds `InvalidChanges` and the
             column): a change lacks its effective timestamp, message, priority, record number, data or
             carried (as a whole) or, where that is the identity, guid; or its operation is none of
-            upsert, delete and absent; or its text holds `CircularMoves`, where the two changes of moves
+            upsert, delete and absent; or its text holds `InvalidEnds`, where a change ends before it begins,
+            or as it does; or its text holds `CircularMoves`, where the two changes of moves
             stand so far apart that each would take along what another one brings.
         SparkRuntimeException: When the result is computed: a row moved to another key without all of its
             values, and `complete_moves` was not said.
@@ -120,7 +125,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     In memory at once: an Arrow batch or two, or all changes of one entity if those are more, and they
     take three to four times their own size: a million changes of one key took 0.5 GB of the worker's
     memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).  What moves cost,
-    `complete_moves` says.
+    `complete_moves` says.  An entity of n changes of which k end takes about log k times as long as without;
+    k times where most of its changes are deletes that count, or come from messages that speak of it twice.
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.

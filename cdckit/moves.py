@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, TRUNCATE, UPSERT, require_moved
+from cdckit.changes import MOVED, TRUNCATE, UNTIL, UPSERT, require_moved
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.changes import (
     ARRIVED,
@@ -157,7 +157,7 @@ def words_taken_along(
         MOVE,
         *([GUID] if has_guid else []),
         *order,
-        *([SNAPSHOT] if is_placed else []),
+        *(name for name in (SNAPSHOT, UNTIL) if name in changes.columns),
         *flat_columns(names, names, is_placed),
         *(f"{name} AS own_{name}" for name in OWN if name != SNAPSHOT or is_placed),
         *([f"arrival.timestamp AS own_{ARRIVED}"] if at_once else []),

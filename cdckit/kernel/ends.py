@@ -64,7 +64,7 @@ def versions_with_ends(changes: Changes, entity: Ints) -> Versions:
     """The versions that come of changes of which some end; none of the changes is a repeat."""
     stretches, instants, found = _stretches(changes, entity), changes.instants(), [no_versions(changes)]
     roots = _roots(stretches, entity)
-    words = Words.of(changes) if (roots.high - roots.low > MANY).any() else None
+    words = Words.of(changes, entity) if (roots.high - roots.low > MANY).any() else None
     for leaves in _leaves(roots, _Times(stretches, instants, changes.until(), words)):
         found.append(_of_stretches(changes, leaves, stretches, instants))
     begun, begin, end = Versions.joined(found)

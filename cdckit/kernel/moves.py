@@ -174,15 +174,18 @@ def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _
     """What stands before each delete and was not sent with its upsert, given what was taken along so far."""
     words = _words(changes, entity, taken)
     all_, origin, of = _among(changes, entity, words)
+    own = origin[:, 0] == NOWHERE
+    place = np.empty(len(changes), np.int64)
+    place[origin[own, 1]] = np.flatnonzero(own)
+    leaving = place[moves.leaving]
+    if all_.has_ends:
+        held, of, leaving = _held_before(all_, of, leaving)
+        all_, origin = all_.take(held), origin[held]
     counts = counting(all_, of)
     then, of, origin = all_.where(counts), of[counts], origin[counts]
-    place = np.full(len(changes), NOWHERE)
-    own = origin[:, 0] == NOWHERE
-    place[origin[own, 1]] = np.flatnonzero(own)
-    did = steps(then, of)
-    counted = place[moves.leaving] != NOWHERE
+    did, number, counted = steps(then, of), np.cumsum(counts) - 1, counts[leaving]
     # A delete that counts is never the first change of its key.
-    before, arriving = place[moves.leaving][counted] - 1, moves.arriving[counted]
+    before, arriving = number[leaving][counted] - 1, moves.arriving[counted]
     alive = ~did.dead[before]
     before, arriving = before[alive], arriving[alive]
     found = [_NOTHING]
@@ -195,6 +198,16 @@ def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _
     arriving, said, fields = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.lexsort((fields, said, arriving))
     return _Taken(arriving[order], said[order], fields[order])
+
+
+def _held_before(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of moves the changes up to the delete that hold then; of which move each is; where the deletes are."""
+    first = np.searchsorted(entity, entity[leaving])
+    size = leaving + 1 - first
+    move = np.repeat(np.arange(len(leaving)), size)
+    position = np.arange(len(move)) - np.repeat(np.cumsum(size) - size, size) + first[move]
+    held = changes.until()[position] > changes.instants()[leaving][move]
+    return position[held], move[held] + 1, np.cumsum(np.bincount(move[held])) - 1
 
 
 class _Words(NamedTuple):

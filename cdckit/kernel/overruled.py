@@ -13,6 +13,8 @@ priority about the row, and of each field that it carries either
 - a word as sure, later in the zone, has more priority; or two such have its priority and differ;
 - of a key field, which keeps its first message, the first word stands before it, and its priority is no more
   than one before it, or less than one after it.
+
+Of an entity that a message speaks of twice nothing is left out: there one word may undo another.
 """
 
 from __future__ import annotations
@@ -40,10 +42,12 @@ class Words(NamedTuple):
 
     is_delete: Bools
     priority: Ints
+    is_sole: Bools
+    """Whether no message speaks twice of the entity."""
     fields: list[Word]
 
     @classmethod
-    def of(cls, changes: Changes) -> Words | None:
+    def of(cls, changes: Changes, entity: Ints) -> Words | None:
         """None where it cannot be said so: keys may change, or some words were taken along."""
         layout = changes.layout
         if layout.by_guid or changes.is_taken_along.any():
@@ -53,7 +57,9 @@ class Words(NamedTuple):
             said = changes.carries(index) & ~changes.is_delete
             value = numbered(changes.table.column(value_column(index)))
             fields.append(Word(said, _ranks(changes.field_priority(index)), value, index in layout.keys))
-        return cls(changes.is_delete, _ranks(changes.priority), fields)
+        pairs, count = np.unique(np.stack([entity, changes.message]), axis=1, return_counts=True)
+        is_sole = ~np.isin(entity, pairs[0][count > 1])
+        return cls(changes.is_delete, _ranks(changes.priority), is_sole, fields)
 
 
 def _ranks(priority: Ints) -> Ints:
@@ -72,6 +78,7 @@ def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools
         lasting: Whether it holds in all of the run.
     """
     is_delete, priority = words.is_delete[position], words.priority[position]
+    lasting = lasting & words.is_sole[position]
     upsert = lasting & ~is_delete
     most = _most_before(np.where(upsert, priority, 0), node)
     threat: Bools = is_delete & (priority >= most)

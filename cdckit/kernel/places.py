@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import ABSENT, LOG_END, TRUNCATE, UPSERT
+from cdckit.changes import ABSENT, LOG_END, TRUNCATE, UNTIL, UPSERT
 from cdckit.kernel.arrays import bools, first_of_entity, ints, ranked, whole_entities
 from cdckit.kernel.changes import (
     GUID,
@@ -35,6 +35,7 @@ from cdckit.kernel.changes import (
     Layout,
     carried_column,
     carried_words,
+    has_ends,
     require_whole,
     value_column,
 )
@@ -93,6 +94,9 @@ def _in_places(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layout: 
         followed = pa.array(instants).cast(table.schema.field(at).type)
         table = table.set_column(at, table.schema.field(at), followed)
         table = table.take(pa.array(places(table, entity, instants)))
+        if has_ends(table):
+            # What would begin later than it ends never holds.
+            table = table.filter(pc.fill_null(pc.greater(table.column(UNTIL), table.column(at)), True))
     return table.select([name for name in table.schema.names if name not in PLACES])
 
 

@@ -14,7 +14,7 @@ from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, first_of_entity, ints, positions
 from cdckit.kernel.changes import OPERATIONS, Changes, Layout
 from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import Field, Steps, counting, field, steps
+from cdckit.kernel.states import Field, Steps, effective, field, steps
 from cdckit.parts.arrow_types import batch_of
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, row_before
 
@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     NOTHING_THERE = "NOTHING_THERE"
     NEVER_SET = "NEVER_SET"
     REPEATED = "REPEATED"
+    EXPIRED = "EXPIRED"
     NOT_YET_EFFECTIVE = "NOT_YET_EFFECTIVE"
     ARRIVED_LATER = "ARRIVED_LATER"
 
@@ -50,6 +51,7 @@ _REASONS = {
     Verdict.NOTHING_THERE: "ignored: there was nothing to delete",
     Verdict.NEVER_SET: "deleted the entity, of which this field had never been set",
     Verdict.REPEATED: "ignored: the same message, delivered again",
+    Verdict.EXPIRED: "over: held until a time that had come",
     Verdict.NOT_YET_EFFECTIVE: "not yet: speaks of a later time than was asked about",
     Verdict.ARRIVED_LATER: "unknown: arrived later than the moment of knowledge that was asked about",
 }
@@ -178,8 +180,10 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     asked = np.flatnonzero(~unknown & ~later)
     then = changes.take(asked)
     one = np.ones(len(then), dtype=np.int64)
-    verdict[asked[then.repeated(one)]] = _ALL.index(Verdict.REPEATED)
-    counts = counting(then, one)
+    repeated, expired = then.repeated(one), then.until() <= question.at
+    verdict[asked[expired]] = _ALL.index(Verdict.EXPIRED)
+    verdict[asked[repeated]] = _ALL.index(Verdict.REPEATED)
+    counts = effective(then, one, ~(repeated | expired))
     counted, then = asked[counts], then.where(counts)
     if len(then):
         did, index = steps(then, one[: len(then)]), question.field

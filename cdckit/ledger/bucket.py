@@ -208,8 +208,9 @@ def _holds(target: Target, path: str, guids: pa.Array) -> bool:
 
 
 def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Merged) -> None:
-    """The entities that have no version: some may have one now, and others have come."""
-    born = pa.concat_arrays([rows.column(GUID) for rows in (merged.versions, merged.continued)])
+    """The entities that have no current version: some may have one now, and others have come."""
+    both = (merged.versions, merged.continued)
+    born = pa.concat_arrays([rows.column(GUID).filter(rows.column(VALID_TO).is_null()) for rows in both])
     lacking = pc.invert(pc.is_in(merged.guids, value_set=born))
     guids = merged.guids.filter(lacking)
     kept = without(unborn, merged.guids)

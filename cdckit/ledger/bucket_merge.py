@@ -2,8 +2,8 @@
 The merge of one bucket, in a worker: only of the entities that new changes speak of.
 
 An entity whose new changes are all later than all that the log has of it goes on from its open version
-(`cdckit.ledger.open_versions`); of any other one that is touched all changes are merged again.  Which of
-the two it was never shows in the result.
+(`cdckit.ledger.open_versions`); of any other one that is touched, and of one that has a change with an end,
+all changes are merged again.  Which of the two it was never shows in the result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import MOVED
+from cdckit.changes import MOVED, UNTIL
 from cdckit.history import VALID_TO
 from cdckit.kernel.arrays import bools, ints, positions, ranked, same_values
 from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.kernel.places import arrivals, is_placed, placed_entities
 from cdckit.kernel.versions import versions
-from cdckit.ledger.columns import EVERY, IDENTITY, LATEST, PLACE
+from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
 from cdckit.ledger.open_versions import resumed
 from cdckit.ledger.tasks import (
     Targets,
@@ -108,10 +108,13 @@ def _late(
     is_every = pc.equal(unborn.column(GUID), EVERY)
     for there in (opened, unborn):
         at = pc.index_in(encoded.dictionary, value_set=there.column(GUID)).take(encoded.indices)
-        late |= _behind(instant, there.column(LATEST).take(at))
+        latest = there.column(LATEST).take(at)
+        late |= _behind(instant, latest) | bools(pc.equal(latest, pa.scalar(ALWAYS_LATE, latest.type)))
         if SNAPSHOT in new.schema.names:
             late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
             late |= bools(new.column(SNAPSHOT))
+    if UNTIL in new.schema.names:
+        late |= np.asarray(new.column(UNTIL).is_valid())
     if MOVED in new.schema.names:
         late |= np.asarray(new.column(MOVED).is_valid())
     for truncated in unborn.filter(is_every).to_pylist():
@@ -198,9 +201,19 @@ def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.A
         last = np.ones(len(entity), dtype=bool)
         last[:-1] = entity[1:] != entity[:-1]
         guids.append(rows.column(GUID).filter(pa.array(last)))
-        instants.append(rows.column("effective_timestamp").filter(pa.array(last)))
-        places.append(_last_places(rows, np.cumsum(last) - last))
+        number = np.cumsum(last) - last
+        latest = rows.column("effective_timestamp").filter(pa.array(last))
+        instants.append(pc.if_else(_some_end(rows, number), pa.scalar(ALWAYS_LATE, latest.type), latest))
+        places.append(_last_places(rows, number))
     return pa.concat_arrays(guids), pa.concat_arrays(instants), pa.concat_arrays(places)
+
+
+def _some_end(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
+    """For each entity, which are numbered from 0, whether some of its changes end."""
+    found = np.zeros(int(entity.max(initial=-1)) + 1, dtype=bool)
+    if UNTIL in rows.schema.names:
+        found[entity[np.asarray(rows.column(UNTIL).is_valid())]] = True
+    return pa.array(found)
 
 
 def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, MOVED, require_moved
+from cdckit.changes import CHANGE_SCHEMA, MOVED, UNTIL, require_moved
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS
 from cdckit.kernel.changes import GUID, KEYS, MADE_OF, SNAPSHOT
@@ -59,7 +60,7 @@ class Kind:
 
     @property
     def unborn(self) -> str:
-        """The name of the table of the entities that have changes and no version."""
+        """The name of the table of the entities that have changes and no current version."""
         return self._table("unborn")
 
     @property
@@ -152,7 +153,11 @@ OPEN = "ledger_open"
 """Whether a version has no end yet: such ones lie apart."""
 
 LATEST = "ledger_latest"
-"""The latest effective time of all changes of the entity, with or without effect; null in closed versions."""
+"""The latest effective time of all changes of the entity, with or without effect; null in closed versions.
+`ALWAYS_LATE` of one that has a change with an end."""
+
+ALWAYS_LATE = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
+"""Later than any effective time: what an entity will be, its current version does not tell."""
 
 PLACE = "ledger_place"
 """Beside `LATEST`: the last place of those changes that say one in the log of their source, whichever."""
@@ -179,7 +184,8 @@ UNBORN_SCHEMA = T.StructType(
         T.StructField(BUCKET, T.IntegerType()),
     ]
 )
-"""One row per entity that has changes but no version: deletes of what never was; and one of the truncates."""
+"""One row per entity that has changes but no current version: deletes of what never was, what has ended; and
+one of the truncates."""
 
 
 LISTS_SCHEMA = T.StructType(
@@ -211,7 +217,7 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
             needed = "without the column `moved` where their guids say which entity they are about: drop it"
             raise InvalidArgument("apply", "changes", needed, changes.columns)
         require_moved(changes, kind.keys, function="apply")
-    optional = [name for name in ("field_priorities", SNAPSHOT, MOVED) if name in changes.columns]
+    optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
     key = {name: F.col("data").getField(name) for name in kind.keys}
     found = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     return found.select(

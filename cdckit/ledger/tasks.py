@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import TRUNCATE
+from cdckit.changes import TRUNCATE, UNTIL
 from cdckit.kernel.arrays import bools, ints, ranked
 from cdckit.kernel.changes import (
     GUID,
@@ -95,7 +95,7 @@ class Task:
         log: Those that are there.
         open: Of versions without an end.
         closed: Of the other versions.
-        unborn: Of the entities that have changes and no version.
+        unborn: Of the entities that have changes and no current version.
         words: Of what rows took along to their new keys.
         words_before: The same, before it was found anew; None if it was not.
         anew: Whether all entities are merged again, whatever is new.
@@ -181,6 +181,8 @@ def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     columns = {
         name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
     }
+    if UNTIL in rows.schema.names:
+        columns[UNTIL] = rows.column(UNTIL)
     if SNAPSHOT in rows.schema.names:
         columns |= {name: rows.column(name) for name in PLACES}
     known = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]

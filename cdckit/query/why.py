@@ -74,6 +74,7 @@ def why(
         - NOTHING_THERE: a delete of an entity that was not there;
         - NEVER_SET: it deleted the entity, but there was no value to take;
         - REPEATED: the same message of the same source, and record of it, once more;
+        - EXPIRED: it held until a time (`effective_until`) that is not after *at*;
         - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
         - ARRIVED_LATER: it arrived after *known_at*.
 

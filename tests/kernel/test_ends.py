@@ -10,10 +10,9 @@ import pytest
 
 import cdckit.kernel.ends
 from cdckit.kernel.versions import versions
-from cdckit.merging import history_schema
 from cdckit.parts.arrow_types import arrow_schema
 from support.fold import fold, identity
-from support.histories import EXTREME_PRIORITIES, Row, assert_same, change_schema, random_changes
+from support.histories import EXTREME_PRIORITIES, MIXTURE, Row, assert_same, history_schema, random_changes
 from support.kernel_rows import kernel_rows, layout_of
 from tools.tiers import seeds
 
@@ -25,8 +24,7 @@ MANY_INSTANTS = tuple(datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 31)
 
 def merged(changes: Sequence[Row]) -> list[Row]:
     """What the kernel makes of changes, by guid and time."""
-    data = change_schema(FIELDS)["data"].dataType
-    schema = arrow_schema(history_schema(data))
+    schema = arrow_schema(history_schema(FIELDS))
     batches = versions([kernel_rows(changes, FIELDS, KEYS)], layout_of(FIELDS, KEYS), schema)
     rows = [row for batch in batches for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: (row["guid"], row["valid_from_timestamp"]))
@@ -55,15 +53,16 @@ def test_stretches_may_be_merged_in_portions(monkeypatch: pytest.MonkeyPatch, ro
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"priorities": (0,)}, {"operations": ("upsert",) * 40 + ("delete",)}]
+    "options", [{}, {"priorities": (0,)}, {"operations": (*("upsert",) * 40, "delete")}, {"mixture": MIXTURE}]
 )
 @seeds(2, 3, soak=100)
 def test_what_is_left_out_of_stretches_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], seed: int
 ) -> None:
     monkeypatch.setattr(cdckit.kernel.ends, "MANY", 0)
-    assert_folds(random_changes(seed, 300, FIELDS, ends=ENDS, instants=MANY_INSTANTS, **options))
-    assert_folds(random_changes(seed, 10, FIELDS, ends=ENDS, instants=MANY_INSTANTS, longest=100, **options))
+    drawn = {"ends": ENDS, "instants": MANY_INSTANTS, "mixture": ("new", "new", "redelivery"), **options}
+    assert_folds(random_changes(seed, 200, FIELDS, **drawn))
+    assert_folds(random_changes(seed, 4, FIELDS, longest=100, **drawn))
 
 
 @seeds(2, soak=20)

@@ -34,8 +34,8 @@ from tools.tiers import seeds
 class Bucket:
     """One bucket and its files, as the driver would know them."""
 
-    def __init__(self, folder: Path, *, by_guid: bool = False) -> None:
-        changes = change_schema(FIELDS)
+    def __init__(self, folder: Path, *, by_guid: bool = False, ends: bool = False) -> None:
+        changes = change_schema(FIELDS, ends=ends)
         log = T.StructType(
             [
                 T.StructField(GUID, T.StringType()),
@@ -162,13 +162,15 @@ PROGRAMS: list[dict[str, Any]] = [
     {"guids": True, "keys_carried": False},
     {"priorities": EXTREME_PRIORITIES},
     {"priorities": (0,)},
+    {"ends": (False, False, True)},
+    {"ends": (*(False,) * 30, True), "guids": True},
 ]
 
 
 @pytest.mark.parametrize("options", PROGRAMS, ids=lambda each: ",".join(each) or "plain")
 @seeds(0, 1, soak=40)
 def test_any_batches_give_the_rows_of_one_merge(tmp_path: Path, seed: int, options: dict[str, Any]) -> None:
-    bucket = Bucket(tmp_path, by_guid="guids" in options)
+    bucket = Bucket(tmp_path, by_guid="guids" in options, ends="ends" in options)
     so_far: list[Row] = []
     for batch in batches(seed, 60, **options):
         bucket.apply(batch)

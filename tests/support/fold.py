@@ -68,6 +68,11 @@ def fold_with_moves(
         move = json.dumps([change["source"], change.get("moved")], default=str)
         if change.get("moved") and change["operation"] == "delete":
             found[move] = states[guid]
+            if change.get("effective_until", 0) != 0:
+                found[move] = Entity()
+                for each in counted[guid]:
+                    if holds(each, change["effective_timestamp"]):
+                        found[move] = apply(found[move], each, keys, fields)
         if change.get("moved") and change["operation"] == "upsert" and move in found:
             words += words_of(change, found[move], keys, fields)
         for word in words:
@@ -164,35 +169,29 @@ def versions_with_ends(
 ) -> list[Row]:
     """The same where changes end: at each instant the fold, from nothing, of those that hold then."""
     history: list[Row] = []
-    before = Entity()
+    before = None
     times = {change[name] for change in changes for name in ("effective_timestamp", "effective_until")}
     for instant in sorted(times - {None}):
-        state, said_by = state_at(changes, instant, keys, fields)
-        if not same_state(state, before, fields):
-            if before.exists:
+        held = [{**each, "effective_until": None} for each in changes if holds(each, instant)]
+        now = next(reversed(versions(guid, held, keys, fields)), None)
+        if content(now) != content(before):
+            if before:
                 history[-1]["valid_to_timestamp"] = instant
-            if state.exists:
-                history.append(version(guid, instant, state, said_by, fields))
-        before = state
+            if now:
+                history.append({**now, "valid_from_timestamp": instant})
+        before = now
     return history
 
 
-def state_at(
-    changes: Sequence[Row], instant: Any, keys: Sequence[str], fields: Sequence[str]
-) -> tuple[Entity, str | None]:
-    """What the changes that hold at an instant make of an entity, and which of them changed it last."""
-    state, said_by = Entity(), None
-    for change in changes:
-        if change["effective_timestamp"] <= instant and not is_over(change, instant):
-            after = apply(state, change, keys, fields)
-            if not same_state(after, state, fields):
-                said_by = change.get("said_by", change["message_id"])
-            state = after
-    return state, said_by
+def content(row: Row | None) -> str:
+    """What a version says, but for when it begins and for what said so."""
+    names = ("valid_from_timestamp", "source_message")
+    return repr(row and {name: value for name, value in row.items() if name not in names})
 
 
-def is_over(change: Row, instant: Any) -> bool:
-    return change["effective_until"] is not None and change["effective_until"] <= instant
+def holds(change: Row, instant: Any) -> bool:
+    until = change["effective_until"]
+    return change["effective_timestamp"] <= instant and (until is None or instant < until)
 
 
 def version(guid: str, instant: Any, state: Entity, source_message: str | None, fields: Sequence[str]) -> Row:

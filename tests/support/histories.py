@@ -215,6 +215,10 @@ LAST = _moment("2024-06-30T00:00:00")
 ARRIVAL_TIMES = (_moment("2024-07-01T00:00:00"), _moment("2024-07-01T00:00:01"))
 PRIORITIES = (0, -1, 2)
 SOURCES = ("one", "two", None)
+MIXTURE = (
+    *("new", "new", "new", "new", "new", "record", "echo"),
+    *("redelivery", "redelivery elsewhen", "namesake", "namesake in its place"),
+)
 OPERATIONS = (*("upsert",) * 6, *("delete",) * 3, "absent")
 EXTREME_PRIORITIES = (0, -(2**31), 2**31 - 1)
 
@@ -232,6 +236,7 @@ def draw_history(
     ends: Sequence[bool] = (),
     instants: Sequence[datetime] = INSTANTS,
     operations: Sequence[str] = OPERATIONS,
+    mixture: Sequence[str] = MIXTURE,
 ) -> list[Row]:
     """
     The changes of one small world, in which `h` is *number* and `k` one of two keys.
@@ -244,12 +249,7 @@ def draw_history(
     """
     changes: list[Row] = []
     for position in range(exactly or pick(range(1, longest + 1))):
-        kind = pick(
-            (
-                *("new", "new", "new", "new", "new", "record", "echo"),
-                *("redelivery", "redelivery elsewhen", "namesake", "namesake in its place"),
-            )
-        )
+        kind = pick(mixture)
         if kind == "echo" and changes:
             change = dict(pick(changes))
             change["arrival"] = draw_arrival(pick, record_number=position)
@@ -293,9 +293,13 @@ def draw_history(
         if guids:
             change["guid"] = f"h{number}-{pick(('one', 'one', 'two'))}"
         changes.append(change)
+    known: dict[str, datetime | None] = {}
     for change in changes if ends else ():
-        later = [each for each in (*instants, LAST) if each > change["effective_timestamp"]]
-        change["effective_until"] = pick(later) if pick(ends) else None
+        begin, record = change["effective_timestamp"], change["arrival"]["record_number"]
+        later = [each for each in (*instants, LAST) if each > begin]
+        # What is delivered again at its place says the same.
+        word = repr((change["source"], change["message_id"], record, begin, change.get("guid")))
+        change["effective_until"] = known.setdefault(word, pick(later) if pick(ends) else None)
     return changes
 
 
