@@ -77,7 +77,8 @@ def moved(number: int, old: int, new: int, hour: int, *, world: int = 0, **sent:
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], *, placed: bool = False) -> DataFrame:
-    schema = change_schema(FIELDS).add("moved", MOVED)
+    ends = any("effective_until" in row for row in rows)
+    schema = change_schema(FIELDS, ends=ends).add("moved", MOVED)
     found = rows_to_dataframe(spark, rows, schema)
     return complete_moves(found.withColumn("snapshot", F.lit(False)) if placed else found)
 
@@ -208,7 +209,7 @@ def test_moves_of_two_tables_come_together_and_keys_may_get_other_names(spark: S
     assert [(row["id"], row["a"]) for row in history] == [("0-1", "large"), ("0-1", None), ("0-2", "large")]
 
 
-def random_world(world: int, chance: random.Random) -> list[Row]:
+def random_world(world: int, chance: random.Random, ends: bool) -> list[Row]:
     """Changes of four keys from two sources, and moves: chains, swaps, back, onto what is there."""
     rows, hour = [], 0
     for number in range(1, chance.randint(4, 14)):
@@ -231,6 +232,9 @@ def random_world(world: int, chance: random.Random) -> list[Row]:
         for row in made:
             row["priority"] = chance.choice([0, 0, 0, 1, -1])
             row["field_priorities"] = {**row["field_priorities"], "a": chance.choice([None, None, 0, 2])}
+            if ends:
+                until = row["effective_timestamp"] + timedelta(hours=chance.randint(1, 5))
+                row["effective_until"] = until if chance.random() < 0.4 else None
         rows += made
         if chance.random() < 0.1:
             again = [{**row, "arrival": row["arrival"] | {"offset": number + 50}} for row in made]
@@ -250,12 +254,13 @@ def test_a_move_that_is_taken_back_leaves_nothing_of_what_it_took_along(
     assert shown(ledger.history(), "k", "a", "b") == [(2, None, 5)]
 
 
+@pytest.mark.parametrize("ends", [False, True])
 @seeds(1, 2, soak=10)
 def test_any_moves_give_what_one_by_one_gives_in_one_merge_and_in_any_batches(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int, ends: bool
 ) -> None:
     chance = random.Random(seed)
-    rows = [row for world in range(400) for row in random_world(world, chance)]
+    rows = [row for world in range(400) for row in random_world(world, chance, ends)]
     expected = fold_with_moves(rows, fields=list(FIELDS), **CALL)
     placed = bool(seed % 2)
     changes = frame(spark, rows, placed=placed)

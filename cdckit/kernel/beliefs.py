@@ -83,7 +83,9 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     late = np.zeros(len(order), dtype=bool)
     late[1:] = by_moment[1:] <= np.maximum.accumulate(_reach(changes, entity, moment)[order])[:-1]
     if changes.has_ends:
-        late |= changes.until()[order] != NEVER
+        # What arrived together is known together.
+        arrival = np.cumsum(~together) - 1
+        late |= np.isin(arrival, arrival[changes.until()[order] != NEVER])
     begins = new_entity | (late & ~together)
     of_change = np.empty(len(order), dtype=np.int64)
     of_change[order] = np.cumsum(begins) - 1

@@ -16,7 +16,7 @@ from cdckit.kernel.changes import OPERATIONS, Changes, Layout
 from cdckit.kernel.places import placed_entities
 from cdckit.kernel.states import Field, Steps, effective, field, steps
 from cdckit.parts.arrow_types import batch_of
-from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, row_before
+from cdckit.parts.running_aggregates import NEVER, NOWHERE, Bools, Ints, row_before
 
 
 class Verdict(StrEnum):
@@ -180,7 +180,8 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     asked = np.flatnonzero(~unknown & ~later)
     then = changes.take(asked)
     one = np.ones(len(then), dtype=np.int64)
-    repeated, expired = then.repeated(one), then.until() <= question.at
+    repeated, until = then.repeated(one), then.until()
+    expired = (until <= question.at) & (until != NEVER)
     verdict[asked[expired]] = _ALL.index(Verdict.EXPIRED)
     verdict[asked[repeated]] = _ALL.index(Verdict.REPEATED)
     counts = effective(then, one, ~(repeated | expired))

@@ -54,6 +54,8 @@ class TableFault(Fault):
     ROW_UNREADABLE = "ROW_UNREADABLE", "Spark could not read the row in the columns of its table."
     TIME_MISSING = "TIME_MISSING", "The row does not say when it is true."
     TIME_UNREADABLE = "TIME_UNREADABLE", "The row says when it is true in a way that is not known."
+    END_UNREADABLE = "END_UNREADABLE", "The row says until when it is true in a way that is not known."
+    END_NOT_LATER = "END_NOT_LATER", "The row ends before it begins, or as it does: it holds at no time."
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 

@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, DELETE, UPSERT, key_alone
+from cdckit.changes import ABSENT, DELETE, UNTIL, UPSERT, key_alone
 from cdckit.errors import InvalidArgument
+from cdckit.history import open_end
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
 from cdckit.parts.calls import stated
 from cdckit.parts.tables import AnyTable
@@ -60,7 +61,8 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     entity = [F.col(f"`key {n}`") for n in range(len(keys))]
     last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
     found = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
-    return said.unionByName(_absences(found, keys, said))
+    # What a truncate ends has no end itself.
+    return said.unionByName(_absences(found, keys, said), allowMissingColumns=True)
 
 
 def _place() -> Column:
@@ -104,6 +106,8 @@ def changes_from(
     column_list: Sequence[str | Column] | None = None,
     except_column_list: Sequence[str | Column] | None = None,
     effective: str | Column | datetime | None = None,
+    valid_from: str | Column | datetime | None = None,
+    valid_to: str | Column | datetime | None = None,
     message: str | Column | None = None,
     priority: int = 0,
 ) -> DataFrame:
@@ -151,6 +155,12 @@ def changes_from(
             sequenced, if the first (or only) part of *sequence_by* is a time by its type.  A table
             with neither an order nor a time says what is so: it is true since 1970-01-01, which stands
             for a time that nobody said, and of several rows of one entity the last counts.
+        valid_from: Of a table that brings both times, such as one of type 2: from when on a row is true, said
+            as *effective* is, and instead of it.
+        valid_to: And until when, exclusive (`effective_until`); null or an empty text, or what `scd_type_2`
+            has put there for an open end, is until something else is said.  A row that ends before it begins,
+            or as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
+            them.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
@@ -295,12 +305,21 @@ def _read(given: Mapping[str, Any]) -> _Read:
     call = Call(_FUNCTION, "frame", table, stated(changes_from, given))
     key_names = call.keys(given["keys"])
     fields = call.fields(key_names, given["column_list"], given["except_column_list"])
+    begin, end, effective = (given[name] for name in ("valid_from", "valid_to", "effective"))
+    if given["column_list"] is None:
+        fields = [name for name in fields if name in key_names or name not in (begin, end)]
+    if begin is None and end is not None:
+        call.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
+    if begin is not None and effective is not None:
+        call.refuse("effective and valid_from are both given: one says it")
     ignored = _ignored(call, given["ignore_null_updates"], fields)
-    effective, sequence, message = (given[name] for name in ("effective", "sequence_by", "message"))
+    sequence, message = given["sequence_by"], given["message"]
     parts = call.parts(sequence, "sequence_by")
+    argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     rows = _Rows(
-        effective=_effective(call, effective, parts, sequence),
-        time=_time_said(call, effective, sequence),
+        effective=_effective(call, begin, argument, parts, sequence),
+        time=_time_said(call, begin, argument, sequence),
+        until=None if end is None else _until(call, end),
         known=_time_of(parts),
         sequence=in_order(parts),
         message=None if message is None else call.expression(message, "message"),
@@ -312,8 +331,9 @@ def _read(given: Mapping[str, Any]) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given["empty_texts"])
     said = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
-    fault = _fault(rows.time, key_names)
-    return _Read(_changes(said, fault, given["priority"]), table.frame, key_names)
+    fault = _fault(rows, key_names)
+    changes = _changes(said, fault, given["priority"], ends=rows.until is not None)
+    return _Read(changes, table.frame, key_names)
 
 
 CORRUPT = "_corrupt_record"
@@ -327,6 +347,7 @@ class _Rows(NamedTuple):
 
     effective: Column
     time: Unreadable
+    until: _Until | None
     known: Column | None
     sequence: Column | None
     message: Typed | None
@@ -334,6 +355,13 @@ class _Rows(NamedTuple):
     deletes: Column
     truncates: Column
     corrupt: Column
+
+
+class _Until(NamedTuple):
+    """Until when a row is true, and what to say where that cannot be read."""
+
+    end: Column
+    time: Unreadable
 
 
 class _Cell(NamedTuple):
@@ -374,24 +402,41 @@ def _time_of(parts: Sequence[Typed]) -> Column | None:
 
 
 def _effective(
-    call: Call, said: str | Column | datetime | None, parts: Sequence[Typed], sequence: object
+    call: Call,
+    said: str | Column | datetime | None,
+    argument: str,
+    parts: Sequence[Typed],
+    sequence: object,
 ) -> Column:
-    if isinstance(said, datetime):
-        return require_instant(said, "effective", function=_FUNCTION)
     if said is not None:
-        return call.instant(said, "effective")
+        return _instant(call, said, argument)
     known = _time_of(parts)
     if known is None and parts:
         call.lacks_time(parts[0].kind, sequence)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 
-def _time_said(call: Call, effective: object, sequence: object) -> Unreadable:
-    """What to say of rows without a time: it is *effective*, or what comes first in *sequence*."""
-    if isinstance(effective, str | Column):
-        return call.unreadable(effective, "effective")
+def _instant(call: Call, said: str | Column | datetime, argument: str) -> Column:
+    if isinstance(said, datetime):
+        return require_instant(said, argument, function=_FUNCTION)
+    return call.instant(said, argument)
+
+
+def _time_said(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
+    """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
+    if isinstance(begin, str | Column):
+        return call.unreadable(begin, argument)
     first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
     return call.unreadable(first, "sequence_by")
+
+
+def _until(call: Call, said: str | Column | datetime) -> _Until:
+    end, time = _instant(call, said, "valid_to"), call.unreadable(said, "valid_to")
+    stands_for_open = open_end(call.frame, said) if isinstance(said, str) and said in call.columns else None
+    if stands_for_open is not None:
+        ends = end != F.timestamp_micros(F.lit(stands_for_open))
+        end, time = F.when(ends, end), time._replace(value=F.when(ends, time.value))
+    return _Until(end, time)
 
 
 def _statements(
@@ -405,6 +450,8 @@ def _statements(
     return table.frame.select(
         rows.effective.alias("effective_timestamp"),
         rows.time.value.alias("time_said"),
+        (F.lit(None).cast("timestamp") if rows.until is None else rows.until.end).alias(UNTIL),
+        (F.lit(None).cast("string") if rows.until is None else rows.until.time.value).alias("end_said"),
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         row.alias("row"),
@@ -421,10 +468,11 @@ def _statements(
     )
 
 
-def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int) -> DataFrame:
+def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int, *, ends: bool) -> DataFrame:
     """The rows as changes, as records, and with what is wrong with them."""
-    time = as_text(F.col("effective_timestamp"), T.TimestampType())
-    digest = F.md5(F.concat_ws("\n", "sequence", time, "place", "content"))
+    times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
+    # Null adds nothing to the text: a table without ends has the digests that it had.
+    digest = F.md5(F.concat_ws("\n", "sequence", times[0], "place", "content", times[1]))
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
@@ -432,6 +480,7 @@ def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int) -> Da
     return said.withColumn("digest", digest).select(
         F.when(F.col("deletes"), DELETE).otherwise(UPSERT).alias("operation"),
         "effective_timestamp",
+        *([UNTIL] if ends else []),
         "sequence",
         F.struct(
             F.col("known").alias("timestamp"),
@@ -467,15 +516,16 @@ def _record() -> dict[str, Column]:
     }
 
 
-def _fault(time: Unreadable, keys: Sequence[str]) -> tuple[Column, Column]:
+def _fault(rows: _Rows, keys: Sequence[str]) -> tuple[Column, Column]:
     """The code of what is wrong with a row, null where nothing is, and the sentence."""
-    time = time._replace(value=F.col("time_said"))
+    time = rows.time._replace(value=F.col("time_said"))
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
     is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
     found = {
         TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
         TableFault.TIME_MISSING: (F.col("effective_timestamp").isNull() & time.is_missing, time.finding()),
         TableFault.TIME_UNREADABLE: (F.col("effective_timestamp").isNull(), time.finding()),
+        **({} if rows.until is None else _faults_of_ends(rows.until.time._replace(value=F.col("end_said")))),
         TableFault.KEY_MISSING: (
             F.col("lacks_key") & ~F.col(IS_TRUNCATE),
             F.lit(f"The keys are {', '.join(keys)}"),
@@ -489,3 +539,14 @@ def _fault(time: Unreadable, keys: Sequence[str]) -> tuple[Column, Column]:
         )
     )
     return code, sentence
+
+
+def _faults_of_ends(time: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
+    holds = F.concat_ws(" until ", "time_said", "end_said")
+    return {
+        TableFault.END_UNREADABLE: (F.col(UNTIL).isNull() & ~time.is_missing, time.finding()),
+        TableFault.END_NOT_LATER: (
+            F.coalesce(F.col(UNTIL) <= F.col("effective_timestamp"), F.lit(False)),
+            F.concat(F.lit("It says from "), holds),
+        ),
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import cdckit.kernel.ends
+from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.versions import versions
 from cdckit.parts.arrow_types import arrow_schema
 from support.fold import fold, identity
@@ -32,7 +35,11 @@ def merged(changes: Sequence[Row]) -> list[Row]:
 
 def assert_folds(changes: Sequence[Row]) -> None:
     expected = fold(changes, entity="thing", keys=KEYS, fields=list(FIELDS))
-    assert_same(merged(changes), expected, changes, lambda change: identity(change, "thing", KEYS))
+    assert_same(merged(changes), expected, changes, guid_of_change)
+
+
+def guid_of_change(change: Row) -> str:
+    return identity(change, "thing", KEYS)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,38 @@ def test_what_is_left_out_of_stretches_does_not_matter(
     drawn = {"ends": ENDS, "instants": MANY_INSTANTS, "mixture": ("new", "new", "redelivery"), **options}
     assert_folds(random_changes(seed, 200, FIELDS, **drawn))
     assert_folds(random_changes(seed, 4, FIELDS, longest=100, **drawn))
+
+
+@seeds(1, soak=100)
+def test_what_was_believed_is_the_fold_of_what_was_known(seed: int) -> None:
+    """At each moment; in one row as long as it was believed."""
+    chance, moments = random.Random(seed), [datetime(2024, 7, 1, hour, tzinfo=UTC) for hour in range(6)]
+    changes = random_changes(seed, 200, FIELDS, ends=ENDS, longest=chance.choice((10, 30)))
+    for change in changes:
+        change["arrival"] = {**change["arrival"], "timestamp": chance.choice(moments)}
+    schema = arrow_schema(history_schema(FIELDS))
+    for name in ("system_from_timestamp", "system_to_timestamp"):
+        schema = schema.append(pa.field(name, schema.field("valid_from_timestamp").type))
+    batches = beliefs(iter([kernel_rows(changes, FIELDS, KEYS)]), layout_of(FIELDS, KEYS), schema)
+    rows = sorted(
+        (row for batch in batches for row in batch.to_pylist()),
+        key=lambda row: (row["guid"], row["valid_from_timestamp"]),
+    )
+    for moment in moments:
+        known = [change for change in changes if change["arrival"]["timestamp"] <= moment]
+        expected = fold(known, entity="thing", keys=KEYS, fields=list(FIELDS))
+        assert_same(
+            [believed(row) for row in rows if is_believed(row, moment)], expected, known, guid_of_change
+        )
+
+
+def is_believed(row: Row, moment: datetime) -> bool:
+    until = row["system_to_timestamp"]
+    return bool(row["system_from_timestamp"] <= moment and (until is None or moment < until))
+
+
+def believed(row: Row) -> Row:
+    return {name: value for name, value in row.items() if not name.startswith("system_")}
 
 
 @seeds(2, soak=20)

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 import cdckit.kernel.beliefs
 from cdckit import as_known, bitemporal, known_at, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.kernel.beliefs import NEVER
 from cdckit.kernel.changes import ARRIVED
 from cdckit.merging import sorted_by_entity
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.running_aggregates import NEVER
 from support.fold import fold, identity
 from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
@@ -74,6 +74,13 @@ def test_a_correction_of_the_past_splits_what_is_believed_from_its_arrival_on(sp
         (1, 10, 15, 30, None),
         (9, 15, 20, 30, None),
     ]
+
+
+def test_what_ends_was_known_to_end_from_its_arrival_on(spark: SparkSession) -> None:
+    """Told at 10 that it is 1 from 10 to 30, and at 20 that it is 2 from 40 on: nothing was open."""
+    first = {**told(10, 10, 1), "effective_until": at(30)}
+    second = {**told(20, 40, 2), "effective_until": None}
+    assert beliefs(spark, [first, second]) == [(1, 10, 30, 10, None), (2, 40, None, 20, None)]
 
 
 def test_what_arrives_in_order_only_closes_what_was_open(spark: SparkSession) -> None:
@@ -149,7 +156,9 @@ def assert_believed(table: DataFrame, changes: Sequence[Row], moments: int) -> N
         assert_same(to_rows(known_at(table, moment)), expected, some, lambda c: identity(c, "thing", KEYS))
 
 
-@pytest.mark.parametrize("options", [{}, {"guids": True}, {"priorities": (0,)}, {"longest": 40}])
+@pytest.mark.parametrize(
+    "options", [{}, {"guids": True}, {"priorities": (0,)}, {"longest": 40}, {"ends": (False, False, True)}]
+)
 def test_at_every_moment_it_is_the_fold_of_what_was_known(
     spark: SparkSession, options: dict[str, Any]
 ) -> None:

@@ -1,0 +1,134 @@
+"""`changes_from` of tables that say from when and until when a row is true, such as those of type 2."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from cdckit import changes_from, merge, rejects, union_changes
+from cdckit.outputs import scd_type_2
+from cdckit.tables import UnfitTable, table_rows
+from support.histories import plain, random_changes, to_dataframe
+from tools.tiers import seeds
+
+PERIOD: Any = {"valid_from": "since", "valid_to": "until"}
+
+
+def prices(*rows: tuple[Any, ...]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["id", "price", "since", "until"])
+
+
+def versions(changes: Any) -> list[tuple[Any, ...]]:
+    history = merge(changes, entity="room", keys=["id"]).orderBy("id", "valid_from_timestamp")
+    shown = history.selectExpr(
+        "id", "price", "date_format(valid_from_timestamp, 'd')", "date_format(valid_to_timestamp, 'd')"
+    )
+    return [tuple(row) for row in shown.collect()]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_ends_of_a_table_are_those_of_the_history() -> None:
+    """A gap from the 3rd to the 5th, and an end on the 9th after which nothing is said; null has no end."""
+    frame = prices(
+        (1, 50, "2024-01-01", "2024-01-03"),
+        (1, 60, "2024-01-05", "2024-01-07"),
+        (1, 60, "2024-01-07", "2024-01-09"),
+        (2, 70, "2024-01-01", None),
+        (3, 80, "2024-01-01", " "),
+    )
+    said = changes_from(frame, keys=["id"], **PERIOD)
+    assert said.schema["data"].dataType.fieldNames() == ["id", "price"]
+    assert versions(said) == [
+        (1, 50, "1", "3"),
+        (1, 60, "5", "7"),
+        (1, 60, "7", "9"),
+        (2, 70, "1", None),
+        (3, 80, "1", None),
+    ]
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_override_of_some_days_is_laid_over_a_table_without_ends() -> None:
+    base = changes_from(
+        prices((1, 50, "2024-01-01", None)), keys=["id"], valid_from="since", column_list=["price"]
+    )
+    rows = prices((1, 70, "2024-01-03", "2024-01-05"))
+    override = changes_from(rows, keys=["id"], source="steward", priority=5, **PERIOD)
+    assert versions(union_changes(base, override)) == [
+        (1, 50, "1", "3"),
+        (1, 70, "3", "5"),
+        (1, 50, "5", None),
+    ]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_row_that_holds_at_no_time_is_a_reject_and_so_is_one_whose_end_cannot_be_read() -> None:
+    frame = prices(
+        (1, 50, "2024-01-05", "2024-01-03"),
+        (2, 50, "2024-01-05", "2024-01-05"),
+        (3, 50, "2024-01-05", "06.01.2024"),
+        (4, 50, None, "2024-01-03"),
+        (5, 50, "2024-01-05", "2024-01-06"),
+    )
+    found = rejects(table_rows(frame, keys=["id"], **PERIOD)).orderBy("offset").collect()
+    assert [(row["offset"], row["error_code"]) for row in found] == [
+        (1, "END_NOT_LATER"),
+        (2, "END_NOT_LATER"),
+        (3, "END_UNREADABLE"),
+        (4, "TIME_MISSING"),
+    ]
+    said = "The row ends before it begins, or as it does: it holds at no time. It says from 2024-01-05 until"
+    assert found[0]["error_description"] == f"{said} 2024-01-03."
+    assert "valid_to=\"try_to_timestamp(until, 'd.M.yyyy')\"" in found[2]["error_description"]
+    assert versions(changes_from(frame, keys=["id"], **PERIOD)) == [(5, 50, "5", "6")]
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_end_needs_a_beginning_and_one_beginning_is_enough() -> None:
+    frame = prices((1, 50, "2024-01-05", "2024-01-06"))
+    with pytest.raises(UnfitTable, match="valid_to is said, and valid_from is not: an end needs a beginning"):
+        changes_from(frame, keys=["id"], sequence_by="since", valid_to="until")
+    with pytest.raises(UnfitTable, match="effective and valid_from are both given: one says it"):
+        changes_from(frame, keys=["id"], effective="since", **PERIOD)
+    with pytest.raises(UnfitTable, match=r"valid_to.*untill"):
+        changes_from(frame, keys=["id"], valid_from="since", valid_to="untill")
+
+
+@pytest.mark.usefixtures("spark")
+def test_one_end_for_the_whole_table_is_part_of_what_its_rows_say() -> None:
+    """The same rows with another end are other messages."""
+    frame = prices((1, 50, "2024-01-05", None))[["id", "price"]]
+    first, second = (
+        changes_from(frame, keys=["id"], valid_from=datetime(2024, 1, 1, tzinfo=UTC), valid_to=end)
+        for end in (datetime(2024, 1, 3, tzinfo=UTC), datetime(2024, 1, 4, tzinfo=UTC))
+    )
+    assert versions(union_changes(first, second))[-1][-1] == "4"
+
+
+@pytest.mark.parametrize("valid_to_current", [None, datetime(9999, 12, 31, tzinfo=UTC)])
+@seeds(5, soak=10)
+def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(
+    spark: SparkSession, seed: int, valid_to_current: datetime | None
+) -> None:
+    """Of random histories with gaps, deletes and recreations: every row again, from when until when."""
+    fields = {"h": "int", "k": "string", "a": "int", "b": "double"}
+    drawn = to_dataframe(spark, random_changes(seed, 500, fields, ends=(False, True)), fields)
+    call: Any = {"entity": "thing", "keys": ["h", "k"]}
+    names = [*fields, "valid_from_timestamp", "valid_to_timestamp"]
+    made = (
+        scd_type_2(merge(drawn, **call), valid_to_current=valid_to_current).select(*names).localCheckpoint()
+    )
+    said = changes_from(
+        made,
+        keys=["h", "k"],
+        valid_from="valid_from_timestamp",
+        valid_to="valid_to_timestamp",
+    )
+    again = scd_type_2(merge(said, **call), valid_to_current=valid_to_current).select(*names)
+    rows = [sorted(map(repr, map(plain, table.toArrow().to_pylist()))) for table in (made, again)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) > 1000
