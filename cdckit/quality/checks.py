@@ -241,10 +241,11 @@ def check(
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
 
     Cost: one query that reads the table once, and of a suite that looks at neighbouring rows one shuffle and
-        one sort; and for each sentence that is broken one more, for its rows.  `bitemporal` reads its table
-        three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which is a merge,
-        should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history` took three
-        tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a merge of the
+        one sort; once more for each query of your own, unless its `meta` has the condition as `breaks`, as in
+        the suites of cdckit; and for each sentence that is broken one more, for its rows.  `bitemporal` reads
+        its table three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which
+        is a merge, should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history`
+        took three tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a merge of the
         log and a join with the table; where the log does not say its keys, it took half as much again as the
         merge.
 

@@ -7,24 +7,21 @@ from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.history import (
     DELETED,
     SOURCE_MESSAGE,
     SYSTEM_FROM,
-    SYSTEM_INTERVAL,
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
-    business_fields,
     require_bitemporal,
 )
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.bitemporal import known_at
+from cdckit.query.bitemporal import fields_of, known_at
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
 from cdckit.query.intervals import folded, is_period
 from cdckit.query.overlays import Side, overlay
@@ -138,7 +135,7 @@ def belief_changes(
         (F.col(SYSTEM_FROM) <= moment) & (F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment))
         for moment in _moments(earlier, later, function=function)
     )
-    require_reader_keys(_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
+    require_reader_keys(fields_of(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.
     gone, come = (
         known_at(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
@@ -243,7 +240,7 @@ def error_durations(
     """
     function = "error_durations"
     table = _table(table, DELETED, SOURCE_MESSAGE, function=function)
-    known = _fields(table)
+    known = fields_of(table)
     asked = require_fields(fields, known.fieldNames(), "fields", function=function)
     named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
     ends = F.lit(True)
@@ -285,12 +282,6 @@ def error_durations(
 def _table(table: DataFrame, *more: str, function: str) -> DataFrame:
     """The table; it must have what all these questions read, and *more* of the standard columns."""
     return require_bitemporal(table, "guid", VALID_FROM, VALID_TO, *more, function=function)
-
-
-def _fields(table: DataFrame) -> T.StructType:
-    """The business fields of a bitemporal table."""
-    system = SYSTEM_INTERVAL.fieldNames()
-    return T.StructType([field for field in business_fields(table) if field.name not in system])
 
 
 def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Column]:

@@ -8,9 +8,10 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.changes import require_changes
-from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, require_bitemporal
+from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, business_fields, require_bitemporal
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.changes import ARRIVED
 from cdckit.merging import history_schema, merged, sorted_by_entity, with_guids
@@ -182,3 +183,9 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     begun = F.col(SYSTEM_FROM) <= moment
     not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)
     return table.where(begun & not_ended).drop(SYSTEM_FROM, SYSTEM_TO)
+
+
+def fields_of(table: DataFrame) -> T.StructType:
+    """The business fields of a history or a bitemporal table."""
+    system = SYSTEM_INTERVAL.fieldNames()
+    return T.StructType([field for field in business_fields(table) if field.name not in system])

@@ -17,7 +17,6 @@ from cdckit.history import (
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
-    business_fields,
     require_bitemporal,
     require_history,
 )
@@ -33,6 +32,7 @@ from cdckit.parts.arguments import (
     require_name,
     require_struct,
 )
+from cdckit.query.bitemporal import fields_of
 from cdckit.query.intervals import key_column
 
 FUNCTION = "as_of_join"
@@ -138,7 +138,7 @@ def checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     require_distinct(history, argument, function=FUNCTION)
     require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
     ours, theirs = both_sides(on)
-    require_fields(theirs, ["guid", *fields_of(history)], "on", function=FUNCTION)
+    require_fields(theirs, ["guid", *fields_of(history).names], "on", function=FUNCTION)
     require_columns(facts, ours, function=FUNCTION)
     key = dict(zip(ours, theirs, strict=True))
     for column, name in key.items():
@@ -158,11 +158,6 @@ def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
     return require_bitemporal(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
 
 
-def fields_of(history: DataFrame) -> list[str]:
-    """The business fields of a history or a bitemporal table."""
-    return [name for name in business_fields(history).fieldNames() if name not in (SYSTEM_FROM, SYSTEM_TO)]
-
-
 def version_columns(
     history: DataFrame,
     asked: Sequence[str] | None,
@@ -172,7 +167,7 @@ def version_columns(
     function: str,
 ) -> list[str]:
     """The columns of a version in the struct that has it: the fields that are *asked* for, or all."""
-    known = fields_of(history)
+    known = fields_of(history).names
     fields = known if asked is None else listed(asked)
     if fields:
         require_fields(fields, known, "fields", function=function)

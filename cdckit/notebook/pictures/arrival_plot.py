@@ -20,14 +20,15 @@ from cdckit.notebook.pictures.look import (
     days,
     draw_key,
     duration_text,
+    first_rows,
     new_figure,
     one_line,
     only_words,
+    require_limit,
     source_looks,
     source_name,
     with_number,
 )
-from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
 from cdckit.parts.arguments import require_fields, require_struct
 from cdckit.parts.values import as_text
 

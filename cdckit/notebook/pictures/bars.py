@@ -35,20 +35,18 @@ from cdckit.notebook.pictures.look import (
     deleted_mark,
     draw_key,
     entity_text,
+    exact_text,
+    first_rows,
     new_figure,
+    of_one_entity,
     one_line,
     only_words,
     open_end_mark,
+    require_limit,
     source_looks,
     source_name,
-    with_number,
-)
-from cdckit.notebook.pictures.picture_queries import (
-    exact_text,
-    first_rows,
-    of_one_entity,
-    require_limit,
     with_ends,
+    with_number,
     with_sources,
 )
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct

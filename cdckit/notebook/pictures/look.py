@@ -1,11 +1,11 @@
-"""How pictures look: what each colour means, fonts, and words for keys, numbers and durations."""
+"""What all pictures share: colours, fonts, words, and the bounded number of rows that they are drawn from."""
 
 from __future__ import annotations
 
 import io
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -20,10 +20,19 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from cdckit.errors import InvalidArgument
+from cdckit.history import VALID_TO
 from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
-from cdckit.query.provenance import MESSAGE_SOURCE
+from cdckit.parts.values import as_text
+from cdckit.query.bitemporal import fields_of
+from cdckit.query.entity_keys import of_entity
+from cdckit.query.provenance import MESSAGE_SOURCE, with_messages
 
 
 def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:
@@ -231,3 +240,45 @@ def source_looks(sources: Sequence[str]) -> dict[str, Look]:
 def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
     """A shade of grey-blue for each value, from light to dark in their order."""
     return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
+
+
+# What tables of other programs write for an open end; an axis up to there would show nothing else.
+_NO_REAL_END = microseconds(datetime(9999, 1, 1, tzinfo=UTC))
+
+
+def of_one_entity(
+    table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column], function: str
+) -> DataFrame:
+    """These columns of the rows of one entity, and `matching`: how many entities have this key."""
+    asked = of_entity(key, T.StructType([table.schema["guid"], *fields_of(table)]), function=function)
+    one = table.where(asked).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
+    return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
+
+
+def with_ends(history: DataFrame) -> DataFrame:
+    """The same versions, with null for ends in the year 9999, which are open too."""
+    is_real = F.unix_micros(VALID_TO) < F.lit(_NO_REAL_END)
+    return history.withColumn(VALID_TO, F.when(is_real, F.col(VALID_TO)))
+
+
+def with_sources(frame: DataFrame, changes: DataFrame, message: str, function: str) -> DataFrame:
+    """The source of each row's message, and the sources of all changes, which choose the colours."""
+    require_columns(changes, ["message_id", "source"], function=function)
+    every = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
+    return with_messages(frame, changes, message=message).crossJoin(F.broadcast(every))
+
+
+def exact_text(value: Column, kind: T.DataType) -> Column:
+    """A value as text; instants as microseconds, since their text depends on the zone of the session."""
+    return F.unix_micros(value).cast("string") if isinstance(kind, T.TimestampType) else as_text(value, kind)
+
+
+def first_rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """The first rows, and whether there are more."""
+    rows: list[dict[str, Any]] = frame.limit(limit + 1).toArrow().to_pylist()
+    return rows[:limit], len(rows) > limit
+
+
+def require_limit(limit: int, function: str) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidArgument(function, "limit", "a positive number", limit)

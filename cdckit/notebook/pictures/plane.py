@@ -31,21 +31,19 @@ from cdckit.notebook.pictures.look import (
     draw_key,
     duration_text,
     entity_text,
+    exact_text,
+    first_rows,
     ink_on,
     new_figure,
+    of_one_entity,
     only_words,
     open_end_mark,
+    require_limit,
     value_shades,
     with_number,
 )
-from cdckit.notebook.pictures.picture_queries import (
-    exact_text,
-    fields_of,
-    first_rows,
-    of_one_entity,
-    require_limit,
-)
 from cdckit.parts.arguments import quoted, require_fields
+from cdckit.query.bitemporal import fields_of
 
 NO_END = float("inf")
 

@@ -22,14 +22,15 @@ from cdckit.notebook.pictures.look import (
     SMALL,
     draw_key,
     duration_text,
+    first_rows,
     ink_on,
     new_figure,
     one_line,
     only_words,
+    require_limit,
     value_shades,
     with_number,
 )
-from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
 from cdckit.notebook.table_layout import Clock, timespec
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.values import as_text

@@ -22,14 +22,15 @@ from cdckit.notebook.pictures.look import (
     HATCH,
     INK,
     draw_key,
+    first_rows,
     ink_on,
     new_figure,
     one_line,
     only_words,
+    require_limit,
     source_looks,
     with_number,
 )
-from cdckit.notebook.pictures.picture_queries import first_rows, require_limit
 from cdckit.parts.arguments import require_types
 
 _SHARED, _ALONE, _MOST = "#c9d3df", "#5b7794", 400
