@@ -245,9 +245,9 @@ def check(
         the suites of cdckit; and for each sentence that is broken one more, for its rows.  `bitemporal` reads
         its table three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which
         is a merge, should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history`
-        took three tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a merge of the
-        log and a join with the table; where the log does not say its keys, it took half as much again as the
-        merge.
+        took three tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a
+        merge of the log and a join with the table; where the log does not say its keys, it took half as much
+        again as the merge.
 
     >>> check(history, "history").ok
     True

@@ -22,7 +22,7 @@ from cdckit.history import (
 )
 from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.intervals import folded, is_period, lasts, side_column, standing_still
+from cdckit.query.intervals import UNSOUND, folded, is_period, lasts, side_column, standing_still
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
@@ -297,4 +297,5 @@ def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
     ]
     line = lines[0].unionByName(lines[1], allowMissingColumns=True)
     sides = {side_column(place): name for place, name in enumerate("ab")}
-    return standing_still(line, ["guid"], ["a", "b"], function="diff").withColumnsRenamed(sides)
+    states = standing_still(line, ["guid"], ["a", "b"], why=UNSOUND, function="diff")
+    return states.withColumnsRenamed(sides)

@@ -334,8 +334,17 @@ def where_sound(rows: DataFrame, *, overlap: Column, text: Column, keep: Column)
     return rows.where(not_to_be_passed & F.when(overlap, F.raise_error(text)).otherwise(keep))
 
 
+UNSOUND = "the history is not sound"
+UNSOUND_OR_ON = f"{UNSOUND}, or `on` does not tell one entity from the next"
+
+
 def overlap_text(
-    of: Column, key: Iterable[tuple[Column, T.DataType]], at: Column, *, function: str
+    of: Column,
+    key: Iterable[tuple[Column, T.DataType]],
+    at: Column,
+    *,
+    why: str = UNSOUND_OR_ON,
+    function: str,
 ) -> Column:
     """
     What to say of a version that begins while another one of its key is in force.
@@ -344,6 +353,7 @@ def overlap_text(
         of: Which history that is, after "in the".
         key: The parts of the key, each with its type.
         at: When it begins.
+        why: What may be wrong.
         function: Who asks.
     """
     values = F.to_json(F.array(*(as_text(part, kind) for part, kind in key)))
@@ -354,11 +364,18 @@ def overlap_text(
         values,
         F.lit(" two overlap at "),
         as_text(at, T.TimestampType()),
-        F.lit(": the history is not sound, or `on` does not tell one entity from the next."),
+        F.lit(f": {why}."),
     )
 
 
-def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str], *, function: str) -> DataFrame:
+def standing_still(
+    line: DataFrame,
+    names: Sequence[str],
+    into: Sequence[str],
+    *,
+    why: str = UNSOUND_OR_ON,
+    function: str,
+) -> DataFrame:
     """
     For each period in which no side moves, the version of each side.
 
@@ -383,7 +400,7 @@ def standing_still(line: DataFrame, names: Sequence[str], into: Sequence[str], *
         )
     )
     key = [(F.col(name), line.schema[name].dataType) for name in names]
-    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), function=function)
+    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), why=why, function=function)
     last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
     now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
     sound = where_sound(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -54,6 +55,16 @@ def history_of(spark: SparkSession, *versions: Row) -> DataFrame:
 def differences(found: DataFrame) -> list[tuple[Any, ...]]:
     rows: list[Row] = found.drop("guid").toArrow().to_pylist()
     return sorted((tuple(row.values()) for row in rows), key=lambda row: (row[0], row[1]))
+
+
+def test_a_history_that_says_two_things_at_once_is_not_sound(spark: SparkSession) -> None:
+    """Nobody could say which of them differs."""
+    a = history_of(spark, version(9, 11, "Mug", 1.0, "1 1 1"), version(10, None, "Cup", 1.0, "1 3 1"))
+    b = history_of(spark, version(9, None, "Mug", 1.0, "1 1 1"))
+    with pytest.raises(
+        PySparkException, match=r"diff\(\) needs .* side b; of the key \[\"mug\"\] two overlap at "
+    ):
+        diff(b, a).collect()
 
 
 def test_a_field_differs_from_when_to_when(spark: SparkSession) -> None:
