@@ -168,7 +168,7 @@ def as_of_join(
     names = [*facts.columns, *(name for lookup in sound for name in lookup.made.values())]
     found = facts
     for asked in asked_by_key(sound, keys, columns):
-        plain = not beliefs and all(lookup.is_plain for lookup in asked.lookups)
+        plain = not beliefs and all(lookup.is_plain for lookup, _ in asked.lookups)
         found = _in_force(found, asked, time) if plain else _looked_up(found, asked, time, moment)
     return found.select(*map(quoted, names))
 
@@ -228,8 +228,14 @@ def _line(facts: DataFrame, asked: Asked, time: str, known: Column | None = None
     beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
     key = key_columns(facts, asked.columns)
     questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
+    # Those that are in force at some instant, and believed at some moment: the others answer nothing.
+    counts = lasts() if known is None else lasts() & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+    # A deleted version is no answer; where somebody asks for the reason, it is one.
+    asks_why = [
+        any(each.reason is not None for each in asked.of(place)) for place in range(len(asked.sources))
+    ]
     answers = [
-        source.history.where(_counts(beliefs=known is not None, deleted=asked.gives_reasons(place))).select(
+        source.history.where(counts if asks_why[place] else counts & ~F.col(DELETED)).select(
             *key_columns(source.history, source.key),
             F.lit(place).alias(SOURCE),
             F.col(VALID_FROM).alias(AT),
@@ -262,15 +268,6 @@ def _version(place: int) -> str:
     return f"version_{place}"
 
 
-def _counts(*, beliefs: bool, deleted: bool) -> Column:
-    """Which versions are in force at some instant, and believed at some moment: the others answer nothing."""
-    answers = lasts()
-    if beliefs:
-        answers &= is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
-    # A deleted version is no answer; where somebody asks for the reason, it is one.
-    return answers if deleted else answers & ~F.col(DELETED)
-
-
 def _sorted_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
     """
     The rows of each partition about in the order of their group, and within it of a number.
@@ -300,7 +297,7 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     line, (group, *_), of_facts = _line(facts, asked, time, known)
     together = line.repartition(group).sortWithinPartitions(group)
     arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
-    hows = list(map(How.of, asked.lookups, asked.source_of))
+    hows = [How.of(lookup, place) for lookup, place in asked.lookups]
     times = [AT, UNTIL, *([KNOWN, FORGOTTEN] if known is not None else [])]
     read = dict.fromkeys([group, *asked.key, SOURCE, *times, IS_DELETED])
     by = partial(told, group=group, key=asked.key, hows=hows)
@@ -309,10 +306,11 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     overlap = F.col(OVERLAP)
     text = _text_of_overlap(overlap, line, asked)
     line = where_sound(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
-    for index, place in enumerate(asked.source_of):
-        line = _with_version(line, group, index, place, later=asked.source_of[index + 1 :])
+    places = [place for _, place in asked.lookups]
+    for index, place in enumerate(places):
+        line = _with_version(line, group, index, place, later=places[index + 1 :])
     made = []
-    for index, lookup in enumerate(asked.lookups):
+    for index, (lookup, _) in enumerate(asked.lookups):
         made.append(F.col(_found(index)).alias(lookup.into))
         if lookup.reason is not None:
             made.append(F.col(said_column(REASON, index)).alias(lookup.reason))
@@ -372,7 +370,7 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     )
     overlapping = F.coalesce(
         *(
-            F.when((F.col(SOURCE) == place) & _lasts(asked, place), F.lit(asked.first_into(place)))
+            F.when((F.col(SOURCE) == place) & _lasts(asked, place), F.lit(asked.of(place)[0].into))
             for place in range(len(asked.sources))
         )
     )
@@ -381,7 +379,7 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
         *of_facts,
         *(
             F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
-            for place, lookup in zip(asked.source_of, asked.lookups, strict=True)
+            for lookup, place in asked.lookups
         ),
     )
 

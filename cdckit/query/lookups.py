@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -180,8 +181,7 @@ def version_columns(
     return columns
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """
     Versions that one or more lookups look into.
 
@@ -196,43 +196,28 @@ class Source:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """
     Lookups that have one key of the facts in common.
 
     Args:
         columns: That key: columns of the facts.
-        lookups: What is asked.
         sources: What they look into; what several share is there once.
-        source_of: For each lookup the place of its source.
+        lookups: What is asked, each with the place of its source.
     """
 
     columns: tuple[str, ...]
-    lookups: list[Lookup] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    source_of: list[int] = field(default_factory=list)
+    sources: list[Source]
+    lookups: list[tuple[Lookup, int]]
 
     @property
     def key(self) -> list[str]:
         """The names of the key's columns in the table of rows."""
         return [key_column(index) for index in range(len(self.columns))]
 
-    def add(self, lookup: Lookup, source: Source) -> None:
-        """One lookup more."""
-        if source not in self.sources:
-            self.sources.append(source)
-        self.lookups.append(lookup)
-        self.source_of.append(self.sources.index(source))
-
-    def first_into(self, place: int) -> str:
-        """Where the first lookup into a source puts what it finds: an error names the source so."""
-        return self.lookups[self.source_of.index(place)].into
-
-    def gives_reasons(self, place: int) -> bool:
-        """Whether a lookup into a source asks why there is nothing."""
-        pairs = zip(self.lookups, self.source_of, strict=True)
-        return any(lookup.reason is not None for lookup, of in pairs if of == place)
+    def of(self, place: int) -> list[Lookup]:
+        """The lookups into the source at that place."""
+        return [lookup for lookup, source in self.lookups if source == place]
 
 
 def asked_by_key(
@@ -245,7 +230,9 @@ def asked_by_key(
     """
     found: dict[frozenset[str], Asked] = {}
     for lookup, key, held in zip(lookups, keys, columns, strict=True):
-        asked = found.setdefault(frozenset(key), Asked(tuple(key)))
+        asked = found.setdefault(frozenset(key), Asked(tuple(key), [], []))
         source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(held))
-        asked.add(lookup, source)
+        if source not in asked.sources:
+            asked.sources.append(source)
+        asked.lookups.append((lookup, asked.sources.index(source)))
     return list(found.values())
