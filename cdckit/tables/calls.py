@@ -153,9 +153,10 @@ class Call(calls.Call):
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if isinstance(said, Sequence) and not isinstance(said, str):
             return self.names([self._name(each) for each in said], argument, self.columns)
-        self.refuse(f"{argument} is {said!r}, and must be a list of columns", is_mended=said in self.columns)
-        self.said[argument] = [said]
-        return [name for name in self.columns if name == said]
+        found = [name for name in self.columns if isinstance(said, str) and name == said]
+        self.refuse(f"{argument} is {said!r}, and must be a list of columns", is_mended=bool(found))
+        self.said[argument] = found
+        return found
 
     def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[Typed]:
         """The columns, or expressions, that a table is sequenced by."""
@@ -205,8 +206,9 @@ class Call(calls.Call):
         found = self.expression(said, "source")
         return F.lit(None).cast("string") if found is None else as_text(*found)
 
-    def lacks_time(self, kind: T.DataType, sequence: object) -> None:
-        """Note that nothing says when a row is true, its *sequence* being of *kind*."""
+    def lacks_time(self, kind: T.DataType) -> None:
+        """Note that nothing says when a row is true, its sequence being of *kind*."""
+        sequence = self.said["sequence_by"]
         first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
         self._lacks(
             "effective",

@@ -317,7 +317,7 @@ def _read(given: Mapping[str, Any]) -> _Read:
     parts = call.parts(sequence, "sequence_by")
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     rows = _Rows(
-        effective=_effective(call, begin, argument, parts, sequence),
+        effective=_effective(call, begin, argument, parts),
         time=_time_said(call, begin, argument, sequence),
         until=None if end is None else _until(call, end),
         known=_time_of(parts),
@@ -402,17 +402,13 @@ def _time_of(parts: Sequence[Typed]) -> Column | None:
 
 
 def _effective(
-    call: Call,
-    said: str | Column | datetime | None,
-    argument: str,
-    parts: Sequence[Typed],
-    sequence: object,
+    call: Call, said: str | Column | datetime | None, argument: str, parts: Sequence[Typed]
 ) -> Column:
     if said is not None:
         return _instant(call, said, argument)
     known = _time_of(parts)
     if known is None and parts:
-        call.lacks_time(parts[0].kind, sequence)
+        call.lacks_time(parts[0].kind)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 

@@ -623,6 +623,8 @@ def test_what_is_no_table_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UnfitTable, match="keys is 'id', and must be a list") as caught:
         changes_from(KETTLE, keys="id")
     assert "(frame, keys=['id']" in caught.value.example
+    with pytest.raises(UnfitTable, match="keys is Column<'id'>, and must be a list"):
+        changes_from(KETTLE, keys=F.col("id"))
     with pytest.raises(UnfitTable, match="keys is 5, and must be a list") as caught:
         changes_from(KETTLE, keys=5)  # type: ignore[arg-type]
     assert caught.value.example is None
