@@ -278,7 +278,7 @@ class RealHub:
         received = self._hub.receive(self._records.where((arrived >= start) & (arrived < end)))
         return [row["status"] for row in self._hub.receipts(received.version).collect()]
 
-    def process(self, now: datetime) -> None:
+    def run(self, now: datetime) -> None:
         self._hub.run(now=now)
 
     def statuses(self) -> dict[str, int]:
@@ -302,7 +302,7 @@ class NaiveHub:
         self._records = records
         schemas = [json.loads(path.read_text("utf-8")) for path in (SAMPLE / "schema").glob("*.json")]
         self._hub = InterpretedHub(schemas, readers={"file": read_fleet}, filters=FILTERS)
-        self.process, self.log, self.exports = self._hub.process, self._hub.log, self._hub.exports
+        self.run, self.log, self.exports = self._hub.process, self._hub.log, self._hub.exports
 
     def receive(self, start: datetime, end: datetime) -> list[int]:
         messages = [
