@@ -1,19 +1,16 @@
 """
-Build the site into a folder: no network, no server.
+Build the site into `build/docs/html`: no network, no server.
 
-    python -m tools.site                 into build/docs/html
-    python -m tools.site --out FOLDER
+    python -m tools.site
 
 A warning is an error: a link that leads nowhere, a page in no list, a docstring that cannot be read.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from tools.site.pages import find_wrong
 from tools.site.staging import ROOT, stage
@@ -21,11 +18,9 @@ from tools.site.staging import ROOT, stage
 SPHINX = ["-b", "html", "--fail-on-warning", "--keep-going", "--quiet", "--jobs", "2"]
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run the program; the exit code is 1 if anything is wrong with a page."""
-    parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__.split("\n")[1])
-    parser.add_argument("--out", type=Path, default=ROOT / "build/docs/html")
-    out = parser.parse_args(arguments).out
+    out = ROOT / "build/docs/html"
     staged = ROOT / "build/docs/pages"
     for folder in (staged, out):
         shutil.rmtree(folder, ignore_errors=True)
@@ -40,4 +35,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

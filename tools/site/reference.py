@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -152,32 +153,21 @@ def _directive(name: str, what: Any) -> list[str]:
 def index(listed: list[Page]) -> str:
     """The first page of the reference."""
     said = exported()
-    lines = [
-        "# Reference",
-        "",
-        "Every name that a program can import, from the docstrings, whose examples `make test` runs.",
-        "",
-    ]
+    about = "Every name that a program can import, from the docstrings, whose examples `make test` runs."
+    lines = ["# Reference", "", about, ""]
     for page in listed:
-        lines += [
-            f"## [{page.title}]({page.name}.md)",
-            "",
-            _lead(page),
-            "",
-            "| name | what it does |",
-            "|---|---|",
-        ]
+        lines += [f"## [{page.title}]({page.name}.md)", "", _first_paragraph(page.introduction), ""]
+        lines += ["| name | what it does |", "|---|---|"]
         for name in page.members:
-            lines.append(
-                f"| {{py:obj}}`{name.removeprefix('cdckit.')} <{name}>` | {_summary(name, said[name])} |"
-            )
+            own = name.removeprefix("cdckit.")
+            lines.append(f"| {{py:obj}}`{own} <{name}>` | {_summary(name, said[name])} |")
         lines.append("")
-    entries = "\n".join(page.name for page in listed)
-    return "\n".join(lines) + f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+    return with_contents("\n".join(lines), [page.name for page in listed])
 
 
-def _lead(page: Page) -> str:
-    return _first_paragraph(page.introduction) if page.introduction else ""
+def with_contents(text: str, entries: Iterable[str]) -> str:
+    """A page with the pages below it, in their order."""
+    return "\n".join([text, "", "```{toctree}", ":hidden:", "", *entries, "```", ""])
 
 
 def _summary(name: str, what: Any) -> str:

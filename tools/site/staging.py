@@ -8,7 +8,6 @@ import shutil
 from functools import cache
 from os.path import relpath
 from pathlib import Path
-from typing import Any
 
 from tools.site import costs, reference
 
@@ -39,41 +38,20 @@ def stage(folder: Path) -> None:
     (folder / "reference" / "index.md").write_text(reference.index(listed))
 
 
-def notebooks() -> list[Path]:
-    """The notebooks, in order of their numbers."""
-    return sorted(NOTEBOOKS.glob("*.ipynb"))
-
-
-def question(notebook: Any) -> str:
-    """The title of a notebook: the first line of its first cell."""
-    return "".join(notebook["cells"][0]["source"]).split("\n")[0].lstrip("# ")
-
-
 def _stage_notebooks(folder: Path) -> None:
-    folder.mkdir()
-    if (NOTEBOOKS / "pictures").is_dir():
-        shutil.copytree(NOTEBOOKS / "pictures", folder / "pictures")
-    titles = {}
-    for path in notebooks():
+    """The notebooks, their names linked, and the page that they open with, which says their order."""
+    shutil.copytree(NOTEBOOKS / "pictures", folder / "pictures")
+    titles = []
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         notebook = json.loads(path.read_text())
-        titles[path.stem] = question(notebook)
+        question = "".join(notebook["cells"][0]["source"]).split("\n")[0].lstrip("# ")
+        titles.append(f"{path.name[:2]}: {question} <{path.stem}>")
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = with_names(within_site("".join(cell["source"])))
         (folder / path.name).write_text(json.dumps(notebook))
-    (folder / "index.md").write_text(_notebook_index(titles))
-
-
-def _notebook_index(titles: dict[str, str]) -> str:
-    """What the collection says of itself, if it does, and the order of the pages."""
-    said = NOTEBOOKS / "README.md"
-    if said.exists():
-        text = within_site(said.read_text())
-    else:
-        text = "# Notebooks\n\nExecuted, and compared with their outputs by `make test`.\n\n"
-        text += "\n".join(f"- [{name[:2]}: {title}]({name}.ipynb)" for name, title in titles.items())
-    entries = "\n".join(f"{name[:2]}: {title} <{name}>" for name, title in titles.items())
-    return f"{text}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+    text = within_site((NOTEBOOKS / "README.md").read_text())
+    (folder / "index.md").write_text(reference.with_contents(text, titles))
 
 
 @cache
