@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import uuid
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
-from cdckit import rdss
+from cdckit import rdss, samples
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.records import RECORD_SCHEMA
-from tools.samples.rdss import START, Exchange, as_bytes
 
 MESSAGES = 100_000
 SEQUENCES = 10_000
-SMALLEST, LARGEST = 1_900, 2_200
+START = datetime(2024, 3, 4, 8, tzinfo=UTC)
 PIECE = rdss.Rules(max_bytes=2000)
 
 
@@ -85,30 +87,52 @@ def _result(name: str, ratio: float, bar: float | None, better: str, timing: Tim
 
 
 def _messages(count: int) -> Iterator[bytes]:
-    """Messages about a hundred objects, each with an id of its own."""
-    exchange = Exchange(1)
-    bodies: list[dict[str, Any]] = []
-    while len(bodies) < 100:
-        body = exchange.object(42, START)
-        body["objectDescription"][0]["descriptionValue"] = exchange.prose(45)
-        size = len(as_bytes(exchange.message("MetadataCreate", 42, START, body)))
-        bodies += [body] if SMALLEST < size < LARGEST else []
+    """Messages about a hundred objects without files, each with an id of its own."""
+    chance = random.Random(1)
+    plain = [message for message in _deposits() if "objectFile" not in message["messageBody"]]
+    made = [_described(chance.choice(plain), 60, chance) for _ in range(100)]
     for place in range(count):
-        yield as_bytes(exchange.message("MetadataCreate", 42, START, bodies[place % 100]))
+        yield _as_bytes(_with_ids(made[place % 100], chance))
 
 
 def _parts(count: int) -> Iterator[bytes]:
     """The parts of larger messages, in an order that is drawn."""
-    exchange = Exchange(2)
-    body = exchange.object(42, START)
+    chance = random.Random(2)
+    message = _deposits()[0]
     found = []
     for _ in range(count):
-        large: Any = deepcopy(body)
-        large["objectDescription"][0]["descriptionValue"] = exchange.prose(1500)
-        message = exchange.message("MetadataCreate", 42, START, large)
-        found += rdss.split(as_bytes(message), rules=PIECE)
-    random.Random(3).shuffle(found)
+        large = _with_ids(_described(message, 1500, chance), chance)
+        found += rdss.split(_as_bytes(large), rules=PIECE)
+    chance.shuffle(found)
     yield from found
+
+
+def _deposits() -> list[Any]:
+    """The messages of the sample that deposit an object."""
+    files = (pq.read_table(samples(f"rdss/{name}.parquet")).to_pylist() for name in ("records", "truth"))
+    rows = zip(*files, strict=True)
+    return [json.loads(record["value"]) for record, truth in rows if truth["what"] == "create"]
+
+
+def _described(message: Any, words: int, chance: random.Random) -> Any:
+    """The message with a description of so many words, which are its own."""
+    made = deepcopy(message)
+    description = made["messageBody"]["objectDescription"][0]
+    own = description["descriptionValue"].split()
+    description["descriptionValue"] = " ".join(chance.choices(own, k=words))
+    return made
+
+
+def _with_ids(message: Any, chance: random.Random) -> Any:
+    """The message as another one of its kind; changed in place."""
+    first, second = (str(uuid.UUID(int=chance.getrandbits(128), version=4)) for _ in range(2))
+    message["messageHeader"]["messageId"] = first
+    message["messageHeader"]["messageSequence"]["sequence"] = second
+    return message
+
+
+def _as_bytes(message: Any) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode()
 
 
 def _records(spark: SparkSession, folder: Path, count: int, values: Any) -> DataFrame:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tools.samples import __main__ as program
-from tools.samples.records import read_lines
+from tools.samples.records import BY_PLACE, as_records, read_lines
 
 NOON = datetime(2013, 2, 8, 12, tzinfo=UTC)
 
@@ -65,9 +65,10 @@ def test_a_line_is_a_record_and_its_value_the_bytes_that_stand_there(tmp_path: P
         '{"timestamp": "2013-02-08T12:00:00Z", "text": "{\\"value"}',
         '{"timestamp": "2013-02-08T12:00:00Z", "hex": "22ff"}',
         '{"timestamp": "2013-02-08T12:00:00Z"}',
+        '{"timestamp": "2013-02-08T12:00:00Z", "what": "padded", "blanks": 3, "value": 1}',
     ]
     (tmp_path / "b.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    rows = read_lines(tmp_path / "b.jsonl").to_pylist()
+    rows = as_records(sorted(read_lines(tmp_path / "b.jsonl"), key=BY_PLACE)).to_pylist()
     shown = [(row["topic"], row["partition"], row["offset"], row["key"], row["value"]) for row in rows]
     assert shown == [
         ("a", 1, 0, b"k", b"[1]"),
@@ -75,6 +76,7 @@ def test_a_line_is_a_record_and_its_value_the_bytes_that_stand_there(tmp_path: P
         ("b", 0, 1, None, b'{"value'),
         ("b", 0, 2, None, b'"\xff'),
         ("b", 0, 3, None, None),
+        ("b", 0, 4, None, b"1   "),
     ]
     assert json.loads(shown[1][4]) == {"a": 'é, "value": '}
     assert {(row["timestamp"], row["timestampType"]) for row in rows} == {(NOON, 1)}

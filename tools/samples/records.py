@@ -38,29 +38,28 @@ def as_records(rows: Iterable[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([{"timestampType": LOG_APPEND_TIME} | row for row in rows], RECORDS)
 
 
-def read_lines(path: Path) -> pa.Table:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """
     Return the records that stand in a file of JSON lines, in the order in which the broker took them.
 
     A line has a `timestamp`; a `topic`, if it is not the name of the file; a `partition`, if it is not 0; a
-    `key`, if there is one; and last its `value`, whose bytes are those of the line. What is not JSON stands
-    in `text`, or as `hex`.
+    `key`, if there is one; and last its `value`, whose bytes are those of the line, and so many
+    `blanks`. What is not JSON stands in `text`, or as `hex`. What else a line says of its record is kept.
     """
     offsets: Counter[tuple[str, int]] = Counter()
     rows = []
     for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n"):
         head, has_value, value = line.partition(', "value": ')
-        said = json.loads(head + "}" if has_value else line)
-        place = said.get("topic", path.stem), said.get("partition", 0)
-        written = value[:-1] if has_value else said.get("text")
-        row = {
-            "key": said["key"].encode() if "key" in said else None,
-            "value": bytes.fromhex(said["hex"]) if "hex" in said else written and written.encode(),
-            "timestamp": datetime.fromisoformat(said["timestamp"]),
-        }
-        rows.append({**row, "topic": place[0], "partition": place[1], "offset": offsets[place]})
+        row: dict[str, Any] = {"topic": path.stem, "partition": 0, "key": None}
+        row |= json.loads(head + "}" if has_value else line)
+        text = value[:-1] + " " * row.pop("blanks", 0) if has_value else row.get("text")
+        row["value"] = bytes.fromhex(row["hex"]) if "hex" in row else text and text.encode()
+        row["key"] = row["key"] and row["key"].encode()
+        row["timestamp"] = datetime.fromisoformat(row["timestamp"])
+        place = row["topic"], row["partition"]
+        rows.append({**row, "offset": offsets[place]})
         offsets[place] += 1
-    return as_records(sorted(rows, key=BY_PLACE))
+    return rows
 
 
 def write_table(path: Path, table: pa.Table) -> None:
@@ -78,4 +77,4 @@ def write_json(path: Path, value: Any) -> None:
 def write_lines(source: Path, folder: Path) -> None:
     """Write a Parquet file of each file of lines in the folder *source*."""
     for path in sorted(source.glob("*.jsonl")):
-        write_table(folder / f"{path.stem}.parquet", read_lines(path))
+        write_table(folder / f"{path.stem}.parquet", as_records(sorted(read_lines(path), key=BY_PLACE)))
