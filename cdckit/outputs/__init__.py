@@ -1,13 +1,13 @@
 """
 What leaves the house: a history in the forms that other people's tools expect.
 
-    type_1         scd_type_1           one row per entity, as it is now
-    types_2_and_4  scd_type_2, scd_type_4   a row per version, in one table or in two
-    type_3         scd_type_3           as it is now, and what single fields were before
-    type_6         scd_type_6           a row per version, which also knows the values of now
-    snapshots      periodic_snapshots   a row per entity and day, or another period
-    views          create_view          the history in SQL, with its questions as table functions
-    pandas_rows    to_pandas            rows in this program, never more than a limit
+    scd        scd_type_1              one row per entity, as it is now
+               scd_type_2, scd_type_4  a row per version, in one table or in two
+               scd_type_3              as it is now, and what single fields were before
+               scd_type_6              a row per version, which also knows the values of now
+    snapshots  periodic_snapshots      a row per entity and day, or another period
+    sql        create_view             the history in SQL, with its questions as table functions
+               to_pandas               rows in this program, never more than a limit
 """
 
 from cdckit.outputs.history_call import TooManyRows, UnfitHistory
