@@ -95,13 +95,6 @@ def rows_axis(axes: Axes, labels: list[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_box(axes: Axes, box: Bbox, colour: str) -> None:
-    """A bar of one colour."""
-    axes.barh(
-        (box.y0 + box.y1) / 2, box.width, left=box.x0, height=box.height, facecolor=colour, edgecolor="white"
-    )
-
-
 def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float, pad: float, zone: tzinfo) -> None:
     instants = [x for bar in bars for x in (bar.start, bar.end) if x is not None] or [
         days(datetime(1970, 1, 1))

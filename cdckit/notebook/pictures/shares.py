@@ -9,13 +9,12 @@ from datetime import datetime, tzinfo
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
-from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import Labels, draw_box, rows_axis
+from cdckit.notebook.pictures.axes import rows_axis
 from cdckit.notebook.pictures.look import (
     FAINT,
     ROWS,
@@ -40,7 +39,7 @@ _FUNCTION = "duration_shares"
 _MOST_VALUES = 8
 _MOST_ROWS = 5_000
 _NARROWEST = 0.03
-"""In what is narrower, a number would stand upright, and twenty of them are noise."""
+"""In what is narrower, a number has no room."""
 _OTHERS, _NOTHING = "other values", "no value"
 _WHITE = "#f7f7f7"
 """For what is no one value: lighter than any shade."""
@@ -134,26 +133,25 @@ def _picture(times: _Times, field: str, by: str, limit: int, period: str, *, cut
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.set_xlabel(f"share of the time of all entities of one {by}", **SMALL)
-    boxes = [box for place, group in enumerate(drawn) for box in _boxes(times[group], place, shades)]
-    for value, box in boxes:
-        draw_box(axes, box, shades[value])
+    size = 8.5 if len(drawn) <= 20 else 6.0
+    for place, group in enumerate(drawn):
+        for value, left, share in _parts(times[group], shades):
+            bar = axes.barh(place, share, left=left, facecolor=shades[value], edgecolor="white")
+            if share >= _NARROWEST:
+                ink = ink_on(shades[value])
+                axes.bar_label(bar, [f"{share:.0%}"], label_type="center", fontsize=size, color=ink)
     patches = {value: Patch(facecolor=shades[value], edgecolor=FAINT, linewidth=0.4) for value in shades}
     draw_key(figure, {}, others=patches)
-    figure.draw_without_rendering()
-    labels = Labels(axes)
-    for value, box in boxes:
-        if box.width >= _NARROWEST:
-            labels.write_in([f"{box.width:.0%}"], box, colour=ink_on(shades[value]))
     return figure
 
 
-def _boxes(times: Counter[str], place: int, shades: Mapping[str, str]) -> Iterator[tuple[str, Bbox]]:
-    """From left to right, in the order of the key, what each value takes of its group's bar."""
+def _parts(times: Counter[str], shades: Mapping[str, str]) -> Iterator[tuple[str, float, float]]:
+    """From left to right, in the order of the key: each value, where it begins in its bar, and its share."""
     left, whole = 0.0, times.total()
     for value in shades:
         seconds = times[value]
         if value == _OTHERS:
             seconds = sum(time for each, time in times.items() if each not in shades)
         if seconds:
-            yield value, Bbox([[left, place - 0.4], [left + seconds / whole, place + 0.4]])
+            yield value, left, seconds / whole
             left += seconds / whole

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.pictures.axes import Labels, draw_box, rows_axis
+from cdckit.notebook.pictures.axes import Labels, rows_axis
 from cdckit.notebook.pictures.look import (
     FAINT,
     HATCH,
@@ -98,7 +98,7 @@ def _draw_calls(calls: list[Call]) -> Figure:
             _SHARED if each.name in shared else _ALONE,
             Bbox([[begin, row - 0.35], [end, row + 0.35]]),
         )
-        draw_box(axes, box, colour)
+        axes.barh(row, end - begin, left=begin, height=0.7, facecolor=colour, edgecolor="white")
         boxes.append((each.name, colour, box))
     for name in shared:
         last = max(order[each.end, 0] for each in calls if each.name == name)
