@@ -19,10 +19,11 @@ SMALL, LARGE, HOT = 2_000_000, 20_000_000, 5_000_000
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """2 and 20 million changes of a tenth as many keys; and one key with 5 million changes."""
+    """2 and 20 million changes of a tenth as many keys; one key with 5 million; and changes with ends."""
     small = _compared(spark, work, SMALL, SMALL // 10)
     large = _compared(spark, work, LARGE, LARGE // 10)
     hot = _compared(spark, work, HOT, 1)
+    ends, few = _with_ends(spark, work), _one_key_with_ends(spark, work)
     each = {
         changes: took["merge"].seconds / changes
         for changes, (took, _) in ((SMALL, small), (LARGE, large), (HOT, hot))
@@ -34,7 +35,13 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
         _result("merge_20m_per_change_over_2m", each[LARGE] / each[SMALL], 1.2, large),
         _result("merge_one_key_5m_over_floor", ratios[2], None, hot),
         _result("merge_one_key_5m_per_change_over_2m", each[HOT] / each[SMALL], 1.2, hot),
+        _result("merge_2m_a_tenth_with_ends_over_without", _ratio(ends, "without"), 1.4, ends),
+        _result("merge_one_key_20k_with_2k_ends_over_trivial_job", _ratio(few, "trivial"), 10.0, few),
     ]
+
+
+def _ratio(compared: tuple[dict[str, Timing], str], other: str) -> float:
+    return compared[0]["merge"].seconds / compared[0][other].seconds
 
 
 def _result(name: str, ratio: float, bar: float | None, compared: tuple[dict[str, Timing], str]) -> Result:
@@ -58,6 +65,41 @@ def _compared(spark: SparkSession, work: Path, changes: int, keys: int) -> tuple
     once = changes == LARGE
     took = side_by_side(runs, warm_up=not once, rounds=1 if once else 3)
     return took, content_hash(spark.read.parquet(str(work / "history.parquet")))
+
+
+def _with_ends(spark: SparkSession, work: Path) -> tuple[dict[str, Timing], str]:
+    """2 million changes of which a tenth end, each within a fifth of all time; and the same without."""
+    print(f"  {SMALL:,} changes, a tenth of them with ends")
+    frame = spark.read.parquet(str(work / f"changes_{SMALL}_{SMALL // 10}.parquet"))
+    return _merged_with_ends(frame, work, {"without": lambda: _merge(frame, work / "history.parquet")})
+
+
+def _one_key_with_ends(spark: SparkSession, work: Path) -> tuple[dict[str, Timing], str]:
+    """One key of 20 thousand changes, of which a tenth end; and a job that does nothing."""
+    print("  20,000 changes of one key, 2,000 of them with ends")
+    source = work / "changes_20000_1.parquet"
+    random_changes(spark, 20_000, 1).write.mode("overwrite").parquet(str(source))
+    trivial: dict[str, Callable[[], object]] = {"trivial": lambda: spark.range(1).count()}
+    return _merged_with_ends(spark.read.parquet(str(source)), work, trivial)
+
+
+def _merged_with_ends(
+    frame: DataFrame, work: Path, others: dict[str, Callable[[], object]]
+) -> tuple[dict[str, Timing], str]:
+    source = work / "changes_with_ends.parquet"
+    begin = F.unix_seconds("effective_timestamp")
+    after = F.pmod(F.xxhash64(F.lit("end"), "message_id"), F.lit(SPAN_SECONDS // 5)) + 1
+    ends = F.pmod(F.xxhash64(F.lit("ends"), "message_id"), F.lit(10)) == 0
+    until = F.when(ends, F.timestamp_seconds(begin + after))
+    frame.withColumn("effective_until", until).write.mode("overwrite").parquet(str(source))
+    changes = frame.sparkSession.read.parquet(str(source))
+    made = work / "history_with_ends.parquet"
+    took = side_by_side({**others, "merge": lambda: _merge(changes, made)})
+    return took, content_hash(frame.sparkSession.read.parquet(str(made)))
+
+
+def _merge(changes: DataFrame, path: Path) -> None:
+    _write(merge(changes, entity="flight", keys=["number"]), path)
 
 
 def floor(changes: DataFrame) -> DataFrame:

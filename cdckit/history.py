@@ -69,6 +69,15 @@ OPEN_END = "cdckit.open_end"
 """In the metadata of a column of ends: the microseconds since 1970 that stand there for an open end."""
 
 
+ENDS = "cdckit.ends"
+"""In the metadata of a column of ends, true: the history is of changes that may have an end of their own."""
+
+
+def with_ends(history: DataFrame) -> DataFrame:
+    """The same history, which says that the changes that it is of may end."""
+    return history.withMetadata(VALID_TO, {ENDS: True})
+
+
 def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
     found = history.schema[column].metadata.get(OPEN_END)

@@ -21,6 +21,7 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     provenance_type,
+    with_ends,
 )
 from cdckit.kernel.changes import (
     ARRIVED,
@@ -152,7 +153,8 @@ def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: st
     """What `merge` does, for functions whose errors should bear their own names."""
     require_name(entity, "entity", function=function)
     ordered = sorted_by_entity(changes, entity=entity, keys=keys, function=function)
-    return with_guids(_versions(ordered).rows(), ordered.layout, entity)
+    history = with_guids(_versions(ordered).rows(), ordered.layout, entity)
+    return with_ends(history) if UNTIL in changes.columns else history
 
 
 def made_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> Made:

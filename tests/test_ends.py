@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,25 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_of, as_of_join, bitemporal, blame, merge, union_changes, why
+from cdckit import (
+    Ledger,
+    Lookup,
+    as_of,
+    as_of_join,
+    bitemporal,
+    blame,
+    check,
+    known_at,
+    merge,
+    union_changes,
+    why,
+)
 from cdckit.errors import WrongColumnType
+from cdckit.quality import check_all
 from cdckit.query import diff, revoke
 from support.histories import INSTANTS, Row, assert_folds_to, random_changes, to_dataframe
+from support.ledger_programs import FIELDS as LEDGER_FIELDS
+from support.ledger_programs import all_of, batches
 from tools.tiers import seeds
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
@@ -169,3 +185,58 @@ def test_a_fact_between_two_terms_finds_nothing(spark: SparkSession) -> None:
     joined = as_of_join(facts, Lookup(history, on=KEYS, into="thing", reason="why_not"), time="at")
     found = [row["thing"] and row["thing"]["a"] for row in joined.orderBy("at").collect()]
     assert found == [1, None, None, 2, None]
+
+
+# Kept up, and checked -------------------------------------------------------------------------------------
+
+
+def test_a_ledger_gives_what_one_merge_gives(spark: SparkSession, tmp_path: Path) -> None:
+    """Ends come with the second batch; then late changes beside them, repeats, and a rebuild."""
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
+    call: Any = {"entity": "thing", "keys": KEYS}
+    parts = batches(31, 100, most=3, ends=ENDS)
+    first = [row for row in parts[0] if row["effective_until"] is None]
+    for number, part in enumerate([first, *parts]):
+        rows = to_dataframe(spark, part, LEDGER_FIELDS)
+        ledger.apply(rows if number else rows.drop("effective_until"))
+    changes = all_of([first, *parts])
+    assert_folds_to(ledger.history(), changes, **call)
+    assert check_all(ledger).ok
+    kept = ledger.changes().localCheckpoint()
+    assert_folds_to(merge(kept, **call), changes, **call)
+    ledger.rebuild()
+    assert_folds_to(ledger.history(), changes, **call)
+    ledger.check()
+    moment = changes[0]["arrival"]["timestamp"]
+    known = [each for each in changes if each["arrival"]["timestamp"] <= moment]
+    assert_folds_to(known_at(ledger.beliefs(), moment), known, **call)
+    assert check(ledger.beliefs(), "bitemporal").ok
+
+
+def test_an_entity_that_has_ended_begins_again_in_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=1)
+    ledger.apply(to_dataframe(spark, [change("m1", 1, 3)], FIELDS))
+    assert ledger.as_of(day(3)).count() == 0
+    ledger.apply(to_dataframe(spark, [change("m2", 5, a=2)], FIELDS))
+    ledger.apply(to_dataframe(spark, [change("m3", 7, a=3)], FIELDS).drop("effective_until"))
+    found = ledger.history().orderBy("valid_from_timestamp").collect()
+    assert [row["a"] for row in found] == [1, 2, 3]
+    assert [row["valid_to_timestamp"] and row["valid_to_timestamp"].day for row in found] == [3, 7, None]
+
+
+def test_a_ledger_refuses_a_change_that_holds_at_no_time(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=1)
+    ledger.apply(to_dataframe(spark, [change("m1", 1, 3)], FIELDS))
+    with pytest.raises(PySparkException, match="InvalidEnds"):
+        ledger.apply(to_dataframe(spark, [change("m2", 5, 4)], FIELDS))
+    assert ledger.changes().count() == 1
+
+
+def test_a_history_of_changes_without_ends_still_promises_no_gaps(overridden: DataFrame) -> None:
+    history = merge(overridden, entity="thing", keys=KEYS)
+    assert check(history, "history").ok
+    without_mark = history.withMetadata("valid_to_timestamp", {})
+    assert [each.sentence.says.split(":")[0] for each in check(without_mark, "history").broken] == [
+        "The priority of a row never falls",
+        "The priority of a field falls only by a delete or by what brings the entity back",
+    ]

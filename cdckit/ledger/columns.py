@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import CHANGE_SCHEMA, MOVED, UNTIL, require_moved
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import STANDARD_COLUMNS
+from cdckit.history import STANDARD_COLUMNS, with_ends
 from cdckit.kernel.changes import GUID, KEYS, MADE_OF, SNAPSHOT
 from cdckit.lists import is_of_list
 from cdckit.merging import checked_fields, fields_with_priority, history_schema
@@ -337,4 +337,5 @@ def _filled(log: DataFrame) -> Column:
 
 def shown_history(history: DataFrame, log: T.StructType) -> DataFrame:
     """The versions in the columns that `merge` gives those of such a log."""
-    return history.select(*(quoted(name) for name in history_schema(fields_of(log)).fieldNames()))
+    shown = history.select(*(quoted(name) for name in history_schema(fields_of(log)).fieldNames()))
+    return with_ends(shown) if UNTIL in log.fieldNames() else shown

@@ -34,6 +34,7 @@ from cdckit.quality.suites import (
     are_the_tables,
     by_rows,
     counted,
+    promised,
     suite_of,
     unrolled,
     with_breaks,
@@ -228,6 +229,9 @@ def check(
             dear to compute and read more than once: by several sentences that are broken, or by a suite
             that speaks of other rows too.  However the check ends, it is released.
 
+    Of a history of changes with an end (`effective_until`) the suite `history` asks less: it may have gaps,
+    and an end may take back what was once there.
+
     Returns:
         A `Checked`: in a notebook a table of the sentences, each with the number of rows that break it, and
         below it the first of these rows; of the suite `ledger` what the version `has` and what by the log it
@@ -267,6 +271,7 @@ def check(
     require_columns(frame, told.columns, function=_FUNCTION)
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
     _require_free(frame)
+    told = promised(told, frame)
     require_rows(rows, "rows", function=_FUNCTION)
     views = _views(frame, told, tables or {})
     with step(frame.sparkSession, f"check: {told.name}"), _held(frame, cache):

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import require_changes
+from cdckit.changes import UNTIL, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, provenance_type
 from cdckit.kernel.changes import GUID, KEYS, MADE_OF
@@ -17,7 +17,7 @@ from cdckit.merging import KEY_TYPES, merged
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.values import as_text, comparable, is_collated
 from cdckit.parts.widening import as_type
-from cdckit.quality.suites import Suite, suite_of
+from cdckit.quality.suites import Suite, promised, suite_of
 
 
 @runtime_checkable
@@ -73,7 +73,9 @@ def _asked(given: object, within: str, function: str) -> Iterator[tuple[str, Ask
     wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
     if wrong:
         raise _not_asked(pairs[wrong[0]], f"{within}{wrong[0]}.", function)
-    suites = {name: suite_of(each[1], function=function) for name, each in pairs.items()}
+    suites = {
+        name: promised(suite_of(suite, function=function), table) for name, (table, suite) in pairs.items()
+    }
     by_suite: dict[str, list[str]] = {}
     for name, suite in suites.items():
         by_suite.setdefault(suite.name, []).append(name)
@@ -116,7 +118,10 @@ def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple
     # The log of a ledger, or of a target of a hub, says them.
     said = log.schema[GUID].metadata
     keys = said.get(MADE_OF) or said.get(KEYS) or _kept_fields(history, log, found.names)
-    due = merged(log.dropna(subset=_NEEDED), entity=GUID, keys=keys, function=function)
+    whole = log.dropna(subset=_NEEDED)
+    if UNTIL in log.columns:
+        whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")
+    due = merged(whole, entity=GUID, keys=keys, function=function)
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
     columns = [_alike(name, history, due) for name in names]
     return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))

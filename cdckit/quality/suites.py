@@ -23,10 +23,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
@@ -52,6 +53,8 @@ class Sentence:
     source: str
     severity: str
     breaks: str = ""
+    unless: str = ""
+    """What the metadata of a column may say, so that the table does not promise it."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,20 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
     )
 
 
+def promised(suite: Suite, frame: DataFrame) -> Suite:
+    """The suite without what this table does not promise, such as no gaps where changes may end."""
+    marks = {mark for column in frame.schema for mark, is_so in column.metadata.items() if is_so}
+    kept = [place for place, each in enumerate(suite.sentences) if each.unless not in marks]
+    stated = {**suite.stated, "expectations": [suite.stated["expectations"][place] for place in kept]}
+    return replace(suite, sentences=tuple(suite.sentences[place] for place in kept), stated=stated)
+
+
 def _sentence(stated: Mapping[str, Any]) -> Sentence:
     said = stated.get("description") or stated.get("notes") or _default_notes(stated)
     says = said if isinstance(said, str) else " ".join(said)
     meta, severity = stated.get("meta") or {}, stated.get("severity", "critical")
-    source, breaks = meta.get("source", ""), meta.get("breaks", "")
-    return Sentence(stated["type"], stated["kwargs"], says, source, severity, breaks)
+    source, breaks, unless = (meta.get(name, "") for name in ("source", "breaks", "unless"))
+    return Sentence(stated["type"], stated["kwargs"], says, source, severity, breaks, unless)
 
 
 def _default_notes(stated: Mapping[str, Any]) -> str:

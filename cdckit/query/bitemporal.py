@@ -10,8 +10,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import require_changes
-from cdckit.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, business_fields, require_bitemporal
+from cdckit.changes import UNTIL, require_changes
+from cdckit.history import (
+    SYSTEM_FROM,
+    SYSTEM_INTERVAL,
+    SYSTEM_TO,
+    business_fields,
+    require_bitemporal,
+    with_ends,
+)
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.changes import ARRIVED
 from cdckit.merging import history_schema, merged, sorted_by_entity, with_guids
@@ -99,7 +106,8 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     `cdckit.changes.CHANGE_SCHEMA`), also in what was believed before.
 
     Cost: a merge, with about twice its rows.  A change is *late* if it arrives when an equal or later
-    instant of its entity is known already; every moment at which an entity hears late changes
+    instant of its entity is known already, be it a beginning or an end, and so is each that has an end; every
+    moment at which an entity hears late changes
     costs merging once more what is known of it by then.  An entity with thousands of changes, most of
     them late, is the one thing that is slow here: told from its newest change to its oldest, n changes
     are believed in about n²/2 rows.
@@ -142,7 +150,8 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     )
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
-    return with_guids(Made(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
+    table = with_guids(Made(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
+    return with_ends(table) if UNTIL in changes.columns else table
 
 
 def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
