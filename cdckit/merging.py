@@ -127,7 +127,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     take three to four times their own size: a million changes of one key took 0.5 GB of the worker's
     memory with three fields (116 bytes a change), 0.6 GB with nine (182 bytes).  What moves cost,
     `complete_moves` says.  An entity of n changes of which k end takes about log k times as long as without;
-    k times where most of its changes are deletes that count, or come from messages that speak of it twice.
+    up to k times where messages speak twice of it, or deletes end most of what it says.
 
     Source:
         Data hub, sections on updates, deletes, out-of-sequence records and priority.

@@ -201,7 +201,7 @@ def test_a_ledger_gives_what_one_merge_gives(spark: SparkSession, tmp_path: Path
         ledger.apply(rows if number else rows.drop("effective_until"))
     changes = all_of([first, *parts])
     assert_folds_to(ledger.history(), changes, **call)
-    assert check_all(ledger).ok
+    assert all(each.ok for each in check_all(ledger).values())
     kept = ledger.changes().localCheckpoint()
     assert_folds_to(merge(kept, **call), changes, **call)
     ledger.rebuild()
@@ -232,11 +232,9 @@ def test_a_ledger_refuses_a_change_that_holds_at_no_time(spark: SparkSession, tm
     assert ledger.changes().count() == 1
 
 
-def test_a_history_of_changes_without_ends_still_promises_no_gaps(overridden: DataFrame) -> None:
+def test_a_history_of_changes_without_ends_promises_more(overridden: DataFrame) -> None:
     history = merge(overridden, entity="thing", keys=KEYS)
     assert check(history, "history").ok
     without_mark = history.withMetadata("valid_to_timestamp", {})
-    assert [each.sentence.says.split(":")[0] for each in check(without_mark, "history").broken] == [
-        "The priority of a row never falls",
-        "The priority of a field falls only by a delete or by what brings the entity back",
-    ]
+    (broken,) = check(without_mark, "history").broken
+    assert broken.sentence.says.startswith("The priority of a row never falls")

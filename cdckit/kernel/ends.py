@@ -7,7 +7,8 @@ those that begin within it.  What two stretches in a row leave as it was is one 
 
 An entity with many ends is halved, and each half again, each with the changes that hold at some time within
 it; those that cannot matter there are left out (`overruled`).  So n changes of which k end cost about
-n log k, not n k; but where most changes are deletes that count, hardly any is left out.
+n log k, not n k; but nearly n k where few of them are sure, such as upserts that carry a field or two and
+deletes, in turns.
 """
 
 from __future__ import annotations

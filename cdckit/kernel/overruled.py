@@ -14,6 +14,10 @@ priority about the row, and of each field that it carries either
 - of a key field, which keeps its first message, the first word stands before it, and its priority is no more
   than one before it, or less than one after it.
 
+A delete that lasts and has the priority of all before it ends a life for sure.  Where a new one follows in
+its zone, and sets every field anew with no less priority than any delete has, all that lasts and stands
+before that delete is left out, but for the first upsert: that the entity was there is all that is left of it.
+
 Of an entity that a message speaks of twice nothing is left out: there one word may undo another.
 """
 
@@ -35,6 +39,8 @@ class Word(NamedTuple):
     priority: Ints
     value: Ints
     is_key: bool
+    renews: Bools
+    """Whether the value is taken for sure where the last word about the field is that of a delete."""
 
 
 class Words(NamedTuple):
@@ -44,6 +50,8 @@ class Words(NamedTuple):
     priority: Ints
     is_sole: Bools
     """Whether no message speaks twice of the entity."""
+    may_end: Bools
+    """Whether the change is a delete of an entity all of whose upserts carry its whole key."""
     fields: list[Word]
 
     @classmethod
@@ -52,14 +60,29 @@ class Words(NamedTuple):
         layout = changes.layout
         if layout.by_guid or changes.is_taken_along.any():
             return None
-        fields = []
+        fields, whole = [], np.ones(len(changes), dtype=bool)
         for index in range(len(layout.fields)):
             said = changes.carries(index) & ~changes.is_delete
-            value = numbered(changes.table.column(value_column(index)))
-            fields.append(Word(said, _ranks(changes.field_priority(index)), value, index in layout.keys))
+            column, priority = (
+                changes.table.column(value_column(index)),
+                _ranks(changes.field_priority(index)),
+            )
+            least = _of_entity(np.where(changes.is_delete, priority, 0), entity)
+            renews = said & ((priority > least) | ((priority == least) & np.asarray(column.is_valid())))
+            fields.append(Word(said, priority, numbered(column), index in layout.keys, renews))
+            if index in layout.keys:
+                whole &= said | changes.is_delete
         pairs, count = np.unique(np.stack([entity, changes.message]), axis=1, return_counts=True)
         is_sole = ~np.isin(entity, pairs[0][count > 1])
-        return cls(changes.is_delete, _ranks(changes.priority), is_sole, fields)
+        may_end = changes.is_delete & ~changes.is_absence & ~np.isin(entity, entity[~whole])
+        return cls(changes.is_delete, _ranks(changes.priority), is_sole, may_end, fields)
+
+
+def _of_entity(rank: Ints, entity: Ints) -> Ints:
+    """For each change the greatest of the ranks of its entity; entities are numbered, growing."""
+    first = np.flatnonzero(_first(entity))
+    greatest = np.maximum.reduceat(rank, first)
+    return np.repeat(greatest, np.diff(first, append=len(entity)))
 
 
 def _ranks(priority: Ints) -> Ints:
@@ -82,7 +105,8 @@ def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools
     upsert = lasting & ~is_delete
     most = _most_before(np.where(upsert, priority, 0), node)
     threat: Bools = is_delete & (priority >= most)
-    firm: Bools = upsert & (priority >= _most_before(priority, node))
+    strongest: Bools = priority >= _most_before(priority, node)
+    firm = upsert & strongest
     zone: Ints = np.cumsum(threat | _first(node))
     begins_alive = ~threat[_first(zone)][zone - 1]
     settled = begins_alive | (_most_before(firm.astype(np.int64), zone) > 0)
@@ -95,7 +119,18 @@ def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools
         of = _Field(zone[at], node[at], word.priority[position[at]], word.value[position[at]], sure[at])
         found[at] &= _key_overruled(of) if word.is_key else _field_overruled(of)
     # A weak delete finds the entity alive, and stronger than it is.
-    return found | (lasting & is_delete & ~threat)
+    found |= lasting & is_delete & ~threat
+    ends = lasting & words.may_end[position] & strongest
+    renewed = (np.bincount(zone[firm], minlength=zone[-1] + 1) > 0)[zone]
+    for word in words.fields:
+        if not word.is_key and word.carries[position].any():
+            renewed &= (np.bincount(zone[sure & word.renews[position]], minlength=zone[-1] + 1) > 0)[zone]
+    # Of each node the last such delete: what stands before it does not matter, but for the first upsert.
+    last = np.full(int(node[-1]) + 1, -1)
+    at = np.flatnonzero(ends & renewed)
+    last[node[at]] = at
+    found |= lasting & (np.arange(len(node)) < last[node]) & ~(upsert & (most == 0))
+    return found
 
 
 class _Field(NamedTuple):
