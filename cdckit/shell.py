@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +21,7 @@ from cdckit.parts.workers import step
 from cdckit.records import RECORD_COLUMNS
 from cdckit.store import Snapshot, Store, Transaction
 from cdckit.store.files import digest_of
-from cdckit.store.store import KIND, require_kind
+from cdckit.store.store import KIND, note, noted, require_kind
 from cdckit.store.transaction import Scope
 
 __all__ = ["Received", "Shell"]
@@ -64,6 +64,34 @@ class Done(NamedTuple):
 
     records: int = 0
     reads: Sequence[Scope] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ABC):
+    """What a door goes by, which its store notes: its tables are made by these, in so many *buckets*."""
+
+    buckets: int
+    note_key: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def noted(self) -> dict[str, Any]:
+        """What makes another door of it, if it is another, in values of JSON."""
+
+    def note(self, tables: Transaction) -> None:
+        """Let the store know it."""
+        note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
+
+    def within(self, tables: Transaction) -> Self:
+        """The same in the buckets that the tables have; raises where they were made by others."""
+        found = noted(tables, self.note_key, None)
+        if found is None:
+            return self
+        buckets = found.pop("buckets")
+        if found != self.noted:
+            needed = f"those by which the tables were made, {found}; `rebuild` goes by new ones"
+            raise InvalidArgument("receive", "settings", needed, self.noted)
+        return replace(self, buckets=buckets)
 
 
 class Ledgers(dict[str, View]):

@@ -138,7 +138,7 @@ class Exchange(Shell):
         require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
         if not isinstance(rules, Rules):
             raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
-        self._settings = Settings(kinds, keeps_deleted, rules, buckets or BUCKETS)
+        self._settings = Settings(kinds, keeps_deleted, rules, buckets=buckets or BUCKETS)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------

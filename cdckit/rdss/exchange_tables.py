@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from json import dumps, loads
 from typing import Any, Protocol
 
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
+from cdckit import shell
 from cdckit.ledger.columns import Kind
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.existence import NAMING_SCHEMA
@@ -25,7 +24,7 @@ from cdckit.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Where, are_few
-from cdckit.store.store import Tables, rows_of
+from cdckit.store.store import Tables, noted, rows_of
 
 
 class Status(StrEnum):
@@ -84,7 +83,6 @@ ORDER = ("batch", "timestamp", "topic", "partition", "offset", "number")
 VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
-_NOTE = "cdckit.exchange"
 
 PLACE_SCHEMA = T.StructType([T.StructField(name, T.LongType()) for name in PLACE])
 _PLACE_FIELDS = PLACE_SCHEMA.fields
@@ -148,35 +146,18 @@ NAMINGS_SCHEMA = T.StructType(
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(shell.Settings):
     """What an exchange goes by; its tables are made by these."""
 
     types: tuple[ObjectType, ...]
     keeps_deleted: bool
     rules: Rules
-    buckets: int
+    note_key = "cdckit.exchange"
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What makes another exchange of it, if it is another."""
+    def noted(self) -> dict[str, Any]:
         types = [str(each) for each in self.types]
         return {"types": types, "keeps_deleted": self.keeps_deleted, "rules": asdict(self.rules)}
-
-    def note(self, transaction: Transaction) -> None:
-        """Let the store know it."""
-        transaction.note(_NOTE, dumps({**self.told, "buckets": self.buckets}))
-
-    def within(self, transaction: Transaction) -> Settings:
-        """The same in the buckets that the tables have; raises where they were made by others."""
-        text = transaction.note_of(_NOTE)
-        if text is None:
-            return self
-        noted = loads(text)
-        buckets = noted.pop("buckets")
-        if noted != self.told:
-            needed = f"the settings by which the exchange was made, {dumps(noted)}; rebuild goes by new ones"
-            raise InvalidArgument("receive", "Exchange", needed, dumps(self.told))
-        return replace(self, buckets=buckets)
 
     def kind(self, object_type: ObjectType) -> Kind:
         """What the ledger of one type is about."""
@@ -189,7 +170,7 @@ class Settings:
 
 def buckets_of(tables: Tables) -> int:
     """How many buckets the tables have."""
-    return int(loads(tables.note_of(_NOTE) or "{}")["buckets"])
+    return int(noted(tables, Settings.note_key, {})["buckets"])
 
 
 def rows_at_once(

@@ -135,7 +135,7 @@ class Service(Shell):
         chosen = require_databases(databases, function="Service")
         require_limits(most_characters, remember, function="Service")
         named = None if chosen is None else tuple(sorted(chosen))
-        self._settings = Settings(named, most_characters, remember, buckets)
+        self._settings = Settings(named, most_characters, remember, buckets=buckets)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------

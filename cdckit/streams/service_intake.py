@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
+from cdckit import shell
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.workers import at_once
@@ -72,7 +72,7 @@ TAKEN, BUCKET, STREAM = "taken", "bucket", "stream"
 TAKES = frozenset(each.name for each in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
 """The streams that a service takes, by name: all others are made of these."""
 
-_NOTE, _TAKEN_NOTE = "cdckit.streams", "cdckit.streams.taken"
+_TAKEN_NOTE = "cdckit.streams.taken"
 _TAKEN = T.StructField(TAKEN, T.LongType())
 
 RECORDS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(STREAM, T.StringType()), _TAKEN])
@@ -97,33 +97,18 @@ SEEN_SCHEMA = T.StructType(
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(shell.Settings):
     """What a service goes by; its tables are made by these."""
 
     databases: tuple[str, ...] | None
     most_characters: int
     remember: int
-    buckets: int
+    note_key = "cdckit.streams"
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def noted(self) -> dict[str, Any]:
         databases = None if self.databases is None else sorted(set(self.databases))
         return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
-
-    def note(self, transaction: Transaction) -> None:
-        """Let the store know it."""
-        note(transaction, _NOTE, {**self._told, "buckets": self.buckets})
-
-    def within(self, transaction: Transaction) -> Settings:
-        """The same in the buckets that the tables have; raises where they were made by others."""
-        found = noted(transaction, _NOTE, None)
-        if found is None:
-            return self
-        buckets = found.pop("buckets")
-        if found != self._told:
-            needed = f"the settings by which the service was made, {found}; rebuild goes by new ones"
-            raise InvalidArgument("receive", "Service", needed, self._told)
-        return replace(self, buckets=buckets)
 
     def bucket(self) -> Column:
         """The bucket of an entity."""

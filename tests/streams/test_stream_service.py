@@ -117,5 +117,5 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
 
     with pytest.raises(InvalidArgument, match="one of connections, entity-batches"):
         service.receive([], stream=streams.ENTITY_UPDATES)
-    with pytest.raises(InvalidArgument, match="settings by which the service was made"):
+    with pytest.raises(InvalidArgument, match="settings to be those by which the tables were made"):
         streams.Service(spark, tmp_path, remember=5).receive([created], stream=streams.ENTITY_PATCHES)
