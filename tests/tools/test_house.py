@@ -15,7 +15,7 @@ from support.doors import DOORS
 
 ROOT = Path(cdckit.__file__).parent
 BELOW = {
-    "tables": {"tables", "parts", "errors", "changes", "lists", "records", "rejected", "notebook"},
+    "tables": {"tables", "parts", "errors", "changes", "history", "lists", "records", "rejected", "notebook"},
     "parts": {"parts", "errors", "files", "records"},
     "kernel": {"kernel", "parts", "errors", "changes", "history"},
     "store": {"store", "parts", "errors", "files"},
